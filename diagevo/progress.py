@@ -14,7 +14,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import FrameType, MappingProxyType
-from typing import Protocol
 
 from diagevo.errors import StoppedSafely
 
@@ -119,59 +118,29 @@ class StageProgress:
     reward: float | None = None
 
 
-class Observer(Protocol):
-    """Told what a run does, as it does it."""
+class Observer:
+    """Told what a run does, as it does it. This one tells nobody."""
 
     def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
         """A run goes on: what its stages took so far by round, and the cause that was found last."""
-        ...
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         """Round `round` of `rounds` opens with its ε and the F before it (None before the first commit)."""
-        ...
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
         """A stage begins or is tried again; `total`: its units of work (steps, questions, …) if known."""
-        ...
 
     def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
         """How far it is now."""
-        ...
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         """A stage is complete; `summary` holds plain values worth a line (counts, reward, reasons)."""
-        ...
 
-    def round_finished(self, round: int, figures: RoundFigures) -> None: ...
+    def round_finished(self, round: int, figures: RoundFigures) -> None:
+        """A round is committed."""
 
     def message(self, text: str) -> None:
         """A line for the person who watches: a path of a log file, a restart, a warning."""
-        ...
-
-
-class Unobserved:
-    """An observer that nobody reads."""
-
-    def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
-        pass
-
-    def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
-        pass
-
-    def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
-        pass
-
-    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
-        pass
-
-    def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
-        pass
-
-    def round_finished(self, round: int, figures: RoundFigures) -> None:
-        pass
-
-    def message(self, text: str) -> None:
-        pass
 
 
 @contextmanager

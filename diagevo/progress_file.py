@@ -28,7 +28,7 @@ def _begun(stage: str, attempt: int, total: int | None) -> dict[str, Any]:
     return {**now, "rewards": [], "seconds": None}
 
 
-class ProgressFile:
+class ProgressFile(Observer):
     """An observer that writes what it is told to a file, whole and at once, and passes it on."""
 
     def __init__(self, observer: Observer, file: Path) -> None:

@@ -123,11 +123,11 @@ def train(
                 max_seconds=None if max_hours is None else max_hours * 3600,
             )
     finally:
-        if display in (None, "live", "plain") and not call.json and view.board.history:
+        if display in (None, "live", "plain") and not call.json and view.history:
             with opened(call, run_id) as history:
-                rows = Rows(ROUNDS, [_row(done) for done in view.board.history])
+                rows = Rows(ROUNDS, [_row(done) for done in view.history])
                 emit(call, Result([], text=[rows, *accuracy(history)]))
-    took = clock(view.board.whole())
+    took = clock(view.whole())
     shown = f"diagevo memory show --run {run_id}"
     render.say(call, f"run {run_id} stands after round {last}, {took} in all; see: {shown}")
     return None

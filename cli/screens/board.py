@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
-from diagevo.progress import STAGES, VALIDATION, RoundFigures
+from diagevo.progress import STAGES, VALIDATION, Observer, RoundFigures, StageProgress
 from diagevo.text.numbers import fraction, number
 
 ORDER = (*STAGES, VALIDATION)
@@ -14,8 +16,8 @@ REASONS = ("invalid", "no_label", "too_easy", "too_hard", "contested")
 
 
 @dataclass
-class Board:
-    """Everything an observer was told, kept for showing."""
+class Board(Observer):
+    """Keeps what it is told of a run. What it shows is its subclasses'; this one shows nothing."""
 
     run: str
     round: int = 0
@@ -50,23 +52,27 @@ class Board:
         for stages in self.earlier.values():
             self._add(stages)
 
-    def begin_round(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
+    def showing(self) -> AbstractContextManager[Any]:
+        """The context in which the display is on."""
+        return nullcontext()
+
+    def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         self.round, self.rounds, self.epsilon, self.failures = round, rounds, epsilon, failures
         self.seconds, self.notes, self.stage = dict(self.earlier.get(round, {})), {}, ""
         self.before = self.before or self.earlier.get(round - 1, {})
 
-    def begin(self, round: int, stage: str, attempt: int, total: int | None) -> None:
+    def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
         self.round = round
         self.stage, self.attempt, self.total, self.done, self.detail = stage, attempt, total, 0, ""
         self.started, self.first = time.monotonic(), None
 
-    def advance(self, done: int, total: int | None, detail: str) -> None:
+    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
         if self.first is None:
-            self.first = (time.monotonic(), done)
-        self.done, self.detail = done, detail or self.detail
-        self.total = self.total if total is None else total
+            self.first = (time.monotonic(), progress.done)
+        self.done, self.detail = progress.done, progress.detail or self.detail
+        self.total = self.total if progress.total is None else progress.total
 
-    def end(self, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
+    def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         self.seconds[stage] = seconds
         self._add({stage: seconds})
         self.notes[stage] = summary
@@ -74,7 +80,7 @@ class Board:
         if newest := summary.get("newest cause"):
             self.newest_cause = str(newest)
 
-    def end_round(self, figures: RoundFigures) -> None:
+    def round_finished(self, round: int, figures: RoundFigures) -> None:
         self.before = dict(self.seconds)
         self.history.append(figures)
 

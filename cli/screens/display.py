@@ -1,6 +1,6 @@
 """What `train` shows while it runs: a live view on a terminal, plain lines, JSON lines, or nothing.
 
-All of them are observers of the run (`diagevo.progress`) and read one `Board`: what is known so far.
+All of them are observers of the run (`diagevo.progress`), and each is a `Board`: what is known so far.
 """
 
 import sys
@@ -8,11 +8,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
-from diagevo.progress import PAPER_SHARES, STAGES, VALIDATION, RoundFigures, StageProgress, Unobserved
+from diagevo.progress import PAPER_SHARES, STAGES, VALIDATION, RoundFigures, StageProgress
 from diagevo.text.escaping import json_text
 from diagevo.text.numbers import fraction
 from diagevo.text.redaction import masked
@@ -35,38 +35,12 @@ HIGH = 24
 """Rows from which the view is set apart and shows the last round whole."""
 
 
-class _Boarded(Unobserved):
-    """Keeps the board; what is shown is the subclasses'."""
+class _Lines(Board, ABC):
+    """A line for what begins a round, ends a stage or a round, and for each message."""
 
     def __init__(self, call: Call, run: str) -> None:
+        super().__init__(run)
         self.call = call
-        self.board = Board(run)
-
-    def showing(self) -> AbstractContextManager[Any]:
-        """The context in which the display is on."""
-        return nullcontext()
-
-    def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
-        self.board.resumed(seconds, newest_cause)
-
-    def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
-        self.board.begin_round(round, rounds, epsilon, failures)
-
-    def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
-        self.board.begin(round, stage, attempt, total)
-
-    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
-        self.board.advance(progress.done, progress.total, progress.detail)
-
-    def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
-        self.board.end(stage, seconds, summary)
-
-    def round_finished(self, round: int, figures: RoundFigures) -> None:
-        self.board.end_round(figures)
-
-
-class _Lines(_Boarded, ABC):
-    """A line for what begins a round, ends a stage or a round, and for each message."""
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         super().round_started(round, rounds, epsilon, failures)
@@ -129,18 +103,17 @@ class PlainDisplay(_Lines):
             self._still()
 
     def _still(self) -> None:
-        board = self.board
-        if board.stage:
-            self._say(f"{named(board.round, board.stage)}: {board.progress()}")
+        if self.stage:
+            self._say(f"{named(self.round, self.stage)}: {self.progress()}")
         else:
-            self._say(f"{_between(board)}, {clock(board.whole())} so far")
+            self._say(f"{_between(self)}, {clock(self.whole())} so far")
 
     def _say(self, text: str) -> None:
         self._spoke = time.monotonic()
         render.say(self.call, f"{time.strftime('%H:%M:%S')} {text}")
 
 
-class JsonDisplay(_Boarded):
+class JsonDisplay(Board):
     """One JSON object a line on stdout: `event` names the observer's method, the rest are its arguments."""
 
     def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
@@ -172,7 +145,7 @@ class JsonDisplay(_Boarded):
         self._emit("message", text=text)
 
     def _emit(self, event: str, **fields: Any) -> None:
-        line = {"event": event, "run": self.board.run, **render.plain(fields)}
+        line = {"event": event, "run": self.run, **render.plain(fields)}
         sys.stdout.write(json_text(line) + "\n")
         sys.stdout.flush()
 
@@ -201,7 +174,7 @@ class LiveDisplay(_Lines):
         from rich.console import Group
         from rich.text import Text
 
-        board, columns = self.board, self.console.width
+        board, columns = self, self.console.width
         lines = [Text()] if self.console.height >= HIGH else []
         lines.append(self._cut(Text(_headline(board), style="bold")))
         if figures := _figures(board):
@@ -219,7 +192,7 @@ class LiveDisplay(_Lines):
     def _stages(self, columns: int) -> "list[Text]":
         from rich.text import Text
 
-        board, shares = self.board, self.board.shares()
+        board, shares = self, self.shares()
         lines = [Text(f"{'':<35} {'time':>7} {'share':>6} {'paper':>6}", style="dim")]
         for stage in ORDER:
             here, spent = stage == board.stage, board.seconds.get(stage)
@@ -301,13 +274,16 @@ def _figures(board: Board) -> str:
     return " · ".join(parts)
 
 
-class NoDisplay(_Boarded):
-    """Shows nothing."""
-
-
-def display_for(kind: Kind | None, call: Call, run: str) -> _Boarded:
+def display_for(kind: Kind | None, call: Call, run: str) -> Board:
     """The display that was asked for; by default live on a terminal and plain elsewhere."""
     if kind is None:
         kind = "json" if call.json else "none" if call.quiet else "live" if sys.stderr.isatty() else "plain"
-    made = {"live": LiveDisplay, "plain": PlainDisplay, "json": JsonDisplay, "none": NoDisplay}[kind]
-    return made(call, run)
+    match kind:
+        case "live":
+            return LiveDisplay(call, run)
+        case "plain":
+            return PlainDisplay(call, run)
+        case "json":
+            return JsonDisplay(run)
+        case "none":
+            return Board(run)

@@ -17,7 +17,6 @@ from diagevo.cli.screens.board import (  # pyright: ignore[reportMissingImports]
 from diagevo.cli.screens.display import (  # pyright: ignore[reportMissingImports]  (cli/, as installed)
     JsonDisplay,
     LiveDisplay,
-    NoDisplay,
     PlainDisplay,
     display_for,
 )
@@ -99,7 +98,7 @@ def test_plain_progress_that_comes_too_fast_is_left_out(capsys: pytest.CaptureFi
 
 
 def test_json_is_one_object_a_line_on_stdout_with_exact_fractions(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(JsonDisplay(Call(), "a"))
+    tell(JsonDisplay("a"))
     out, err = capsys.readouterr()
     said = [json.loads(line) for line in out.splitlines()]
     assert err == ""
@@ -125,7 +124,7 @@ def test_every_kind_of_line_is_documented_with_its_fields(capsys: pytest.Capture
     page = (Path(__file__).parents[2] / "docs/howto/train.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (`.+) \|$", page, re.MULTILINE)
     documented = {event: set(re.findall(r"`(\w+)`", fields)) for event, fields in rows}
-    tell(JsonDisplay(Call(), "a"))
+    tell(JsonDisplay("a"))
     told = {
         line.pop("event"): set(line) - {"run"}
         for line in map(json.loads, capsys.readouterr().out.splitlines())
@@ -136,7 +135,7 @@ def test_every_kind_of_line_is_documented_with_its_fields(capsys: pytest.Capture
 
 
 def test_none_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(NoDisplay(Call(), "a"))
+    tell(Board("a"))
     assert capsys.readouterr() == ("", "")
 
 
@@ -145,7 +144,7 @@ def test_none_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (None, Call(), PlainDisplay),
         (None, Call(format="json"), JsonDisplay),
-        (None, Call(quiet=True), NoDisplay),
+        (None, Call(quiet=True), Board),
         ("live", Call(), LiveDisplay),
         ("plain", Call(format="json"), PlainDisplay),
     ],
@@ -182,11 +181,11 @@ def test_a_resumed_stage_is_timed_from_where_it_went_on(monkeypatch: pytest.Monk
     monkeypatch.setattr("diagevo.cli.screens.board.time.monotonic", lambda: now)
     board = Board("a")
     board.resumed({1: dict.fromkeys(STAGES, 30.0), 2: {"challenger": 40.0, "candidates": 5.0}}, "c1 adds")
-    board.begin_round(2, 3, Fraction(1), 4)
+    board.round_started(2, 3, Fraction(1), 4)
     assert board.seconds == {"challenger": 40.0, "candidates": 5.0}, "what was complete is not shown as 0"
-    board.begin(2, "solver", 2, 10)
+    board.stage_started(2, "solver", 2, 10)
     for now, done in ((120.0, 7), (130.0, 8), (140.0, 9)):  # noqa: B007  (read by the clock)
-        board.advance(done, 10, "")
+        board.stage_progress(2, "solver", StageProgress(done, 10))
     assert board.stage_left() == 10.0
     assert board.whole() == 5 * 30.0 + 45.0 + 40.0
     shares = board.shares()
@@ -197,9 +196,9 @@ def test_a_resumed_stage_is_timed_from_where_it_went_on(monkeypatch: pytest.Monk
 
 def test_a_run_that_has_ended_has_no_time_left() -> None:
     board = Board("a")
-    board.begin_round(2, 2, Fraction(1), 4)
-    board.end("votes", 9.0, {})
-    board.end_round(FIGURES)
+    board.round_started(2, 2, Fraction(1), 4)
+    board.stage_finished(2, "votes", 9.0, {})
+    board.round_finished(FIGURES)
     assert board.ended
     assert board.run_left() is None
 
@@ -242,7 +241,7 @@ def test_the_live_view_fits_the_terminal_and_keeps_the_running_stage(
     display.round_started(3, 5, Fraction(16_128, 100_003), 123_456)
     display.stage_started(3, "solver", 2, 14_000)
     display.stage_progress(3, "solver", StageProgress(1_200, 14_000, "mean reward 0.223, 87 failures " * 4))
-    display.board.newest_cause = "c42 " + "fails to check candidates against the original domain " * 6
+    display.newest_cause = "c42 " + "fails to check candidates against the original domain " * 6
     with display.console.capture() as shown:
         display.console.print(display.view())
     lines = shown.get().rstrip("\n").split("\n")

@@ -10,7 +10,7 @@ import pytest
 from diagevo.config.models import Config
 from diagevo.config.sources import Layer
 from diagevo.loop.run import Until, train
-from diagevo.progress import VALIDATION, RoundFigures, StopFlag, Unobserved
+from diagevo.progress import VALIDATION, Observer, RoundFigures, StopFlag
 from tests.once import once
 
 SMALL = {
@@ -58,7 +58,7 @@ def small_config(**changes: Mapping[str, object]) -> Config:
     return Config.model_validate(values)
 
 
-class Watcher(Unobserved):
+class Watcher(Observer):
     """Keeps what a run said."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 from diagevo.errors import NodeLostError, OutOfMemoryError, StoppedSafely
 from diagevo.loop.stages import Outcome, Stages
 from diagevo.memory.events import StageAbandoned
-from diagevo.progress import StopFlag, Unobserved
+from diagevo.progress import Observer, StopFlag
 from tests.memory import play
 
 
@@ -27,7 +27,7 @@ def test_an_interrupted_attempt_says_how_long_it_ran(tmp_path: Path) -> None:
         written = time.time() + 90
         (work / "trainer.json").write_text("{}")
         os.utime(work / "trainer.json", (written, written))
-        stages = Stages(memory, 1, tmp_path, Unobserved(), StopFlag(), shrink=never_short)
+        stages = Stages(memory, 1, tmp_path, Observer(), StopFlag(), shrink=never_short)
         stages.play("solver", Outcome, checkpoints=work)
         [recorded] = memory.log.read(memory.run_id, types=["StageAbandoned"])
     assert isinstance(recorded.event, StageAbandoned)
@@ -50,7 +50,7 @@ def test_a_stage_whose_node_is_lost_goes_on_as_often_as_it_may_and_the_log_says_
 
     with play.opened(tmp_path) as memory:
         memory.open_round(1)
-        stages = Stages(memory, 1, tmp_path, Unobserved(), StopFlag(), restarts=restarts, shrink=never_short)
+        stages = Stages(memory, 1, tmp_path, Observer(), StopFlag(), restarts=restarts, shrink=never_short)
         if restarts < 2:
             with pytest.raises(NodeLostError, match=f"on node n{attempts}"):
                 stages.play("solver", work, checkpoints=tmp_path)
@@ -68,7 +68,7 @@ def test_a_stage_whose_node_is_lost_goes_on_as_often_as_it_may_and_the_log_says_
 def test_a_stage_to_stop_after_stops_again_where_it_is_done_already(tmp_path: Path) -> None:
     def played() -> list[str]:
         stop, found = StopFlag(), []
-        stages = Stages(memory, 1, tmp_path, Unobserved(), stop, "candidates", shrink=never_short)
+        stages = Stages(memory, 1, tmp_path, Observer(), stop, "candidates", shrink=never_short)
         for name in ("challenger", "candidates", "votes"):
             try:
                 stages.play(name, Outcome)
@@ -87,7 +87,7 @@ def test_a_stage_to_stop_after_stops_again_where_it_is_done_already(tmp_path: Pa
 def test_a_stage_to_stop_after_that_is_not_played_stops_too(tmp_path: Path) -> None:
     with play.opened(tmp_path) as memory:
         memory.open_round(1)
-        stages = Stages(memory, 1, tmp_path, Unobserved(), StopFlag(), "challenger", shrink=never_short)
+        stages = Stages(memory, 1, tmp_path, Observer(), StopFlag(), "challenger", shrink=never_short)
         stages.passed("challenger")
         with pytest.raises(StoppedSafely, match="before the stage candidates of round 1"):
             stages.play("candidates", Outcome)

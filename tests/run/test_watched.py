@@ -43,7 +43,7 @@ def test_a_slow_sampler_is_spoken_for_and_a_resumed_run_knows_what_was_before(
                 observer=display,
                 stop=StopFlag(),
             )
-        assert (display.board.earlier == {}) is not resume
+        assert (display.earlier == {}) is not resume
         return [line.split(" ", 1)[1] for line in capsys.readouterr().err.splitlines()]
 
     told = watched("candidates", resume=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from diagevo.memory.log.database import Database
-from diagevo.progress import RoundFigures, StageProgress, Unobserved
+from diagevo.progress import Observer, RoundFigures, StageProgress
 from diagevo.progress_file import PROGRESS, ProgressFile
 from tests.run.program import first, start
 from tests.view.conftest import Served, serving
@@ -24,9 +24,9 @@ TELLS = """
 import sys, time
 from fractions import Fraction
 from pathlib import Path
-from diagevo.progress import StageProgress, Unobserved
+from diagevo.progress import StageProgress, Observer
 from diagevo.progress_file import ProgressFile
-told = ProgressFile(Unobserved(), Path(sys.argv[1]))
+told = ProgressFile(Observer(), Path(sys.argv[1]))
 told.round_started(3, 5, Fraction(31, 50), 1234)
 told.stage_started(3, "challenger", 2, 40)
 told.stage_progress(3, "challenger", StageProgress(1, 40, "mean reward 0.210", 0.21))
@@ -68,7 +68,7 @@ def _figures() -> RoundFigures:
 def test_what_is_told_is_in_the_file_whole_and_passed_on(tmp_path: Path) -> None:
     heard: list[str] = []
 
-    class Hears(Unobserved):
+    class Hears(Observer):
         def message(self, text: str) -> None:
             heard.append(text)
 
@@ -103,7 +103,7 @@ def test_what_is_told_is_in_the_file_whole_and_passed_on(tmp_path: Path) -> None
 
 
 def test_rewards_are_kept_by_step_and_of_more_than_two_hundred_every_second(tmp_path: Path) -> None:
-    told = ProgressFile(Unobserved(), tmp_path / PROGRESS)
+    told = ProgressFile(Observer(), tmp_path / PROGRESS)
     told.stage_started(3, "solver", 1, 900)
     for step in range(1, 202):
         told.stage_progress(3, "solver", StageProgress(step, 900, "", step / 1000))
@@ -114,7 +114,7 @@ def test_rewards_are_kept_by_step_and_of_more_than_two_hundred_every_second(tmp_
 
 
 def test_a_training_step_is_seen_at_once_however_soon_it_follows(tmp_path: Path) -> None:
-    told = ProgressFile(Unobserved(), tmp_path / PROGRESS)
+    told = ProgressFile(Observer(), tmp_path / PROGRESS)
     told.stage_started(1, "solver", 1, 9)
     for step in (1, 2):
         told.stage_progress(1, "solver", StageProgress(step, 9, "", 0.5))
@@ -122,7 +122,7 @@ def test_a_training_step_is_seen_at_once_however_soon_it_follows(tmp_path: Path)
 
 
 def test_a_folder_that_takes_nothing_costs_the_picture_and_not_the_run(tmp_path: Path) -> None:
-    told = ProgressFile(Unobserved(), tmp_path / "nowhere" / PROGRESS)
+    told = ProgressFile(Observer(), tmp_path / "nowhere" / PROGRESS)
     told.message("still told")
 
 
