@@ -45,11 +45,9 @@ Name = Annotated[
 def plan(
     call: Call,
     name: Annotated[str, typer.Argument(metavar="PLAN", help="Name of the plan, and prefix of its runs.")],
-    variants: Annotated[
-        str, typer.Option("--variants", help="Comma-separated names, or `all` of the paper's.")
-    ] = "all",
-    seeds: Annotated[str, typer.Option("--seeds", help="Comma-separated seeds.")] = "0,1,2",
-    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="Rounds of every run.")] = None,
+    variants: Annotated[str, typer.Option(help="Comma-separated names, or `all` of the paper's.")] = "all",
+    seeds: Annotated[str, typer.Option(help="Comma-separated seeds.")] = "0,1,2",
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of every run.")] = None,
     evaluate: Annotated[
         str | None,
         typer.Option(
@@ -116,9 +114,7 @@ def _measured(arguments: str | None) -> list[str]:
 def run(
     call: Call,
     name: Name = None,
-    only: Annotated[
-        int | None, typer.Option("--only", metavar="INDEX", help="Only this run of the plan.")
-    ] = None,
+    only: Annotated[int | None, typer.Option(metavar="INDEX", help="Only this run of the plan.")] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Run nothing; show the state of every run.")
     ] = False,
@@ -173,11 +169,10 @@ def compare(
     call: Call,
     name: Name = None,
     against: Annotated[
-        str,
-        typer.Option("--against", metavar="VARIANT", help="The variant that the others are compared with."),
+        str, typer.Option(metavar="VARIANT", help="The variant that the others are compared with.")
     ] = "full",
     metric: Annotated[
-        str, typer.Option("--metric", help="A metric of the validation after the last round.")
+        str, typer.Option(help="A metric of the validation after the last round.")
     ] = "mean_at_k",
 ) -> Result[Any]:
     """Compare every variant with one of them, paired by seed.

@@ -50,13 +50,11 @@ def diagnose(
     call: Call,
     *,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="M", help="The served model to ask; remembered.")
+        str | None, typer.Option(metavar="M", help="The served model to ask; remembered.")
     ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option(
-            "--base-url", metavar="URL", help="Its OpenAI-compatible endpoint, ending in /v1; remembered."
-        ),
+        typer.Option(metavar="URL", help="Its OpenAI-compatible endpoint, ending in /v1; remembered."),
     ] = None,
     local: Annotated[
         bool,
@@ -67,36 +65,28 @@ def diagnose(
     all_failed: Annotated[
         bool,
         typer.Option(
-            "--all-failed",
-            help="Also ask where every response failed, against the known answer; remembered.",
+            "--all-failed", help="Also ask where every response failed, against the known answer; remembered."
         ),
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only estimate the cost.")] = False,
     max_calls: Annotated[
-        int | None,
-        typer.Option(
-            "--max-calls", metavar="N", min=1, help="Stop safely after N calls; run again to continue."
-        ),
+        int | None, typer.Option(metavar="N", min=1, help="Stop safely after N calls; run again to continue.")
     ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Diagnose again; earlier diagnoses are superseded, never deleted.")
     ] = False,
     round: Annotated[
         int | None,
-        typer.Option(
-            "--round", metavar="N", min=1, help="--again: from round N on; with --dry-run, round N only."
-        ),
+        typer.Option(metavar="N", min=1, help="--again: from round N on; with --dry-run, round N only."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="--again: ask about a sample, compare, and write nothing.")
     ] = False,
     sample: Annotated[
-        int | None,
-        typer.Option("--sample", metavar="N", min=1, help="--dry-run: decisions of each kind. [default: 20]"),
+        int | None, typer.Option(metavar="N", min=1, help="--dry-run: decisions of each kind. [default: 20]")
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option("--seed", help="--dry-run: the same seed picks the same decisions. [default: 0]"),
+        int | None, typer.Option(help="--dry-run: the same seed picks the same decisions. [default: 0]")
     ] = None,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="--dry-run: exit 1 if an answer differs.")

@@ -59,7 +59,7 @@ def show(
         str | None, typer.Argument(metavar="[ID]", help="An evaluation, or the beginning of its id.")
     ] = None,
     benchmarks: Annotated[bool, typer.Option("--benchmarks", help="List the benchmarks.")] = False,
-    wrong: Annotated[int, typer.Option("--wrong", min=0, help="Show this many of the wrong answers.")] = 0,
+    wrong: Annotated[int, typer.Option(min=0, help="Show this many of the wrong answers.")] = 0,
 ) -> Result[Any]:
     """List evaluations, or show one.
 

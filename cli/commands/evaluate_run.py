@@ -81,21 +81,20 @@ def run(
     base_url: Url = None,
     key_env: KeyEnv = "OPENAI_API_KEY",
     round: Rounds = "best",
-    prompts: Annotated[Path | None, typer.Option("--prompts", help="Folder of prompt templates.")] = None,
+    prompts: Annotated[Path | None, typer.Option(help="Folder of prompt templates.")] = None,
     data: Data = None,
     limit: Limit = None,
     samples: Samples = None,
     temperature: Temperature = None,
     max_new_tokens: Annotated[
-        int | None,
-        typer.Option("--max-new-tokens", min=1, help="Maximum response length of --model, in tokens. [4096]"),
+        int | None, typer.Option(min=1, help="Maximum response length of --model, in tokens. [4096]")
     ] = None,
     seed: Seed = 0,
     batch: Batch = 64,
     judge: JudgeModel = None,
     judge_url: JudgeUrl = None,
     judge_key_env: Annotated[
-        str, typer.Option("--judge-key-env", help="Environment variable that holds the judge's key.")
+        str, typer.Option(help="Environment variable that holds the judge's key.")
     ] = "OPENAI_API_KEY",
 ) -> Result[Any]:
     """Evaluate a model on benchmarks.

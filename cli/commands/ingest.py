@@ -50,24 +50,20 @@ def ingest(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder of rollout files, or one file.")],
     *,
     steps_per_round: Annotated[
-        int | None,
-        typer.Option("--steps-per-round", metavar="N", min=1, help="Training steps per round. [default: 12]"),
+        int | None, typer.Option(metavar="N", min=1, help="Training steps per round. [default: 12]")
     ] = None,
     reward: Annotated[
-        str | None,
-        typer.Option("--reward", metavar="FIELD", help="Field of the reward, or a sum of fields: a+0.1*b."),
+        str | None, typer.Option(metavar="FIELD", help="Field of the reward, or a sum of fields: a+0.1*b.")
     ] = None,
     map: Annotated[
         str | None,
         typer.Option(
-            "--map",
             metavar="FIELD=PATH,…",
             help="For jsonl: where prompt, response, reward, group, answer, step stand (messages.0.content).",
         ),
     ] = None,
     pass_at: Annotated[
-        float | None,
-        typer.Option("--pass-at", metavar="REWARD", help="Lowest reward that is a pass. [default: 0.5]"),
+        float | None, typer.Option(metavar="REWARD", help="Lowest reward that is a pass. [default: 0.5]")
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep reading while the training writes, until Ctrl-C.")
@@ -75,8 +71,7 @@ def ingest(
     resumed: Annotated[
         bool,
         typer.Option(
-            "--resumed",
-            help="The training resumed from a checkpoint, so some steps have new rollouts.",
+            "--resumed", help="The training resumed from a checkpoint, so some steps have new rollouts."
         ),
     ] = False,
 ) -> Result[Any]:

@@ -26,7 +26,7 @@ def init(
     call: Call,
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder. [default: this one]")] = Path(),
     *,
-    template: Annotated[Profile | None, typer.Option("--template", help="The profile to start from.")] = None,
+    template: Annotated[Profile | None, typer.Option(help="The profile to start from.")] = None,
 ) -> Result[Any]:
     """Write diagevo.yaml and make the database.
 

@@ -70,24 +70,22 @@ def _accuracy(oracle: "Oracle") -> Result[Any]:
 def labels(
     call: Call,
     model: Annotated[
-        str | None,
-        typer.Option("--model", help="Have this model of --base-url propose answers by majority vote."),
+        str | None, typer.Option(help="Have this model of --base-url propose answers by majority vote.")
     ] = None,
-    base_url: Annotated[str | None, typer.Option("--base-url", help="OpenAI-compatible endpoint.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint.")] = None,
     key_env: KeyEnv = "OPENAI_API_KEY",
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Responses a question.")] = 16,
-    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1)] = 8192,
+    samples: Annotated[int, typer.Option(min=1, help="Responses a question.")] = 16,
+    max_new_tokens: Annotated[int, typer.Option(min=1)] = 8192,
     check: Annotated[
         Path | None,
         typer.Option(
-            "--check",
             metavar="FILE.csv",
             help="A new file gets the unchecked questions for a human: `answer` takes ok, the right answer, "
             "or none. An existing file is read back.",
         ),
     ] = None,
     round: Rounds = "all",
-    questions: Annotated[int, typer.Option("--questions", min=1, help="Questions a round.")] = 200,
+    questions: Annotated[int, typer.Option(min=1, help="Questions a round.")] = 200,
     seed: Seed = 0,
 ) -> Result[Any]:
     """Measure how many pseudo-labels are right.
@@ -166,21 +164,18 @@ def selfplay(
     call: Call,
     solver: Annotated[
         Literal["start", "own"],
-        typer.Option(
-            "--solver", help="The fixed starting model (difficulty), or each round's (label accuracy)."
-        ),
+        typer.Option(help="The fixed starting model (difficulty), or each round's (label accuracy)."),
     ] = "start",
     of: Annotated[
-        str | None,
-        typer.Option("--of", metavar="RUN", help="Use this run's questions, so that runs share them."),
+        str | None, typer.Option(metavar="RUN", help="Use this run's questions, so that runs share them.")
     ] = None,
     relabelled: Annotated[
         bool, typer.Option("--relabelled", help="Use a model's proposals where nobody has checked them.")
     ] = False,
     round: Rounds = "all",
-    questions: Annotated[int, typer.Option("--questions", min=1, help="Maximum questions per round.")] = 200,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Responses a question.")] = 12,
-    temperature: Annotated[float, typer.Option("--temperature", min=0.0)] = 1.0,
+    questions: Annotated[int, typer.Option(min=1, help="Maximum questions per round.")] = 200,
+    samples: Annotated[int, typer.Option(min=1, help="Responses a question.")] = 12,
+    temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
     seed: Seed = 0,
     batch: Batch = 64,
 ) -> Result[Any]:

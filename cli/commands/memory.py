@@ -138,16 +138,9 @@ def log(
     ref: OptionalRef = None,
     *,
     type: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--type",
-            metavar="TYPE",
-            help="Only these events; may be repeated.",
-        ),
+        list[str] | None, typer.Option(metavar="TYPE", help="Only these events; may be repeated.")
     ] = None,
-    round: Annotated[
-        int | None, typer.Option("--round", metavar="N", min=0, help="Only events of round N.")
-    ] = None,
+    round: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only events of round N.")] = None,
     at: At = None,
     last: Annotated[
         int | None, typer.Option("--last", "-n", metavar="N", min=1, help="Only the last N events.")
@@ -200,7 +193,6 @@ def why(
     event: Annotated[
         list[str] | None,
         typer.Option(
-            "--event",
             metavar="EVENT",
             help="created, promoted, reactivated, merged or sampled, with --round those of the round alone; "
             "may be repeated.",
@@ -307,7 +299,6 @@ def schedule(
     dataset: Annotated[
         Path | None,
         typer.Option(
-            "--dataset",
             metavar="FILE",
             help="A weight for each prompt of the training's data set: .parquet, .jsonl, .json or a folder.",
         ),

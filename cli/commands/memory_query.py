@@ -100,8 +100,7 @@ def rebuild(
     call: Call,
     *,
     embedder: Annotated[
-        bool,
-        typer.Option("--embedder", help="Also embed every cause and node with the configured model."),
+        bool, typer.Option("--embedder", help="Also embed every cause and node with the configured model.")
     ] = False,
 ) -> Result[Any]:
     """Rebuild projections, snapshots and the vector index.

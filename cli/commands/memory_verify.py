@@ -30,17 +30,11 @@ def verify(
         bool, typer.Option("--deep", help="Also check every stored text against its digest.")
     ] = False,
     heads: Annotated[
-        Path | None,
-        typer.Option(
-            "--heads",
-            metavar="FILE",
-            help="Also compare with chain heads kept elsewhere.",
-        ),
+        Path | None, typer.Option(metavar="FILE", help="Also compare with chain heads kept elsewhere.")
     ] = None,
     heads_out: Annotated[
         Path | None,
         typer.Option(
-            "--heads-out",
             metavar="FILE",
             help="If there is no fault, add the missing chain heads to FILE: one per commit, and "
             "the current one.",

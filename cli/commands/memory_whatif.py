@@ -32,23 +32,20 @@ _LIMITS = {
 def what_if(
     call: Call,
     *,
-    k: Annotated[str | None, typer.Option("--k", metavar="K", help="Balance of free and targeted.")] = None,
+    k: Annotated[str | None, typer.Option(metavar="K", help="Balance of free and targeted.")] = None,
     theta_up: Annotated[
-        str | None, typer.Option("--theta-up", metavar="SHARE", help="Mean p1 at which a cause is Mastered.")
+        str | None, typer.Option(metavar="SHARE", help="Mean p1 at which a cause is Mastered.")
     ] = None,
     tau: Annotated[
-        str | None, typer.Option("--tau", metavar="RATIO", help="Ratio by which the majority must lead.")
+        str | None, typer.Option(metavar="RATIO", help="Ratio by which the majority must lead.")
     ] = None,
-    p_low: Annotated[str | None, typer.Option("--p-low", metavar="SHARE", help="Below it: too hard.")] = None,
-    p_high: Annotated[
-        str | None, typer.Option("--p-high", metavar="SHARE", help="Above it: too easy.")
-    ] = None,
+    p_low: Annotated[str | None, typer.Option(metavar="SHARE", help="Below it: too hard.")] = None,
+    p_high: Annotated[str | None, typer.Option(metavar="SHARE", help="Above it: too easy.")] = None,
     drop: Annotated[
-        list[str] | None, typer.Option("--drop", metavar="REF", help="Leave this cause out; may be repeated.")
+        list[str] | None, typer.Option(metavar="REF", help="Leave this cause out; may be repeated.")
     ] = None,
     round: Annotated[
-        int | None,
-        typer.Option("--round", metavar="N", min=1, help="Change it only at the commit of round N."),
+        int | None, typer.Option(metavar="N", min=1, help="Change it only at the commit of round N.")
     ] = None,
 ) -> Result[Any]:
     """Replay the record with other settings.

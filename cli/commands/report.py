@@ -85,9 +85,7 @@ def build(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--only",
-            metavar="NAME",
-            help="Only this figure or table of --list, without pages; may be repeated.",
+            metavar="NAME", help="Only this figure or table of --list, without pages; may be repeated."
         ),
     ] = None,
     beside: Annotated[
@@ -99,25 +97,23 @@ def build(
             autocompletion=completion.runs,
         ),
     ] = None,
-    plan: Annotated[str | None, typer.Option("--plan", help="Take the runs of this ablation plan.")] = None,
-    runs: Annotated[str | None, typer.Option("--runs", help="The runs of a table, comma-separated.")] = None,
+    plan: Annotated[str | None, typer.Option(help="Take the runs of this ablation plan.")] = None,
+    runs: Annotated[str | None, typer.Option(help="The runs of a table, comma-separated.")] = None,
     reported: Annotated[
         Path | None,
         typer.Option(
-            "--reported",
             metavar="CSV",
             help="Results reported by other systems, marked in table-main and table-baselines: "
             "columns solver, "
             "method, source and the table's own, scores as percentages.",
         ),
     ] = None,
-    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder to write into.")] = None,
+    to: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write into.")] = None,
     embed: Annotated[
         bool, typer.Option("--embed", help="Embed the questions: calls the run's embedding model.")
     ] = False,
     pages: Annotated[
-        int | None,
-        typer.Option("--pages", metavar="N", min=1, help="At most this many pages. [default: 500]"),
+        int | None, typer.Option(metavar="N", min=1, help="At most this many pages. [default: 500]")
     ] = None,
 ) -> Result[Any]:
     """Write a run's pages with its figures and tables.

@@ -48,13 +48,11 @@ def export(
         typer.Option("--as", help="Data to train on instead: sft, dpo, or the prompts with their answers."),
     ] = None,
     cause: Annotated[
-        str | None, typer.Option("--cause", metavar="REF", help="--as: only failures of this cause.")
+        str | None, typer.Option(metavar="REF", help="--as: only failures of this cause.")
     ] = None,
-    to: Annotated[
-        Tracker | None, typer.Option("--to", help="trackio, wandb or mlflow, by its own settings.")
-    ] = None,
+    to: Annotated[Tracker | None, typer.Option(help="trackio, wandb or mlflow, by its own settings.")] = None,
     project: Annotated[
-        str, typer.Option("--project", metavar="NAME", help="The tracker's project or experiment.")
+        str, typer.Option(metavar="NAME", help="The tracker's project or experiment.")
     ] = "diagevo",
 ) -> Result[Any]:
     """Write a run to a bundle, to training data, or to a tracker.
@@ -132,7 +130,7 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.")],
     *,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: as in the bundle]")
+        str | None, typer.Option(metavar="RUN", help="The new run. [default: as in the bundle]")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
 ) -> Result[Any]:

@@ -24,11 +24,9 @@ def fork(
     call: Call,
     run: Run = None,
     *,
-    round: Annotated[
-        int, typer.Option("--round", metavar="N", min=1, help="The committed round to fork from.")
-    ],
+    round: Annotated[int, typer.Option(metavar="N", min=1, help="The committed round to fork from.")],
     name: Annotated[
-        str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: RUN-rN, numbered]")
+        str | None, typer.Option(metavar="RUN", help="The new run. [default: RUN-rN, numbered]")
     ] = None,
 ) -> Result[Any]:
     """Start a new run from a committed round of another one.

@@ -49,19 +49,17 @@ def train(
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a run (default: the latest).")] = False,
     rounds: Annotated[
-        int | None,
-        typer.Option("--rounds", metavar="N", min=1, help="Total number of rounds; may extend a run."),
+        int | None, typer.Option(metavar="N", min=1, help="Total number of rounds; may extend a run.")
     ] = None,
     until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="ROUND[:STAGE]", help="Stop safely after this round or stage."),
+        str | None, typer.Option(metavar="ROUND[:STAGE]", help="Stop safely after this round or stage.")
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of all random draws.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of all random draws.")] = None,
     max_hours: Annotated[
-        float | None, typer.Option("--max-hours", min=0.0, help="Stop safely after this many hours.")
+        float | None, typer.Option(min=0.0, help="Stop safely after this many hours.")
     ] = None,
     display: Annotated[
-        Kind | None, typer.Option("--display", help="Default: live on a terminal, plain elsewhere.")
+        Kind | None, typer.Option(help="Default: live on a terminal, plain elsewhere.")
     ] = None,
 ) -> Result[Any] | None:
     """Play rounds, or resume a run.

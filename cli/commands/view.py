@@ -31,20 +31,15 @@ PORT = 7517
 def view(
     call: Call,
     *,
-    host: Annotated[
-        str | None, typer.Option("--host", help="The address to listen on. [default: 127.0.0.1]")
-    ] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on. [default: 127.0.0.1]")] = None,
     port: Annotated[
         int | None,
-        typer.Option(
-            "--port", metavar="N", min=0, max=65535, help=f"The port; 0 picks a free one. [default: {PORT}]"
-        ),
+        typer.Option(metavar="N", min=0, max=65535, help=f"The port; 0 picks a free one. [default: {PORT}]"),
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     export: Annotated[
         Path | None,
         typer.Option(
-            "--export",
             metavar="PATH",
             help="Serve nothing; write the pages into a new or empty folder that opens from disk "
             "and from any file server; with --cause, its page as one file.",
@@ -53,15 +48,13 @@ def view(
     pages: Annotated[
         int | None,
         typer.Option(
-            "--pages",
             metavar="N",
             min=1,
             help="--export: at most this many pages, in the order of links. [default: 5000]",
         ),
     ] = None,
     cause: Annotated[
-        str | None,
-        typer.Option("--cause", metavar="ID", help="--export: the page of this cause alone, as one file."),
+        str | None, typer.Option(metavar="ID", help="--export: the page of this cause alone, as one file.")
     ] = None,
 ) -> Result[Any] | None:
     """Serve the pages of the runs to a browser, read-only.
