@@ -10,7 +10,7 @@ from diagevo.text.fractions import LARGEST, fraction
 from .. import options
 from ..call import Call
 from ..render.result import Result
-from ..screens.whatif import Given, answer
+from ..screens.whatif import answer
 
 _LIMITS = {
     "k": (0, LARGEST, "above 0 and at most 1e308"),
@@ -54,7 +54,7 @@ def what_if(
     would keep is exact for the recorded questions. Many values at once: the sliders of `diagevo view`.
     """
     given = {"k": k, "theta_up": theta_up, "tau": tau, "p_low": p_low, "p_high": p_high}
-    values = {name: _number(text, name) for name, text in given.items() if text is not None}
+    values = {name: _checked(text.strip(), name) for name, text in given.items() if text is not None}
     if not drop and not values:
         raise ConfigError(
             "nothing is changed", hint="name a change: --k, --theta-up, --tau, --p-low, --p-high or --drop"
@@ -62,8 +62,8 @@ def what_if(
     return answer(call, values, drop or [], round)
 
 
-def _number(text: str, name: str) -> Given:
-    text = text.strip()
+def _checked(text: str, name: str) -> str:
+    """A number within its bounds, as it was written. Raises ConfigError."""
     low, high, allowed = _LIMITS[name]
     told = text if len(text) <= 80 else f"{text[:80]}…"
     try:
@@ -75,4 +75,4 @@ def _number(text: str, name: str) -> Given:
         ) from error
     if not low <= value <= high or (name == "k" and not value):
         raise ConfigError(f"{name} is {told}: it must be {allowed}", hint="give another value")
-    return Given(text, value)
+    return text

@@ -16,32 +16,15 @@ from ..render.rows import row_of
 from ..render.table import columns
 from ..screens.accuracy import accuracy, premises
 from ..screens.ingested import pass_rates
+from ..screens.rounds import FIGURES, round_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from diagevo.memory.audit.runs import PhaseLine, RunLine, RunStory
     from diagevo.memory.events import RunConfigured
-    from diagevo.progress import RoundFigures
 
-FIGURES = columns("failures: F, z, epsilon_next: ε next, active: Active, mastered: Mastered")
-"""Of a committed round."""
 RUNS = (*columns("run_id: run, rounds, now, events"), *FIGURES, *columns("last: last event, from"))
 OUTCOMES = columns(
     "run_id: run, last_round: after round, mean_at_k: mean@k, greedy, labels_true: labels true, reward"
-)
-ROUNDS = (
-    *columns("round"),
-    *FIGURES,
-    *columns("nodes, promoted, reactivated, created: new causes, position: #"),
-)
-QUESTIONS = columns(
-    "round, candidates, kept, invalid, without_box: no box, undecided, observed: failures, "
-    "against_false_labels: at a false label, right: of them right"
-)
-LEARNT = columns(
-    "round, mean_at_k: mean@k, greedy, labels_true: labels true, solver_reward: solver's reward, "
-    "challenger_reward: challenger's reward"
 )
 PHASES = columns(
     "round, stage: phase, steps, first_kl: KL at step 1: 6, sampling_gap: log-prob gap: 6, "
@@ -109,37 +92,16 @@ def show(call: Call, run: Run = None) -> Result[Any]:
         line = story.line
         if story.rounds or story.superseded:
             lines = sorted((*story.rounds, *story.superseded), key=lambda each: each.round)
-            rounds = [_round(each) for each in lines]
-            before = {"round": 0} | story.before
-            own = ((QUESTIONS, rounds), (LEARNT, [before, *rounds])) if line.ingested is None else ()
-            parts += [Rows(columns, values) for columns, values in ((ROUNDS, rounds), *own)]
+            parts += round_tables(lines, story.before, ingested=line.ingested is not None)
         parts += [*pass_rates(story), *accuracy(history)]
         if story.phases:
             parts.append(Rows(PHASES, [_phase(line) for line in story.phases]))
         return Result(story, text=parts, run=history.run_id, as_of=(end.round, end.position))
 
 
-def _round(of: "RoundFigures") -> dict[str, Any]:
-    again = of.superseded_by
-    return row_of(of) | {
-        "round": of.round if again is None else f"{of.round}, superseded by {again}",
-        "invalid": _invalid(of.invalid),
-        "promoted": len(of.promoted),
-        "reactivated": len(of.reactivated),
-    }
-
-
 def _phase(line: "PhaseLine") -> dict[str, Any]:
     found = ", ".join(name.replace("_", " ") for name in line.measured.findings)
     return {**asdict(line.measured), "round": line.round, "found": found or None}
-
-
-def _invalid(reasons: "Mapping[str, int]") -> str:
-    """How many candidates were invalid, and why: "92 (66 held out, 26 outside world)"."""
-    from ..screens.board import invalid
-
-    total = sum(reasons.values())
-    return f"{total} ({invalid(reasons)})" if total else "0"
 
 
 def _shared(story: "RunStory") -> str:

@@ -13,7 +13,7 @@ from ..call import Call
 from ..opening import At, Round, Run, database, one, opened, where
 from ..render.result import Result
 from ..render.table import columns
-from .runs import FIGURES
+from ..screens.rounds import FIGURES
 
 if TYPE_CHECKING:
     from diagevo.memory.history import AsOf, History

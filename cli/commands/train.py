@@ -8,30 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
-from diagevo.progress import STAGES, WARM_START, RoundFigures, StopFlag
+from diagevo.progress import STAGES, WARM_START, StopFlag
 
 from .. import options
 from ..call import Call
 from ..opening import database, opened
 from ..render import console as render
-from ..render.result import Result, Rows, emit
-from ..render.table import columns
+from ..render.result import Result, emit
 from ..screens.accuracy import accuracy
 from ..screens.board import clock
 from ..screens.display import Kind, display_for
+from ..screens.rounds import round_tables
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
     from diagevo.config.sources import KeyPath, Layer
     from diagevo.loop.run import Until
-
-ROUNDS = columns(
-    "round, kept, held_out: held out, labels_true: labels true, "
-    "false_labels: failed at a false label, without_box: no box, mean_at_k: mean@k, greedy, "
-    "reward, failures: F, z, epsilon_next: ε next, active: Active, mastered: Mastered, nodes, "
-    "seconds: time: 0"
-)
 
 
 @options.command(
@@ -123,8 +116,7 @@ def train(
     finally:
         if display in (None, "live", "plain") and not call.json and view.history:
             with opened(call, run_id) as history:
-                rows = Rows(ROUNDS, [_row(done) for done in view.history])
-                emit(call, Result([], text=[rows, *accuracy(history)]))
+                emit(call, Result([], text=[*round_tables(view.history), *accuracy(history)]))
     took = clock(view.whole())
     shown = f"diagevo memory show --run {run_id}"
     render.say(call, f"run {run_id} stands after round {last}, {took} in all; see: {shown}")
@@ -215,17 +207,6 @@ def _measured(call: Call, config: "Config") -> dict[str, float]:
         times = {stage: [e.seconds for e in found if e.stage == stage and e.seconds] for stage in STAGES}
         return {stage: sum(seconds) / len(seconds) for stage, seconds in times.items() if seconds}
     return {}
-
-
-def _row(done: RoundFigures) -> dict[str, object]:
-    """A round as a row of the table that `train` ends with."""
-    row = {column.key: getattr(done, column.key, None) for column in ROUNDS}
-    false = f"{done.against_false_labels}/{done.failures_judged}" if done.failures_judged else None
-    return row | {
-        "held_out": done.invalid.get("held_out", 0),
-        "false_labels": false,
-        "seconds": sum(done.seconds.values()),
-    }
 
 
 def _until(text: str) -> "Until":

@@ -1,12 +1,11 @@
 """The answers of `memory what-if`: rows that say how far each can be trusted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from diagevo.equations.policy import BUILT_IN
 from diagevo.errors import ConfigError
+from diagevo.text.fractions import fraction
 from diagevo.text.numbers import number
 
 from ..call import Call
@@ -31,18 +30,11 @@ RECORDED = "exact for the recorded questions"
 _MOVED_SHOWN = 12
 _CHANGED = ("failures", "epsilon_next", "active", "mastered", "kept")
 """What a row says beside what was recorded."""
+_REPLAYED = (*_CHANGED[:4], "z", "promoted", "reactivated", "frequencies")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A number, and how it was written."""
-
-    text: str
-    value: Fraction
-
-
-Values = Mapping[str, Given]
-"""What is changed, by name; the rest is as recorded."""
+Values = Mapping[str, str]
+"""What is changed, by name, as it was written; the rest is as recorded."""
 
 
 def answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) -> Result[Any]:
@@ -81,82 +73,43 @@ def _rows(
     from diagevo.memory.audit.whatif import Changes, what_if
 
     change = _named(values, dropped)
+
+    def row(kind: str, number: int, status: str, **said: Any) -> dict[str, Any]:
+        return {"kind": kind, "change": change, "round": number, "status": status, **said}
+
     rows: list[dict[str, Any]] = []
     rerun = None
-    filtered = _filtered(values)
+    filtered = {name: fraction(values[name]) for name in FILTERED if name in values}
     if filtered:
         over = observed if round_ is None else observed[-1:]
         kept = retention(over, filtered)
         rerun = first_changed(kept)
-        rows += [
-            {
-                "kind": "retention",
-                "change": change,
-                "round": r.round,
-                "status": RECORDED,
-                "candidates": r.candidates,
-                "kept": r.kept,
-                "was_kept": r.recorded,
-                "kept_both": r.both,
-                "share": r.share,
-                "label_truth": r.label_truth,
-                "own": ", ".join(f"{name} = {getattr(own.filter, name)}" for name in filtered),
-            }
-            for r, own in zip(kept, over, strict=True)
-        ]
-        rows += [
-            {
-                "kind": "question",
-                "change": change,
-                "round": m.round,
-                "status": RECORDED,
-                "question": m.question_id,
-                "now": "kept" if m.kept else "dropped",
-                "votes": f"{m.first} and {m.second} of {m.responses}",
-                "label": m.label,
-                "label_true": m.label_true,
-                "truth": m.truth,
-            }
-            for m in moved(history, over, filtered)
-        ]
-    replayed = {name: values[name].value for name in ("k", "theta_up") if name in values}
+        for r, own in zip(kept, over, strict=True):
+            said = {name: getattr(r, name) for name in ("candidates", "kept", "share", "label_truth")}
+            said |= {"was_kept": r.recorded, "kept_both": r.both}
+            said["own"] = ", ".join(f"{name} = {getattr(own.filter, name)}" for name in filtered)
+            rows.append(row("retention", r.round, RECORDED, **said))
+        for m in moved(history, over, filtered):
+            said = {name: getattr(m, name) for name in ("label", "label_true", "truth")}
+            said |= {"question": m.question_id, "now": "kept" if m.kept else "dropped"}
+            said["votes"] = f"{m.first} and {m.second} of {m.responses}"
+            rows.append(row("question", m.round, RECORDED, **said))
+    replayed = {name: fraction(values[name]) for name in ("k", "theta_up") if name in values}
     told = what_if(observed, Changes(**replayed, drop=dropped, since=round_ or 1))
     for r in told.rounds:
         if round_ is not None and r.round != round_:
             continue
-        row: dict[str, Any] = {"kind": "replay", "change": change, "round": r.round, "status": r.status}
-        if rerun is not None and r.round >= rerun:
-            row["status"] = "needs a rerun"
-        else:
-            row |= {
-                "failures": r.failures,
-                "z": r.z,
-                "epsilon_next": r.epsilon_next,
-                "active": r.active,
-                "mastered": r.mastered,
-                "promoted": list(r.promoted),
-                "reactivated": list(r.reactivated),
-                "frequencies": dict(r.frequencies),
-                "diverges": told.diverges,
-            }
-        row |= {
-            "was_failures": r.recorded_failures,
-            "was_epsilon_next": r.recorded_epsilon_next,
-            "was_active": r.recorded_active,
-            "was_mastered": r.recorded_mastered,
-        }
-        rows.append(row)
+        exact = rerun is None or r.round < rerun
+        said = {name: getattr(r, name) for name in _REPLAYED} | {"diverges": told.diverges} if exact else {}
+        said |= {f"was_{name}": getattr(r, f"recorded_{name}") for name in _CHANGED if name != "kept"}
+        rows.append(row("replay", r.round, r.status if exact else "needs a rerun", **said))
     return rows
-
-
-def _filtered(values: Values) -> dict[str, Fraction]:
-    return {name: values[name].value for name in FILTERED if name in values}
 
 
 def _named(values: Values, dropped: frozenset[str]) -> str:
     from diagevo.memory.events import number_of
 
-    words = [f"{name} = {given.text}" for name, given in values.items()]
+    words = [f"{name} = {text}" for name, text in values.items()]
     words += [f"without {cause}" for cause in sorted(dropped, key=number_of)]
     return ", ".join(words)
 
@@ -178,7 +131,7 @@ def _screen(rows: list[dict[str, Any]]) -> tuple[list[str | Rows], list[str]]:
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     """A row for a person: a figure that changed as `0.333 → 0.500`, and of many causes the first."""
     shown = {
-        key: listed(value, 4) or None if isinstance(value, list) else value for key, value in row.items()
+        key: listed(value, 4) or None if isinstance(value, tuple) else value for key, value in row.items()
     }
     for key in _CHANGED:
         was = row.get(f"was_{key}")

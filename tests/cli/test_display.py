@@ -198,7 +198,7 @@ def test_a_run_that_has_ended_has_no_time_left() -> None:
     board = Board("a")
     board.round_started(2, 2, Fraction(1), 4)
     board.stage_finished(2, "votes", 9.0, {})
-    board.round_finished(FIGURES)
+    board.round_finished(2, FIGURES)
     assert board.ended
     assert board.run_left() is None
 
