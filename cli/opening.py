@@ -30,22 +30,13 @@ Run = Annotated[
     str | None,
     typer.Argument(metavar="[RUN]", help="The run; the latest if omitted.", autocompletion=completion.runs),
 ]
-Ref = Annotated[
-    str,
-    typer.Argument(
-        metavar="REF",
-        help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description.",
-        autocompletion=completion.references,
-    ),
-]
-OptionalRef = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="REF",
-        help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description.",
-        autocompletion=completion.references,
-    ),
-]
+_REF = typer.Argument(
+    metavar="REF",
+    help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description.",
+    autocompletion=completion.references,
+)
+Ref = Annotated[str, _REF]
+OptionalRef = Annotated[str | None, _REF]
 
 
 @contextmanager

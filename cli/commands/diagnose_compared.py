@@ -44,8 +44,8 @@ def _summary(found: "list[Recheck]") -> str:
     from diagevo.diagnosis.recheck import agreement
 
     parts = [
-        f"{line.decision} {line.agreed} of {line.asked} ({percent(line.agreed / line.asked)})"
-        for line in agreement(found)
-        if line.asked
+        f"{decision} {agreed} of {asked} ({percent(agreed / asked)})"
+        for decision, (agreed, asked) in agreement(found).items()
+        if asked
     ]
     return f"agrees on {', '.join(parts)}" if parts else "there is no decision to ask about"

@@ -10,13 +10,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from fractions import Fraction
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from diagevo.errors import ConfigError, DiagEvoError, extra
+from diagevo.errors import DiagEvoError, extra
 
 from ..call import Call
 from ..opening import opened, where
@@ -156,17 +155,12 @@ class Tools:
         from diagevo.memory.audit.whatif import Changes, what_if
         from diagevo.text.fractions import fraction
 
+        from .memory_whatif import checked
+
         with self._asked(None) as (history, as_of):
-            try:
-                changes = Changes(
-                    None if k is None else fraction(k),
-                    None if theta_up is None else fraction(theta_up),
-                    frozenset(drop or ()),
-                )
-            except ValueError as error:
-                raise ConfigError(str(error), hint='a fraction like "1/2", or a decimal') from error
-            if changes.k is not None and changes.k <= Fraction(0):
-                raise ConfigError("k must be above 0", hint='k = "1/2" is the paper\'s')
+            given = {"k": k, "theta_up": theta_up}
+            values = {name: fraction(checked(text, name)) for name, text in given.items() if text is not None}
+            changes = Changes(**values, drop=frozenset(drop or ()), since=1)
             found = what_if(observations(history, as_of), changes)
             return self._told(history, as_of, render.plain(found))
 

@@ -54,7 +54,7 @@ def what_if(
     would keep is exact for the recorded questions. Many values at once: the sliders of `diagevo view`.
     """
     given = {"k": k, "theta_up": theta_up, "tau": tau, "p_low": p_low, "p_high": p_high}
-    values = {name: _checked(text.strip(), name) for name, text in given.items() if text is not None}
+    values = {name: checked(text, name) for name, text in given.items() if text is not None}
     if not drop and not values:
         raise ConfigError(
             "nothing is changed", hint="name a change: --k, --theta-up, --tau, --p-low, --p-high or --drop"
@@ -62,8 +62,9 @@ def what_if(
     return answer(call, values, drop or [], round)
 
 
-def _checked(text: str, name: str) -> str:
+def checked(text: str, name: str) -> str:
     """A number within its bounds, as it was written. Raises ConfigError."""
+    text = text.strip()
     low, high, allowed = _LIMITS[name]
     told = text if len(text) <= 80 else f"{text[:80]}…"
     try:

@@ -44,7 +44,7 @@ class Result(Generic[T]):
     shown: Values | None = None
     """Those of them that a person sees, where not all."""
     title: str | None = None
-    """Above the table; in a pipe on stderr."""
+    """What a person is told first, on stderr; of a text, by default, which run it is about."""
     run: str | None = None
     as_of: tuple[int, int] | None = None
     """(round, position)"""
@@ -72,7 +72,9 @@ def emit(call: Call, result: Result[Any]) -> None:
     else:
         if call.format in ("table", "md") and result.shown is not None:
             rows = result.shown
-        print_rows(call, result.columns, rows, title=result.title, **place)
+        if call.format == "table" and result.title is not None:
+            say(call, result.title)
+        print_rows(call, result.columns, rows, **place)
     for note in result.notes:
         say(call, note)
     if result.exit_code:

@@ -41,25 +41,22 @@ def print_rows(
     *,
     run: str | None = None,
     as_of: tuple[int, int] | None = None,
-    title: str | None = None,
 ) -> None:
     """Print rows as `--format` asks, to stdout or the file of `-o`, as they come.
 
-    table and md show `columns` (`title` stands above, on stderr in a pipe); json, jsonl, csv and parquet hold
-    every key of the first `PAGE` rows. In csv and parquet a fraction `x` is a float, and `x_exact` beside it
-    is exact. json, jsonl and parquet hold texts exactly; md and csv show them (`texts.visible`), and in csv
-    none is a formula. On a terminal a table ends after `PAGE` rows, and says so.
+    table and md show `columns`; json, jsonl, csv and parquet hold every key of the first `PAGE` rows. In csv
+    and parquet a fraction `x` is a float, and `x_exact` beside it is exact. json, jsonl and parquet hold
+    texts exactly; md and csv show them (`texts.visible`), and in csv none is a formula. On a terminal a table
+    ends after `PAGE` rows, and says so.
     """
     rows = map(row_of, values)
     if call.format == "parquet":
         _parquet(call, columns, rows)
         return
     drawn = call.output is None and sys.stdout.isatty()
-    if call.format == "table" and title is not None and not drawn:
-        say(call, title)
     with sink(call) as out:
         if call.format == "table":
-            write_table(out, call, columns, rows, drawn=drawn, title=title)
+            write_table(out, call, columns, rows, drawn=drawn)
         else:
             _text(out, call, columns, rows, run, as_of)
 
@@ -71,7 +68,6 @@ def write_table(
     values: "Iterable[Row | DataclassInstance]",
     *,
     drawn: bool,
-    title: str | None = None,
 ) -> None:
     """Rows for a person: `drawn` on a terminal, else aligned text."""
     rows = map(row_of, values)
@@ -82,7 +78,7 @@ def write_table(
             out.write(padded(line, wide, right))
         return
     shown, _ = _page(columns, rows)
-    draw(stdout(call), columns, shown, title)
+    draw(stdout(call), columns, shown)
     if next(rows, None) is not None:
         say(call, f"only the first {PAGE:,} rows; all of them with -o FILE, or in a pipe")
 

@@ -12,7 +12,7 @@ from diagevo.text.escaping import json_text, markdown_text, visible
 from diagevo.text.numbers import number
 
 from .console import plain
-from .layout import broken, folded, unbroken
+from .layout import broken, unbroken
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -111,17 +111,13 @@ def markdown_rule(right: Sequence[bool]) -> str:
     return "|" + "|".join("---:" if behind else "---" for behind in right) + "|\n"
 
 
-def draw(
-    console: "Console", columns: Sequence[Column], lines: Sequence[Sequence[str]], title: str | None
-) -> None:
+def draw(console: "Console", columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> None:
     """Print `lines`, the headings first: as a table where its words have room, else a small card a row.
 
     A column in which no row has a value is left out.
     """
     from rich.text import Text
 
-    if title is not None:
-        console.print(Text(folded(title, console.width)))
     said = [
         place
         for place, (_, *values) in enumerate(zip(*lines, strict=True))

@@ -78,7 +78,12 @@ class Part:
     numbers: tuple[int, ...]
 
 
-def _fixed(*instructions: Instruction) -> Callable[[Sequence[int]], list[Instruction]]:
+def _fixed(written: str) -> Callable[[Sequence[int]], list[Instruction]]:
+    """The same steps whatever the numbers, each as "name left op right"."""
+    instructions = []
+    for step in written.split(", "):
+        name, left, op, *right = step.split(" ")
+        instructions.append(Instruction(name, left, op, *(int(n) if n.isdecimal() else n for n in right)))
     return lambda numbers: list(instructions)
 
 
@@ -126,24 +131,20 @@ FAMILIES: dict[str, Family] = {
                 "add {0} times {1} to {2} times {3}",
             ),
             _between((2, 9), (2, 9), (2, 9), (2, 9)),
-            _fixed(
-                Instruction("first", "n0", "*", "n1"),
-                Instruction("second", "n2", "*", "n3"),
-                Instruction("sum", "s0", "+", "s1"),
-            ),
+            _fixed("first n0 * n1, second n2 * n3, sum s0 + s1"),
         ),
         Family(
             "quotient",
             ("solve (x-{0})/{1}={2}", "find x if (x-{0})/{1}={2}"),
             _between((2, 60), (2, 9), (2, 9)),
-            _fixed(Instruction("multiply", "n2", "*", "n1"), Instruction("restore", "s0", "+", "n0")),
+            _fixed("multiply n2 * n1, restore s0 + n0"),
             divisor=1,
         ),
         Family(
             "share",
             ("solve x/{0}-{1}={2}", "find x if x/{0}-{1}={2}"),
             _between((2, 9), (2, 9), (2, 9)),
-            _fixed(Instruction("restore", "n2", "+", "n1"), Instruction("multiply", "s0", "*", "n0")),
+            _fixed("restore n2 + n1, multiply s0 * n0"),
             divisor=0,
         ),
         Family(
@@ -153,7 +154,7 @@ FAMILIES: dict[str, Family] = {
                 "how long is a fence around a {0} by {1} field",
             ),
             _between((3, 60), (3, 40)),
-            _fixed(Instruction("half", "n0", "+", "n1"), Instruction("double", "s0", "*", 2)),
+            _fixed("half n0 + n1, double s0 * 2"),
         ),
         Family(
             "window",
@@ -162,11 +163,7 @@ FAMILIES: dict[str, Family] = {
                 "cut {2} by {3} from a {0} by {1} sheet , what area is left",
             ),
             _between((4, 9), (4, 9), (2, 5), (2, 5)),
-            _fixed(
-                Instruction("outer", "n0", "*", "n1"),
-                Instruction("inner", "n2", "*", "n3"),
-                Instruction("left", "s0", "-", "s1"),
-            ),
+            _fixed("outer n0 * n1, inner n2 * n3, left s0 - s1"),
         ),
         Family(
             "coins",
@@ -175,23 +172,19 @@ FAMILIES: dict[str, Family] = {
                 "pay for {1} books at {2} each from {0} coins , how many are left",
             ),
             _coins,
-            _fixed(Instruction("cost", "n1", "*", "n2"), Instruction("change", "n0", "-", "s0")),
+            _fixed("cost n1 * n2, change n0 - s0"),
         ),
         Family(
             "minutes",
             ("how many minutes are {0} hours and {1} minutes", "turn {0} hours {1} minutes into minutes"),
             _between((2, 9), (3, 59)),
-            _fixed(
-                Instruction("sixes", "n0", "*", 6),
-                Instruction("tens", "s0", "*", 10),
-                Instruction("total", "s1", "+", "n1"),
-            ),
+            _fixed("sixes n0 * 6, tens s0 * 10, total s1 + n1"),
         ),
         Family(
             "mirror",
             ("swap the digits of {0} and add {1}", "write {0} backwards , then add {1}"),
             _two_digits,
-            _fixed(Instruction("turn", "n0", "r"), Instruction("add", "s0", "+", "n1")),
+            _fixed("turn n0 r, add s0 + n1"),
         ),
         Family(
             "pattern",
@@ -200,11 +193,7 @@ FAMILIES: dict[str, Family] = {
                 "find term {2} if term 1 is {0} and each next is {1} more",
             ),
             _between((2, 60), (2, 9), (3, 10)),
-            _fixed(
-                Instruction("gaps", "n2", "-", 1),
-                Instruction("rise", "s0", "*", "n1"),
-                Instruction("term", "s1", "+", "n0"),
-            ),
+            _fixed("gaps n2 - 1, rise s0 * n1, term s1 + n0"),
         ),
         Family(
             "lift",
@@ -213,7 +202,7 @@ FAMILIES: dict[str, Family] = {
                 "a lift at floor {0} goes down {1} and up {2} , where is it",
             ),
             _between((2, 20), (2, 25), (2, 20)),
-            _fixed(Instruction("fall", "n0", "-", "n1"), Instruction("rise", "s0", "+", "n2")),
+            _fixed("fall n0 - n1, rise s0 + n2"),
         ),
         Family(
             "compare",
@@ -222,11 +211,7 @@ FAMILIES: dict[str, Family] = {
                 "by how much is {0} times {1} above {2} plus {3}",
             ),
             _compare,
-            _fixed(
-                Instruction("product", "n0", "*", "n1"),
-                Instruction("sum", "n2", "+", "n3"),
-                Instruction("gap", "s0", "-", "s1"),
-            ),
+            _fixed("product n0 * n1, sum n2 + n3, gap s0 - s1"),
         ),
         Family(
             "square",
@@ -235,21 +220,13 @@ FAMILIES: dict[str, Family] = {
                 "take {0} times itself , then {1} more , then {2} less",
             ),
             _square,
-            _fixed(
-                Instruction("square", "n0", "*", "n0"),
-                Instruction("more", "s0", "+", "n1"),
-                Instruction("less", "s1", "-", "n2"),
-            ),
+            _fixed("square n0 * n0, more s0 + n1, less s1 - n2"),
         ),
         Family(
             "doubling",
             ("double {0} , add {1} and double again", "twice {0} , plus {1} , then all of it twice"),
             _between((3, 30), (2, 30)),
-            _fixed(
-                Instruction("first", "n0", "*", 2),
-                Instruction("add", "s0", "+", "n1"),
-                Instruction("again", "s1", "*", 2),
-            ),
+            _fixed("first n0 * 2, add s0 + n1, again s1 * 2"),
         ),
     )
 }

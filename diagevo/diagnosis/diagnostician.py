@@ -19,19 +19,6 @@ from diagevo.memory.events.catalogue import Votes
 from diagevo.memory.nearest.recall import NodeCandidate
 from diagevo.memory.state.model import KnownCause
 
-__all__ = [
-    "Diagnostician",
-    "DuplicateJudgement",
-    "Extraction",
-    "FailurePair",
-    "KnownCause",
-    "NodeAssignment",
-    "NodeCandidate",
-    "NodeContents",
-    "PairJudgement",
-    "Unread",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class FailurePair:

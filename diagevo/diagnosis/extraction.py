@@ -10,9 +10,9 @@ when they arrive.
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, Protocol, Self, runtime_checkable
 
@@ -20,7 +20,7 @@ from diagevo.config.models import DiagnosisConfig
 from diagevo.diagnosis.diagnostician import Diagnostician, Extraction, FailurePair, Unread
 from diagevo.diagnosis.legibility import PROBED, Legibility
 from diagevo.errors import AGAIN, StoppedSafely
-from diagevo.memory.events import FailureDiagnosed, FailureObserved, SuppliedCause
+from diagevo.memory.events import CandidateScored, FailureDiagnosed, FailureObserved, SuppliedCause
 from diagevo.memory.memory import Memory
 
 STOP_POLL_SECONDS = 0.2
@@ -301,17 +301,21 @@ class _Texts:
         digests = [digest for failure in block for digest in (failure.reference, failure.trajectory)]
         texts = memory.artifacts.get_many(digests + [question.question for question in questions.values()])
         for failure in block:
-            question = questions[failure.question_id]
-            self._ready[failure.failure_id, failure.attempt] = FailurePair(
-                failure_id=failure.failure_id,
-                question=texts[question.question],
-                label=question.label or "",
-                agreeing=texts[failure.reference] if failure.against == "response" else "",
-                disagreeing=texts[failure.trajectory],
-                known=memory.supplied(failure.question_id),
-                votes_are=question.votes_are,
-                asked=memory.asked(failure.failure_id) + 1,
-            )
+            pair = pair_of(failure, questions[failure.question_id], texts)
+            known, asked = memory.supplied(failure.question_id), memory.asked(failure.failure_id) + 1
+            self._ready[failure.failure_id, failure.attempt] = replace(pair, known=known, asked=asked)
+
+
+def pair_of(failure: FailureObserved, question: CandidateScored, texts: Mapping[str, str]) -> FailurePair:
+    """A failure beside what it is held against; `texts` by their digests."""
+    return FailurePair(
+        failure_id=failure.failure_id,
+        question=texts[question.question],
+        label=question.label or "",
+        agreeing=texts[failure.reference] if failure.against == "response" else "",
+        disagreeing=texts[failure.trajectory],
+        votes_are=question.votes_are,
+    )
 
 
 def diagnosed(failure: FailureObserved, pair: FailurePair, extraction: Extraction) -> FailureDiagnosed:

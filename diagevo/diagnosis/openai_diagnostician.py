@@ -79,6 +79,16 @@ class _Tried(Generic[T]):
     unread: Unread | None = None
 
 
+Said = TypeVar("Said", Extraction, DuplicateJudgement, NodeAssignment, PairJudgement)
+
+
+def _said(tried: _Tried[Said], otherwise: Said) -> Said:
+    """What the tries came to, with their cost; `otherwise` where nobody could read them."""
+    if tried.value is None:
+        return replace(otherwise, flags=(tried.flag,), call=tried.call)
+    return replace(tried.value, call=tried.call)
+
+
 class OpenAIDiagnostician:
     """Implements `Diagnostician`. `budget` holds what earlier processes of the run have spent
     (`spending.py`). `retries`: further tries of a request that got no answer."""
@@ -145,36 +155,22 @@ class OpenAIDiagnostician:
         outcome = self._decide(
             "extract", self._prompts.extract(pair), lambda text: read_extraction(text, supplied), pair.asked
         )
-        if outcome.value is None:
-            flags = (outcome.flag,)
-            return Extraction("unresolved", flags=flags, call=outcome.call, unread=outcome.unread)
-        return replace(outcome.value, call=outcome.call)
+        return _said(outcome, Extraction("unresolved", unread=outcome.unread))
 
     def judge_duplicate(self, description: str, candidates: Sequence[KnownCause]) -> DuplicateJudgement:
         ids = [cause.cause_id for cause in candidates]
-        outcome = self._decide(
-            "duplicate",
-            self._prompts.duplicate(description, candidates),
-            lambda text: read_duplicate(text, ids),
-        )
-        if outcome.value is None:
-            return DuplicateJudgement(False, flags=(outcome.flag,), call=outcome.call)
-        return replace(outcome.value, call=outcome.call)
+        messages = self._prompts.duplicate(description, candidates)
+        outcome = self._decide("duplicate", messages, lambda text: read_duplicate(text, ids))
+        return _said(outcome, DuplicateJudgement(False))
 
     def assign_node(self, description: str, shortlist: Sequence[NodeCandidate]) -> NodeAssignment:
         ids = [node.node_id for node in shortlist]
-        outcome = self._decide(
-            "assign", self._prompts.assign(description, shortlist), lambda text: read_assignment(text, ids)
-        )
-        if outcome.value is None:
-            return NodeAssignment(new_label=description, flags=(outcome.flag,), call=outcome.call)
-        return replace(outcome.value, call=outcome.call)
+        messages = self._prompts.assign(description, shortlist)
+        outcome = self._decide("assign", messages, lambda text: read_assignment(text, ids))
+        return _said(outcome, NodeAssignment(new_label=description))
 
     def judge_pair(self, a: NodeContents, b: NodeContents) -> PairJudgement:
-        outcome = self._decide("merge", self._prompts.merge(a, b), read_merge)
-        if outcome.value is None:
-            return PairJudgement(False, flags=(outcome.flag,), call=outcome.call)
-        return replace(outcome.value, call=outcome.call)
+        return _said(self._decide("merge", self._prompts.merge(a, b), read_merge), PairJudgement(False))
 
     def _decide(
         self, decision: Decision, messages: list[Message], read: Callable[[str], Reading[T]], asked: int = 1

@@ -13,6 +13,7 @@ from diagevo.diagnosis.diagnostician import (
     NodeCandidate,
     NodeContents,
 )
+from diagevo.diagnosis.extraction import pair_of
 from diagevo.diagnosis.legibility import UNREAD
 from diagevo.diagnosis.spending import DECISIONS
 from diagevo.memory.events import (
@@ -45,15 +46,6 @@ class Recheck:
     answered: str
     agrees: bool
     """Never where no reply can be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How often the answers agree, of one kind of decision."""
-
-    decision: str
-    asked: int
-    agreed: int
 
 
 class Unrecorded(Artifacts):
@@ -101,13 +93,10 @@ def recheck(
     return [asker.ask(recorded, state) for recorded, state in _moments(history, chosen)]
 
 
-def agreement(rechecks: Sequence[Recheck]) -> list[Agreement]:
-    """Agreement by kind of decision, in the order in which the kinds are asked."""
-    found = []
-    for decision in DECISIONS.values():
-        of_kind = [r for r in rechecks if r.decision == decision]
-        found.append(Agreement(decision, len(of_kind), sum(r.agrees for r in of_kind)))
-    return found
+def agreement(rechecks: Sequence[Recheck]) -> dict[str, tuple[int, int]]:
+    """By kind of decision, in the order in which they are asked: how many agree, of how many."""
+    kinds = {kind: [r.agrees for r in rechecks if r.decision == kind] for kind in DECISIONS.values()}
+    return {kind: (sum(agrees), len(agrees)) for kind, agrees in kinds.items()}
 
 
 def _decisions(history: History, number: int) -> Iterator[Recorded]:
@@ -191,19 +180,11 @@ class _Asker:
         observed = state.open.failures[event.failure_id]
         found = self._history.find(CandidateScored, number, observed.question_id)
         assert found is not None
+        digests = [found[1].question, observed.reference, observed.trajectory]
+        pair = pair_of(observed, found[1], self._texts.get_many(digests))
         causes = state.open.causes
-        return FailurePair(
-            failure_id=event.failure_id,
-            question=self._texts.get(found[1].question),
-            label=found[1].label or "",
-            agreeing=self._texts.get(observed.reference) if observed.against == "response" else "",
-            disagreeing=self._texts.get(observed.trajectory),
-            known=tuple(
-                KnownCause(s.cause_id, s.state, causes[s.cause_id].description) for s in event.supplied
-            ),
-            votes_are=found[1].votes_are,
-            asked=event.asked,
-        )
+        known = (KnownCause(s.cause_id, s.state, causes[s.cause_id].description) for s in event.supplied)
+        return replace(pair, known=tuple(known), asked=event.asked)
 
     def _description(self, number: int, failure_id: str) -> str:
         """What the failure was diagnosed as, in the round's last word on it."""

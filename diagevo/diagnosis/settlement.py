@@ -33,17 +33,6 @@ BATCH, BATCH_SECONDS = 64, 0.5
 """Matches are recorded together, so many or after so long: a transaction costs more than an event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What one call of `settle` did."""
-
-    outcomes: Counter[str]
-    """Failures by outcome: recurrence, duplicate, new_cause."""
-    new_nodes: int
-    assigning: float
-    """Seconds that node assignment (stage 3a and Prompt 3) took; the rest went to deduplication."""
-
-
 def settle(
     memory: Memory,
     diagnostician: Diagnostician,
@@ -51,12 +40,12 @@ def settle(
     settings: MemoryConfig,
     on_progress: OnProgress | None = None,
     should_stop: ShouldStop | None = None,
-) -> Settled:
+) -> "Settlement":
     """Settle every diagnosed failure."""
     unsettled = memory.unsettled()
     texts = sorted({event.description for event in unsettled if event.description is not None})
     vectors = dict(zip(texts, memory.vectors(texts, embedder.embed), strict=True)) if texts else {}
-    with _Settlement(memory, diagnostician, settings, unsettled, vectors) as settlement:
+    with Settlement(memory, diagnostician, settings, unsettled, vectors) as settlement:
         for turn in range(len(unsettled)):
             if should_stop is not None and should_stop():
                 settlement.flush()
@@ -66,7 +55,7 @@ def settle(
             if on_progress is not None:
                 on_progress(Progress("settlement", turn + 1, len(unsettled)))
         settlement.flush()
-    return Settled(settlement.outcomes, settlement.new_nodes, settlement.assigning)
+    return settlement
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +71,7 @@ class _Screening:
     answer: Future[DuplicateJudgement] | None
 
 
-class _Settlement:
+class Settlement:
     """The failures of one round in order. Matches wait in `_pending`: they change no candidate list, so that
     they need not be recorded before the next question is asked."""
 
@@ -106,8 +95,10 @@ class _Settlement:
         """Causes that a waiting match makes Active."""
         self._flushed_at = time.monotonic()
         self.outcomes: Counter[str] = Counter()
+        """Failures by outcome: recurrence, duplicate, new_cause."""
         self.new_nodes = 0
         self.assigning = 0.0
+        """Seconds that node assignment (stage 3a and Prompt 3) took; the rest went to deduplication."""
 
     def __enter__(self) -> Self:
         return self

@@ -5,9 +5,9 @@ from functools import cached_property
 
 from diagevo.answers.extraction import extract_boxed
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
-from diagevo.diagnosis.diagnostician import Diagnostician, FailurePair
+from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder
-from diagevo.diagnosis.extraction import OnProgress, ShouldStop, diagnosed
+from diagevo.diagnosis.extraction import OnProgress, ShouldStop, diagnosed, pair_of
 from diagevo.diagnosis.legibility import PROBED, Legibility
 from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
@@ -109,13 +109,7 @@ class Rounds:
             assert isinstance(failure, FailureObserved)
             scored = memory.question(failure.question_id)
             digests = (scored.question, failure.reference, failure.trajectory)
-            texts = memory.artifacts.get_many(digests)
-            question, agreeing, disagreeing = (texts[digest] for digest in digests)
-            agreeing = agreeing if failure.against == "response" else ""
-            label = scored.label or ""
-            pair = FailurePair(
-                failure.failure_id, question, label, agreeing, disagreeing, votes_are=scored.votes_are
-            )
+            pair = pair_of(failure, scored, memory.artifacts.get_many(digests))
             said = diagnostician.extract(pair)
             _, error = legibility.sift([(diagnosed(failure, pair, said), said.unread)])
             if error is not None:

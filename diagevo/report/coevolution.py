@@ -6,19 +6,17 @@ from typing import Any
 
 from diagevo.evaluation.protocol import estimate
 from diagevo.report.figure import (
-    DASHES,
-    SHAPES,
     Figure,
     Missing,
     Rows,
     bottom_legend,
     by_order,
     data,
+    lines,
     no_rounds,
     percent,
     setting,
     sized,
-    span,
     x_round,
 )
 from diagevo.report.material import Material
@@ -74,16 +72,5 @@ def _chart(bars: Rows, points: Rows, runs: Sequence[str]) -> Any:
             color=colour,
         )
     )
-    y = alt.Y(
-        "accuracy:Q", title="accuracy (%, lines)", scale=span((row["accuracy"] for row in points), most=100)
-    )
-    base = alt.Chart(data(points)).encode(x=x_round(), y=y, color=colour)
-    dashes = alt.Scale(domain=runs, range=[DASHES[i % len(DASHES)] for i in range(len(runs))])
-    shapes = alt.Scale(domain=runs, range=[SHAPES[i % len(SHAPES)] for i in range(len(runs))])
-    line = base.mark_line(strokeWidth=2).encode(
-        strokeDash=alt.StrokeDash("run:N", scale=dashes, legend=bottom_legend())
-    )
-    marks = base.mark_point(filled=True, size=60, opacity=1).encode(
-        shape=alt.Shape("run:N", scale=shapes, legend=bottom_legend())
-    )
-    return sized(alt.layer(length, alt.layer(line, marks)).resolve_scale(y="independent"))
+    accuracy = lines(points, "accuracy", "accuracy (%, lines)", "run", family, most=100)
+    return sized(alt.layer(length, accuracy).resolve_scale(y="independent"))

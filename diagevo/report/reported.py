@@ -8,7 +8,7 @@ from pathlib import Path
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.ablation import variant
 from diagevo.report.scores import GROUPS, NINE, RunResult
-from diagevo.report.tables import TITLES, Cell, ReportTable, cell, main_columns
+from diagevo.report.tables import TITLES, Cell, ReportTable, cells_of, main_columns
 from diagevo.text.escaping import visible
 
 MARK = "†"
@@ -118,7 +118,7 @@ def baselines(found: Sequence[RunResult], reported: Sequence[Reported]) -> Repor
     rows: dict[str, dict[str, Cell]] = {}
     for each in reported:
         own = _measured(found, each)
-        measured = {c: cell([r.scores[c] for r in own if c in r.scores]) for c in GROUPS if _any(own, c)}
+        measured = cells_of(own, GROUPS)
         if measured and each.method in (BASE, R_ZERO):
             known = {c: Cell(each.scores[c], None, 1) for c in GROUPS if c in each.scores}
             rows[f"{each.solver}: {each.method} (reported)"] = known
@@ -142,7 +142,3 @@ def _measured(found: Sequence[RunResult], reported: Reported) -> list[RunResult]
         and reported.solver in (run.solver, run.solver.rpartition("/")[2])
         and run.scores.keys() & reported.scores.keys()
     ]
-
-
-def _any(runs: Sequence[RunResult], column: str) -> bool:
-    return any(column in run.scores for run in runs)

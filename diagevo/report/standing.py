@@ -3,16 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, load_plan, plans, states
 from diagevo.memory.history import History
-from diagevo.report.figure import Missing
-from diagevo.report.figures import FIGURES, draw
+from diagevo.report.figure import Entry, Missing
+from diagevo.report.figures import FIGURES, draw, entry
 from diagevo.report.hyperparameters import ROWS
 from diagevo.report.material import Material
 from diagevo.report.paper import PAPER, PaperItem
-from diagevo.report.tables import VALIDATION, results, table
+from diagevo.report.tables import TITLES, VALIDATION, TableName, results, table
 
 
 @dataclass(frozen=True)
@@ -35,44 +36,32 @@ def standing(history: History, material: Material, home: Path) -> list[ReportIte
     planned = [load_plan(home, name) for name in plans(home)]
     lines = [_line(shown, history, material, planned) for shown in PAPER]
     known = {shown.name for shown in PAPER if shown.kind == "fig"}
-    own = (entry for entry in FIGURES if entry.name not in known)
-    return lines + [_figure(entry.name, entry.title, material) for entry in own]
+    return lines + [_figure(entry, material) for entry in FIGURES if entry.name not in known]
 
 
 def _line(shown: PaperItem, history: History, material: Material, planned: Sequence[Plan]) -> ReportItem:
-    labels, run = list(shown.labels), history.run_id
-    match shown.kind:
-        case "fig":
-            return _figure(shown.name, shown.title, material, shown.number, labels)
-        case "drawing":
-            nothing = "a drawing of the method: nothing in it is measured"
-            return ReportItem(shown.number, "–", shown.title, False, nothing, None, labels=labels)
-        case "table":
-            lacking = next(_lacking(shown.name, history, material, planned), None)
-            name = f"table-{shown.name}"
-            own = f"diagevo report build --only {name} --run {run}"
-            if lacking is None:
-                return ReportItem(shown.number, name, shown.title, True, None, own, labels=labels)
-            missing, command = lacking
-            return ReportItem(
-                shown.number,
-                f"table-{shown.name}",
-                shown.title,
-                missing is None,
-                missing,
-                command,
-                labels=labels,
-            )
+    labels = list(shown.labels)
+    if shown.kind == "fig":
+        return _figure(entry(shown.name), material, shown.number, labels)
+    if shown.kind == "drawing":
+        nothing = "a drawing of the method: nothing in it is measured"
+        return ReportItem(shown.number, "–", "One round", False, nothing, None, labels)
+    name = f"table-{shown.name}"
+    own = None, f"diagevo report build --only {name} --run {history.run_id}"
+    missing, command = next(_lacking(shown.name, history, material, planned), own)
+    return ReportItem(
+        shown.number, name, TITLES[cast(TableName, shown.name)], missing is None, missing, command, labels
+    )
 
 
 def _figure(
-    name: str, title: str, material: Material, number: str | None = None, labels: Sequence[str] = ()
+    of: Entry, material: Material, number: str | None = None, labels: Sequence[str] = ()
 ) -> ReportItem:
-    found = draw(name, [material])
+    found = draw(of.name, [material])
+    missing, command = None, f"diagevo report build --only {of.name} --run {material.run_id}"
     if isinstance(found, Missing):
-        return ReportItem(number, name, title, False, found.reason, found.command, labels=list(labels))
-    command = f"diagevo report build --only {name} --run {material.run_id}"
-    return ReportItem(number, name, title, True, None, command, labels=list(labels))
+        missing, command = found.reason, found.command
+    return ReportItem(number, of.name, of.title, missing is None, missing, command, list(labels))
 
 
 def _lacking(

@@ -1,7 +1,7 @@
 """The paper's tables from recorded runs: mean ± standard deviation over runs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -142,6 +142,12 @@ def cell(values: Sequence[float]) -> Cell:
     return Cell(100 * mean, None if deviation is None else 100 * deviation, n)
 
 
+def cells_of(runs: Sequence[RunResult], columns: Iterable[str]) -> dict[str, Cell]:
+    """A cell for each of the columns that any of the runs has a score for."""
+    scores = {column: [run.scores[column] for run in runs if column in run.scores] for column in columns}
+    return {column: cell(found) for column, found in scores.items() if found}
+
+
 def table(name: TableName, found: Sequence[RunResult], world: str | None = None) -> ReportTable:
     """One of the paper's tables. A sweep may be of runs without a plan: each stands by its value. Raises
     NotFoundError where no run of it has been measured."""
@@ -155,10 +161,7 @@ def table(name: TableName, found: Sequence[RunResult], world: str | None = None)
         planned = name != "main" and not (name in SWEPT and found)
         hint = "diagevo ablate plan, then ablate run" if planned else "diagevo eval run all --run RUN"
         raise NotFoundError(f"no measured run for the table {name}", hint=f"measure: {hint}")
-    rows = {
-        label: {c: cell([o.scores[c] for o in runs if c in o.scores]) for c in present if _any(runs, c)}
-        for label, runs in groups.items()
-    }
+    rows = {label: cells_of(runs, present) for label, runs in groups.items()}
     full = rows.get(FULL.title, {})
     differences = {
         label: {c: known.mean - full[c].mean for c, known in cells.items() if c in full}
@@ -203,10 +206,6 @@ def main_columns() -> list[str]:
     """The paper's order: each group's benchmarks with its average behind them."""
     mathematics, general = GROUPS["Math Avg."], GROUPS["General Avg."]
     return [*mathematics, "Math Avg.", *general, "General Avg.", "Overall"]
-
-
-def _any(runs: Sequence[RunResult], column: str) -> bool:
-    return any(column in o.scores for o in runs)
 
 
 def _variants(name: str) -> list[str]:

@@ -179,11 +179,11 @@ TABLES: dict[str, tuple[Format, dict[str, Any]]] = {
 def test_a_column_of_another_type_is_read_or_refused_by_its_row(tmp_path: Path, name: str) -> None:
     format, right = TABLES[name]
     file = tmp_path / name
-    with TableReader() as tables, trl.CompletionReader("correct") as reader:
+    with TableReader() as tables:
 
         def take() -> None:
             if format == "trl":
-                held(reader.load(file, 1))
+                held(trl.load(file, 1, tables=tables, reward="correct"))
             else:
                 held(step_of(1, name, [one for _, one in plain.RowReader({}, tables).rollouts(file)]))
 
@@ -223,19 +223,19 @@ SAMPLE: dict[str, Any] = {
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_sample_of_slime_with_one_thing_changed_is_read_or_refused_by_its_row(
-    tmp_path: Path, samples: slime.SampleReader, data: st.DataObject
+    tmp_path: Path, tables: TableReader, data: st.DataObject
 ) -> None:
     path = data.draw(st.sampled_from(places(SAMPLE)[1:]))
     other = changed(SAMPLE, path, data.draw(VALUES), gone=data.draw(st.booleans()))
     file = tmp_path / "rollout_1.pt"
     torch.save({"rollout_id": 1, "samples": [SAMPLE | {"rollout_id": 2}, other]}, file)
-    said = complaint(lambda: held(samples.load(file, 1)))
+    said = complaint(lambda: held(slime.load(file, 1, tables=tables, reward="acc+0.1*form")))
     assert not said or (f"{file}, row 2" in said or f"{file} cannot be read" in said)
 
 
 @pytest.fixture(scope="module")
-def samples() -> Iterator[slime.SampleReader]:
-    with slime.SampleReader("acc+0.1*form") as reader:
+def tables() -> Iterator[TableReader]:
+    with TableReader() as reader:
         yield reader
 
 

@@ -26,6 +26,7 @@ from diagevo.ingest.formats import (
 )
 from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.formats.rows import step_number
+from diagevo.ingest.formats.tables import TableReader
 from diagevo.ingest.lines import CutLine, Wait
 from diagevo.ingest.rollouts import RolloutStep
 from diagevo.text.numbers import count
@@ -75,8 +76,9 @@ def read(
             yield from _steps(path, ["[0-9]*", "rollout/[0-9]*"], r".*/(\d+)", load, wait, on_cut)
         case "slime":
             name = r"(?!.*eval_\d+\.pt).*?(\d+)\.pt"
-            with slime.SampleReader(reward) as samples:
-                yield from _steps(path, ["*.pt", "rollout_data/*.pt"], name, samples.load, wait, on_cut)
+            with TableReader() as tables:
+                load = partial(slime.load, tables=tables, reward=reward)
+                yield from _steps(path, ["*.pt", "rollout_data/*.pt"], name, load, wait, on_cut)
         case "nemo-rl":
             load = partial(nemo_rl.load, reward=reward)
             globs = ["train_data_step*.jsonl"]
@@ -94,8 +96,9 @@ def read(
         case "trl":
             globs = ["completions_*.parquet", "completions/completions_*.parquet"]
             name = r".*completions_(\d+)\.parquet"
-            with trl.CompletionReader(reward) as tables:
-                yield from trl.once(_steps(path, globs, name, tables.load, wait, on_cut), on_note)
+            with TableReader() as tables:
+                load = partial(trl.load, tables=tables, reward=reward)
+                yield from trl.once(_steps(path, globs, name, load, wait, on_cut), on_note)
 
 
 def _steps(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.rows import ANOTHER, Row, number, step_of, with_reward
+from diagevo.ingest.formats.rows import ANOTHER, Row, named, number, step_of, with_reward
 from diagevo.ingest.lines import typed
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
@@ -34,8 +34,7 @@ def load(folder: Path, step: int, *, reward: str | None) -> RolloutStep:
             response = (row.prompt + row.completion)[len(asked) :]
             group = str(row.task_id) if grouped else None
             found.append(None if value is None else IngestedRollout(asked, response, value, None, group))
-    source = files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
-    return step_of(step, f"{folder.name}/{source}", found)
+    return step_of(step, f"{folder.name}/{named(files)}", found)
 
 
 def _prompt(prompts: list[str]) -> str:

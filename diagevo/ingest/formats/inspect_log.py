@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.messages import messages
-from diagevo.ingest.formats.rows import answer, number, step_of
+from diagevo.ingest.formats.rows import answer, named, number, step_of
 from diagevo.ingest.lines import regular
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
@@ -57,9 +57,7 @@ def read(path: Path, reward: str | None) -> Iterator[RolloutStep]:
     if len(models) > 1:
         names = ", ".join(sorted(models))
         raise ConfigError(f"{path} has evaluations of several models: {names}", hint="name the logs of one")
-    yield step_of(
-        1, files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more", found
-    )
+    yield step_of(1, named(files), found)
 
 
 def _rollout(file: Path, sample: "EvalSample", reward: str | None, task: str) -> IngestedRollout | None:

@@ -12,7 +12,7 @@ import msgspec
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.messages import messages
-from diagevo.ingest.formats.rows import Reward, answer, number, step_of
+from diagevo.ingest.formats.rows import Reward, answer, named, number, step_of
 from diagevo.ingest.lines import CutLine, regular, rows
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
@@ -72,9 +72,7 @@ def read(path: Path, reward: str | None) -> Iterator[RolloutStep]:
         place = known[asked[-1]] if asked else path
         said = f"another metric, {','.join(asked[-1])}" if asked else f"no metric {reward or ''}".rstrip()
         raise ConfigError(f"{place} has {said}", hint=f"name one, --reward METRIC,FILTER: {names}")
-    yield step_of(
-        1, files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more", found
-    )
+    yield step_of(1, named(files), found)
 
 
 def _sample(place: str, row: dict[str, Any]) -> SampleRow:

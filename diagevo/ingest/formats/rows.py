@@ -108,6 +108,11 @@ def step_number(file: Path, digits: str) -> int:
     return int(digits)
 
 
+def named(files: Sequence[Path]) -> str:
+    """The source of a step that several files make."""
+    return files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
+
+
 def step_of(number: int, source: str, found: Sequence[IngestedRollout | None]) -> RolloutStep:
     scored = [rollout for rollout in found if rollout is not None]
     return RolloutStep(number, source, scored, len(found) - len(scored))

@@ -30,67 +30,51 @@ class TrlRow(Row):
     solution: Any = None
 
 
-class CompletionReader:
-    """Reads a run's files."""
+def load(file: Path, step: int, *, tables: TableReader, reward: str | None) -> RolloutStep:
+    """The rollouts of a file. Raises CutLine where it is not whole, and ConfigError."""
+    columns, lines = tables.read(file, TEXTS)
+    type_ = with_reward(TrlRow, _reward(file, columns, reward))
+    decoder = msgspec.json.Decoder(type_)
+    found: list[IngestedRollout | None] = []
+    for line, text in enumerate(lines, start=1):
+        row = decoded(file, line, text, decoder)
+        value = number(row.reward)
+        if value is None:
+            found.append(None)
+            continue
+        prompt, completion = (
+            text if isinstance(text, str) else written(text) for text in (row.prompt, row.completion)
+        )
+        expected = row.solution if row.answer is None else row.answer
+        found.append(IngestedRollout(prompt, completion, value, answer(f"{file}, row {line}", expected)))
+    return step_of(step, file.name, found)
 
-    def __init__(self, reward: str | None) -> None:
-        self.reward = reward
-        self._tables = TableReader()
 
-    def __enter__(self) -> "CompletionReader":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._tables.end()
-
-    def load(self, file: Path, step: int) -> RolloutStep:
-        """The rollouts of a file. Raises CutLine where it is not whole, and ConfigError."""
-        columns, lines = self._tables.read(file, TEXTS)
-        type_ = with_reward(TrlRow, self._reward(file, columns))
-        decoder = msgspec.json.Decoder(type_)
-        found: list[IngestedRollout | None] = []
-        for line, text in enumerate(lines, start=1):
-            row = decoded(file, line, text, decoder)
-            value = number(row.reward)
-            if value is None:
-                found.append(None)
-                continue
-            prompt, completion = (
-                text if isinstance(text, str) else written(text) for text in (row.prompt, row.completion)
-            )
-            expected = row.solution if row.answer is None else row.answer
-            found.append(IngestedRollout(prompt, completion, value, answer(f"{file}, row {line}", expected)))
-        return step_of(step, file.name, found)
-
-    def _reward(self, file: Path, columns: Columns) -> str:
-        """The column that is the reward."""
-        names = columns.columns
-        if not {"prompt", "completion", "advantage"} <= set(names):
-            raise ConfigError(
-                f"{file} has no prompt, completion and advantage: it was not written by TRL's "
-                "log_completions",
-                hint=ANOTHER,
-            )
-        after = names[names.index("completion") + 1 :]
-        numbers = [name for name in after if name != "advantage" and name in columns.numbers]
-        if self.reward is None:
-            functions = [
-                name for name in numbers if name.endswith("_reward")
-            ]  # others are logged beside them
-            found = functions or numbers
-            if len(found) == 1:
-                return found[0]
-            hint = "say which: --reward COLUMN"
-            if len(found) > 1:
-                hint += f"; with the weights of the training, which no file has: --reward {'+'.join(found)}"
-            raise ConfigError(
-                f"{file} has {len(found)} columns that could be the reward: {', '.join(found) or 'none'}",
-                hint=hint,
-            )
-        for _, name in terms(self.reward):
-            if name not in numbers:
-                raise ConfigError(f"{file} has no reward {name}", hint=f"its numbers: {', '.join(numbers)}")
-        return self.reward
+def _reward(file: Path, columns: Columns, reward: str | None) -> str:
+    """The column that is the reward, or the sum of some."""
+    names = columns.columns
+    if not {"prompt", "completion", "advantage"} <= set(names):
+        raise ConfigError(
+            f"{file} has no prompt, completion and advantage: it was not written by TRL's log_completions",
+            hint=ANOTHER,
+        )
+    after = names[names.index("completion") + 1 :]
+    numbers = [name for name in after if name != "advantage" and name in columns.numbers]
+    if reward is None:
+        found = [name for name in numbers if name.endswith("_reward")] or numbers  # others are logged beside
+        if len(found) == 1:
+            return found[0]
+        hint = "say which: --reward COLUMN"
+        if len(found) > 1:
+            hint += f"; with the weights of the training, which no file has: --reward {'+'.join(found)}"
+        raise ConfigError(
+            f"{file} has {len(found)} columns that could be the reward: {', '.join(found) or 'none'}",
+            hint=hint,
+        )
+    for _, name in terms(reward):
+        if name not in numbers:
+            raise ConfigError(f"{file} has no reward {name}", hint=f"its numbers: {', '.join(numbers)}")
+    return reward
 
 
 def once(steps: Iterator[RolloutStep], on_note: Callable[[str], None]) -> Iterator[RolloutStep]:
