@@ -68,8 +68,8 @@ def _embedder(material: "Material", asked: bool) -> "Embedder | None":
     diagevo report build --run a --with free-only --to report
     diagevo report build --only memory --only table-main --run a
     diagevo report build --only variants --only table-ablation --plan small
-    diagevo report build --only table-k --runs a,b,c
-    diagevo report build --only table-baselines --runs a,b --reported others.csv""",
+    diagevo report build --only table-k --run a --with b --with c
+    diagevo report build --only table-baselines --run a --with b --reported others.csv""",
 )
 def build(
     call: Call,
@@ -98,7 +98,6 @@ def build(
         ),
     ] = None,
     plan: Annotated[str | None, typer.Option(help="Take the runs of this ablation plan.")] = None,
-    runs: Annotated[str | None, typer.Option(help="The runs of a table, comma-separated.")] = None,
     reported: Annotated[
         Path | None,
         typer.Option(
@@ -122,22 +121,22 @@ def build(
     specification and caption; a table, mean ± standard deviation over runs, as Markdown, CSV and LaTeX.
     """
     if list_:
-        if (option := _beside_list(only, beside, plan, runs, reported, to, pages)) or embed:
+        if (option := _beside_list(only, beside, plan, reported, to, pages)) or embed:
             raise ConfigError(f"--list builds nothing, and {option or '--embed'} is about what is built")
         return _list(call)
     tables = [name.removeprefix(TABLE) for name in only or () if name.startswith(TABLE)]
-    if (runs is not None or reported is not None) and not tables:
-        raise ConfigError("--runs and --reported are of tables", hint="name one: --only table-main")
+    if reported is not None and not tables:
+        raise ConfigError("--reported is of tables", hint="name one: --only table-main")
     if only:
         figures = [name for name in only if not name.startswith(TABLE)]
-        made = _wanted(call, tables, plan, runs, reported)
+        made = _wanted(call, tables, beside or [], plan, reported)
         return _build_only(call, figures, made, beside or [], plan, to, embed)
     return _build_pages(call, beside or [], plan, to, embed, pages)
 
 
 def _beside_list(*given: object) -> str | None:
     """The first option of a build that was given."""
-    names = ("--only", "--with", "--plan", "--runs", "--reported", "--to", "--pages")
+    names = ("--only", "--with", "--plan", "--reported", "--to", "--pages")
     return next((name for name, value in zip(names, given, strict=True) if value is not None), None)
 
 
@@ -211,18 +210,15 @@ def _build_only(
 
 
 def _wanted(
-    call: Call, names: list[str], plan: str | None, runs: str | None, reported: Path | None
+    call: Call, names: list[str], beside: list[str], plan: str | None, reported: Path | None
 ) -> "dict[TableName, ReportTable]":
-    """The tables of these names, from recorded runs."""
+    """The tables of these names, from the run and those beside it, or from a plan's."""
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.build import named_table
     from diagevo.report.reported import read_reported
     from diagevo.report.tables import OF_PLANS, SWEPT, TITLES
 
     found: dict[TableName, ReportTable] = {}
-    listed = None if runs is None else [run.strip() for run in runs.split(",")]
-    if listed is not None and "" in listed:
-        raise ConfigError(f"--runs {runs!r}: a name is empty", hint="separate names with commas: a,b,c")
     if reported is not None and not {*names} & {"main", "baselines"}:
         raise ConfigError(
             f"--reported goes with table-main and table-baselines, not with {TABLE}{names[0]}",
@@ -236,12 +232,14 @@ def _wanted(
     for name in TITLES:
         if not names.count(name):
             continue
-        alone = name not in OF_PLANS or (listed is not None and name in SWEPT)
+        alone = name not in OF_PLANS or (beside and name in SWEPT)
         planned = None if alone and plan is None else load_plan(call.home, plan)
-        of = listed or ([run.run for run in planned.runs] if planned else None)
-        one(call, *(of or ()))
+        of = [call.run or "", *beside]
+        if planned is not None:
+            of = [run.run for run in planned.runs]
+            one(call, *of)
         found[name] = named_table(
-            name, call.database, of or [call.run or ""], planned, given, lambda text: render.say(call, text)
+            name, call.database, of, planned, given, lambda text: render.say(call, text)
         )
     return found
 

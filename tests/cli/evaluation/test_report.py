@@ -144,10 +144,9 @@ def test_a_table_comes_in_three_forms(ask: Ask, trained: Path, tmp_path: Path) -
         (["build", "--to", "taken/by/a/file"], 2, "cannot write taken/by/a/file"),
         (["build", "--only", "memory", "--to", "taken"], 2, "cannot write taken"),
         (["build", "--only", "table-main"], 3, "no measured run for the table main"),
-        (["build", "--only", "table-main", "--runs", "small,"], 2, "--runs 'small,': a name is empty"),
-        (["build", "--only", "table-main", "--runs", "hand,nobody"], 3, "there is no run nobody"),
+        (["build", "--only", "table-main", "--with", "nobody"], 3, "there is no run nobody"),
         (["build", "--only", "table-ablation"], 3, "no plan"),
-        (["build", "--only", "table-time", "--runs", "hand,b"], 2, "the table time is of one run"),
+        (["build", "--only", "table-time", "--with", "b"], 2, "the table time is of one run"),
         (
             ["build", "--only", "table-k", "--reported", "taken"],
             2,
@@ -156,7 +155,7 @@ def test_a_table_comes_in_three_forms(ask: Ask, trained: Path, tmp_path: Path) -
         (["build", "--only", "table-main", "--reported", "taken"], 2, "taken: there is no column solver"),
         (["build", "--only", "table-baselines"], 3, "both reported and measured"),
         (["build", "--only", "table-nothing"], 3, "no table table-nothing"),
-        (["build", "--runs", "hand"], 2, "name one: --only table-main"),
+        (["build", "--reported", "taken"], 2, "name one: --only table-main"),
     ],
 )
 def test_bad_input(ask: Ask, hand: Path, arguments: list[str], code: int, says: str) -> None:

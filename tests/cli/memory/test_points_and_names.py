@@ -100,7 +100,6 @@ def test_what_a_run_has_in_its_log_is_not_shown_for_what_other_options_ask() -> 
         ("runs fork played --round 1", "played"),
         ("runs export played --to trackio", "played"),
         ("runs diff played@1..played@2", "played"),
-        ("report build --only table-main --runs played", "played"),
     ],
 )
 def test_two_names_are_refused_and_none_of_them_is_taken_silently(ask: Ask, words: str, named: str) -> None:

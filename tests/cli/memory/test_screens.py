@@ -87,7 +87,7 @@ def test_a_run_tells_what_was_learnt_why_questions_were_invalid_and_what_was_rig
     rows = [" ".join(line.split()) for line in ask("runs", "show").stdout.splitlines()]
     assert "1 5 2 1 (1 held out) 0.062 1 6 0 –" in rows
     assert "2 4 3 0 0.208 0 3 2 1" in rows
-    assert "2 – – 0.667 0.250 – –" in rows
+    assert any(row.startswith("2 – – 0.667 0.250 – ") for row in rows)
     beside = [
         " ".join(line.split()) for line in ask("runs", "diff", "played@1..played@2").stdout.splitlines()
     ]
