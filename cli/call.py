@@ -62,7 +62,6 @@ class Call:
         return ["--db", shown(database_url(self.db)) if "://" in self.db else self.db]
 
     def resolve(self) -> "Resolved":
-        """The configuration with the source of each value."""
         from diagevo.config.loading import resolve
 
         return resolve(file=self.config, settings=self.settings, profile=self.profile)

@@ -88,7 +88,6 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
 def _compare_runs(
     call: Call, left: tuple[str, int | None], right: tuple[str, int | None]
 ) -> Result[dict[str, Any]]:
-    """How two runs differ."""
     from diagevo.memory.audit.compare_runs import diff_runs, learnt
     from diagevo.memory.audit.pass_rates import prompts_in_both
 

@@ -70,7 +70,6 @@ def _best(history: "History") -> int:
 
 
 def stored_config(history: "History") -> "Config":
-    """The configuration the run was started with."""
     from diagevo.config.loading import of_run
 
     return of_run(history.configuration().config, history.run_id).config

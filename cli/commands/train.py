@@ -210,7 +210,6 @@ def _measured(call: Call, config: "Config") -> dict[str, float]:
 
 
 def _until(text: str) -> "Until":
-    """Read ROUND[:STAGE]."""
     from diagevo.loop.run import Until
 
     number, _, stage = text.partition(":")

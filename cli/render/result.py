@@ -23,8 +23,6 @@ Values = Iterable["Mapping[str, Any] | DataclassInstance"]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a screen."""
-
     columns: Sequence[Column]
     values: Values
 

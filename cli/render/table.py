@@ -86,7 +86,6 @@ def on_the_right(lines: Sequence[Sequence[str]]) -> list[bool]:
 
 
 def widths(lines: Sequence[Sequence[str]]) -> list[int]:
-    """The widest cell of each column."""
     from rich.cells import cell_len
 
     return [max(map(cell_len, column)) for column in zip(*lines, strict=True)]

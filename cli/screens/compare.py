@@ -52,7 +52,6 @@ def memory_diff(run: str, found: "MemoryDiff", configuration: "Sequence[Differen
 
 
 def change_rows(found: "MemoryDiff") -> list[dict[str, Any]]:
-    """A row a changed cause."""
     return [
         {
             "cause": change.cause_id,

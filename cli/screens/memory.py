@@ -70,7 +70,6 @@ def _by(memory: "Rebuilt") -> str:
 
 
 def cause_rows(causes: Sequence["CauseLine"]) -> list[dict]:
-    """Rows of causes."""
     return [
         {
             "id": c.id,
@@ -125,7 +124,6 @@ def replay_text(run: str, memory: "Rebuilt", position: int) -> str:
 
 
 def tree(memory: "Rebuilt", columns: int | None) -> str:
-    """Show nodes with their causes."""
     from diagevo.memory.events import number_of
 
     by_id = {c.id: c for c in memory.causes}

@@ -38,7 +38,6 @@ Values = Mapping[str, str]
 
 
 def answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) -> Result[Any]:
-    """Ask the log."""
     from diagevo.memory.audit.references import resolve
     from diagevo.memory.audit.timeline.rounds import observations
 

@@ -37,7 +37,6 @@ def closed(text: str) -> bool:
 
 
 def symbols(term: Term) -> set[str]:
-    """Names of the unknowns in a term."""
     names: set[str] = set()
     parts = [term]
     while parts:

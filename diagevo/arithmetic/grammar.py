@@ -33,7 +33,6 @@ class Step:
 
 
 def evaluate(left: int, op: str, right: int) -> int:
-    """The true result of a step."""
     if op == "+":
         return left + right
     if op == "-":
@@ -273,7 +272,6 @@ def word(part: Part, wording: int = 0) -> str:
 
 
 def word_joined(first: str, second: str) -> str:
-    """The sentence that joins two questions."""
     return f"first {first} ; second {second} ; add both"
 
 

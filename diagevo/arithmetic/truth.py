@@ -27,7 +27,6 @@ FORMULAS: dict[str, Callable[..., int]] = {
 
 
 def value(part: Part) -> int:
-    """The true value of one part."""
     return FORMULAS[part.family](*part.numbers)
 
 

@@ -36,8 +36,6 @@ _DEFAULT = Source("default", "default")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value of a configuration."""
-
     key: str
     value: Any
     source: Source

@@ -67,7 +67,6 @@ def mean_tokens(sampling: SamplingConfig) -> int:
 
 
 def engine_gpus(hardware: HardwareConfig) -> int:
-    """GPUs of one engine."""
     given = options_of(hardware)
     return _size(given, "tensor") * _size(given, "pipeline") if hardware.serve == "vllm" else 1
 

@@ -28,7 +28,6 @@ def scalar(value: Any) -> str:
 
 
 def to_yaml(config: Config) -> str:
-    """Every value of a configuration."""
     return _lines(config, comments=False)
 
 

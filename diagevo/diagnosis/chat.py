@@ -32,8 +32,6 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question and its answer."""
-
     request: str
     """Digest of the request."""
     reply: Reply | None

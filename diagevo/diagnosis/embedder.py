@@ -189,7 +189,6 @@ class SentenceTransformersEmbedder:
             )
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed texts, (n, dimension)."""
         if not texts:
             return np.zeros((0, self.dimension), np.float32)
         return unit_rows(self._model.encode(list(texts), convert_to_numpy=True, show_progress_bar=False))

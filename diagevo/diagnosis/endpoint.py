@@ -43,7 +43,6 @@ class Endpoint:
         self._cancelled = self._closed = False
 
     def complete(self, **fields: Any) -> ChatCompletion:
-        """A chat completion."""
         return self._run(lambda client: self._service.complete(client, **fields))
 
     def embed(self, **fields: Any) -> list[list[float]]:

@@ -319,7 +319,6 @@ def pair_of(failure: FailureObserved, question: CandidateScored, texts: Mapping[
 
 
 def diagnosed(failure: FailureObserved, pair: FailurePair, extraction: Extraction) -> FailureDiagnosed:
-    """The event of one extraction."""
     return FailureDiagnosed(
         failure_id=failure.failure_id,
         attempt=failure.attempt,

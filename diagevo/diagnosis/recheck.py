@@ -34,8 +34,6 @@ from diagevo.memory.state.walk import nothing, walk
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """One decision, asked again."""
-
     decision: str
     """extract, duplicate, assign, merge."""
     round: int

@@ -41,7 +41,6 @@ def settle(
     on_progress: OnProgress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> "Settlement":
-    """Settle every diagnosed failure."""
     unsettled = memory.unsettled()
     texts = sorted({event.description for event in unsettled if event.description is not None})
     vectors = dict(zip(texts, memory.vectors(texts, embedder.embed), strict=True)) if texts else {}

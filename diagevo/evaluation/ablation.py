@@ -157,7 +157,6 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def plans(folder: Path) -> list[str]:
-    """The names of the plans there are."""
     return sorted(path.parent.name for path in (folder / "ablations").glob("*/plan.json"))
 
 
@@ -201,8 +200,6 @@ def make_plan(
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Where a planned run stands."""
-
     planned: PlannedRun
     configured: bool
     committed: int

@@ -141,7 +141,6 @@ class EvaluationStore:
         return self._results(key, RESULT.c.correct.is_(None))
 
     def settle(self, key: str, results: Sequence[Answered]) -> None:
-        """Write the verdicts of questions."""
         with self.database.write() as connection:
             for result in results:
                 row = _row_of(result)

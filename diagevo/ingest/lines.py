@@ -46,7 +46,6 @@ def rows(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, dict[str, 
 
 
 def is_array(file: Path) -> bool:
-    """Whether a JSON file begins as an array."""
     regular(file)
     with file.open("rb") as stream:
         return stream.read(64).lstrip().startswith(b"[")

@@ -81,7 +81,6 @@ class Recorder:
         """The batch that was compared with last, and all its groups: its steps come one after the other."""
 
     def record(self, steps: Iterable[RolloutStep], report: IngestSummary) -> None:
-        """All steps, in order."""
         for step in steps:
             self._step(step, report)
 

@@ -221,7 +221,6 @@ def _mlflow(project: str, run: str, new: New, described: Description) -> list[Ro
 
 
 def _cells(table: Table) -> tuple[list[Any], list[Any]]:
-    """Columns and rows."""
     return list(table[0]), [list(row.values()) for row in table]
 
 

@@ -130,7 +130,6 @@ def _schedule(memory: Memory) -> Schedule:
 
 
 def drawn_from(memory: Memory) -> bool:
-    """Whether prompts are drawn from this memory."""
     return any(each is memory for each, _ in _streams.values())
 
 

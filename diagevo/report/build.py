@@ -164,7 +164,6 @@ def build(
 
 
 def _figure(entry: Entry, result: Figure | Missing) -> Drawn:
-    """A figure as its page takes it."""
     if isinstance(result, Missing):
         return Drawn(entry.name, entry.title, missing=result.reason, command=result.command)
     rows = result.rows[:SHOWN_ROWS]

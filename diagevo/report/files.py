@@ -29,7 +29,6 @@ def svg(specification: dict[str, Any]) -> str:
 
 
 def png(picture: str, scale: float = 2.0) -> bytes:
-    """The pixels of an SVG picture."""
     return converter().svg_to_png(picture, scale=scale)
 
 

@@ -13,8 +13,6 @@ from diagevo.view.facts import Facts, Sentence
 
 @dataclass(frozen=True, slots=True)
 class AimedQuestion:
-    """A question that aimed at a cause."""
-
     scored: CandidateScored
     text: str | None
     description: str

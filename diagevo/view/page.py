@@ -60,7 +60,6 @@ class Site:
         self.checks = Checks(self._log, self.folder_of)
 
     def runs(self) -> list[str]:
-        """The runs that are shown."""
         return [run for run in self._log.runs() if not self.only or run in self.only]
 
     def history(self, run: str) -> History:

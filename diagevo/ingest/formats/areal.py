@@ -11,8 +11,6 @@ from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
 
 class ArealRow(Row):
-    """A rollout."""
-
     task_id: int
     prompt: str
     completion: str

@@ -39,8 +39,6 @@ _TENSOR = re.compile(r"tensor\(([^,]+)(, \w+=[\w.:']+)*\)")
 
 
 class PlainRow(msgspec.Struct, kw_only=True):
-    """A rollout."""
-
     prompt: Any
     response: Any
     reward: Reward | str

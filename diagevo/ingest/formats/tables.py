@@ -89,7 +89,6 @@ class TableReader:
         return self._program
 
     def end(self) -> None:
-        """Ends the program."""
         self._reading = False
         if self._program is not None:
             self._program.kill()

@@ -22,8 +22,6 @@ CALLBACK = "diagevo.integrations.trl's RoundCallback sees every training batch a
 
 
 class TrlRow(Row):
-    """A row of the table."""
-
     prompt: str | list[ChatMessage]
     completion: str | list[ChatMessage]
     answer: Any = None
