@@ -101,6 +101,21 @@ def config_of(call: Call, history: "History") -> "Config":
     return config
 
 
+def stored_config(history: "History") -> "Config":
+    """The configuration that a run has in its log. Raises ConfigError where `train` did not write it."""
+    from diagevo.config.loading import of_run
+
+    return of_run(history.configuration().config, history.run_id).config
+
+
+def there_is_none(call: Call) -> bool:
+    """Whether the options name a file that is not there yet: then nothing was ever recorded in it."""
+    from diagevo.memory.log.database import Database
+
+    file = Database(call.database).file
+    return file is not None and not file.exists()
+
+
 def _unfit(run_id: str, given: "Mapping[KeyPath, Any]", error: "ValidationError") -> ConfigError:
     """What is wrong with a value of `--set`; where none is at fault, with what the run stored."""
     from diagevo.config.loading import told

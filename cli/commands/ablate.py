@@ -11,7 +11,7 @@ from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call
-from ..opening import database
+from ..opening import database, there_is_none
 from ..render import console as render
 from ..render.result import Result
 from ..render.table import columns
@@ -143,10 +143,8 @@ def run(
 
 def _status(call: Call, chosen: "Plan") -> Result[Any]:
     from diagevo.evaluation.ablation import states
-    from diagevo.memory.log.database import Database
 
-    file = Database(call.database).file
-    if file is not None and not file.exists():
+    if there_is_none(call):
         found = states(None, chosen)
     else:
         with database(call) as opened:

@@ -12,7 +12,7 @@ from diagevo.progress import StopFlag
 
 from .. import options
 from ..call import Call
-from ..opening import database, opened
+from ..opening import database, opened, stored_config
 from ..render import console as render
 from ..render.result import Result
 from ..screens.accuracy import premises, worlds_of
@@ -256,9 +256,7 @@ def _held_out(history: "History | None") -> "Loaded":
     from diagevo.loop.roles import Roles
     from diagevo.memory.places import runs_folder
 
-    from . import subjects
-
-    config = subjects.stored_config(history)
+    config = stored_config(history)
     logs = runs_folder(history.database) / history.run_id / "logs"
     validation = Roles(config, logs).validation
     if validation is None:

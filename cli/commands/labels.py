@@ -1,7 +1,6 @@
 """`diagevo eval labels` and `diagevo eval selfplay`: how right the pseudo-labels, how hard the questions."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,24 +23,9 @@ from .evaluate_run import Batch, KeyEnv, Seed, measure
 
 if TYPE_CHECKING:
     from diagevo.evaluation.oracle import Oracle
-    from diagevo.memory.history import History
 
 ACCURACY = columns("round, sampled, proposed, checked, accuracy, standard_error: ± s.e., source")
 Rounds = Annotated[str, typer.Option("--round", metavar="N", help="Round(s): 3, 1,3 or `all`.")]
-
-
-@contextmanager
-def _opened(call: Call) -> Iterator[tuple["History", "Oracle"]]:
-    from diagevo.evaluation.oracle import Oracle
-
-    with opened(call) as history:
-        yield history, Oracle(history.database, history.run_id)
-
-
-def _committed(history: "History", named: str) -> list[int]:
-    from .subjects import rounds_named
-
-    return [number for number in rounds_named(history, named) if number]
 
 
 def _accuracy(oracle: "Oracle") -> Result[Any]:
@@ -94,13 +78,17 @@ def labels(
     Else a model proposes one (--model) and a human checks it (--check). What is proposed already is not asked
     again.
     """
+    from diagevo.evaluation.oracle import Oracle
+
+    from .subjects import committed_named
+
     if (model is None) != (base_url is None):
         raise ConfigError(
             "--model and --base-url go together",
             hint="use the name by which the endpoint knows the model",
         )
-    with _opened(call) as (history, oracle):
-        rounds = _committed(history, round)
+    with opened(call) as history:
+        oracle, rounds = Oracle(history.database, history.run_id), committed_named(history, round)
         if check is None or not check.exists():
             for number in rounds:
                 oracle.sample(history, number, questions, seed)
@@ -190,10 +178,10 @@ def selfplay(
     from . import subjects
 
     stop = StopFlag()
-    with _opened(call) as (history, _), AnswerChecker() as checker, ExitStack() as stack:
+    with opened(call) as history, AnswerChecker() as checker, ExitStack() as stack:
         asked = history if of is None else stack.enter_context(opened(call, of))
         store, done = EvaluationStore(history.database), []
-        for number in _committed(history, round):
+        for number in subjects.committed_named(history, round):
             loaded = self_play_questions(
                 asked,
                 number,

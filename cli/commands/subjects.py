@@ -11,7 +11,6 @@ from diagevo.errors import ConfigError, NotFoundError
 from ..call import Call
 
 if TYPE_CHECKING:
-    from diagevo.config.models import Config
     from diagevo.evaluation.evaluate import Subject
     from diagevo.memory.history import History
     from diagevo.progress import StopFlag
@@ -49,6 +48,10 @@ def rounds_named(history: "History", named: str) -> list[int]:
     return rounds
 
 
+def committed_named(history: "History", named: str) -> list[int]:
+    return [number for number in rounds_named(history, named) if number]
+
+
 def _best(history: "History") -> int:
     from diagevo.evaluation.protocol import best_round
     from diagevo.memory.events import CheckpointEvaluated
@@ -67,12 +70,6 @@ def _best(history: "History") -> int:
             f"no round of run {history.run_id} has been validated", hint="name a round: --round N"
         )
     return best_round(scores)
-
-
-def stored_config(history: "History") -> "Config":
-    from diagevo.config.loading import of_run
-
-    return of_run(history.configuration().config, history.run_id).config
 
 
 @contextmanager

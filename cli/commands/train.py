@@ -12,7 +12,7 @@ from diagevo.progress import STAGES, WARM_START, StopFlag
 
 from .. import options
 from ..call import Call
-from ..opening import database, opened
+from ..opening import database, opened, stored_config, there_is_none
 from ..render import console as render
 from ..render.result import Result, emit
 from ..screens.accuracy import accuracy
@@ -159,7 +159,7 @@ def _plan(call: Call, config: "Config | None", rounds: int | None) -> Result[Any
     from ..screens.plan import plan
 
     run_id = _latest(call) if config is None and call.run in (None, "latest") else call.run
-    stored = None if run_id is None or run_id not in _run_names(call) else stored_config(call, run_id)
+    stored = None if run_id is None or run_id not in _run_names(call) else _stored(call, run_id)
     if config is not None:
         return plan(config, run_id, _measured(call, config))
     if stored is None or run_id is None:
@@ -176,12 +176,9 @@ def _plan(call: Call, config: "Config | None", rounds: int | None) -> Result[Any
     return plan(stored, run_id, _measured(call, stored), played)
 
 
-def stored_config(call: Call, run_id: str) -> "Config":
-    """The configuration that a run has in its log."""
-    from diagevo.config.loading import of_run
-
+def _stored(call: Call, run_id: str) -> "Config":
     with opened(call, run_id) as history:
-        return of_run(history.configuration().config, history.run_id).config
+        return stored_config(history)
 
 
 def _measured(call: Call, config: "Config") -> dict[str, float]:
@@ -197,7 +194,7 @@ def _measured(call: Call, config: "Config") -> dict[str, float]:
 
     for run_id in _run_names(call):
         try:
-            comparable = same(stored_config(call, run_id))
+            comparable = same(_stored(call, run_id))
         except ConfigError:  # another trainer's run
             continue
         if not comparable:
@@ -224,10 +221,8 @@ def _until(text: str) -> "Until":
 def _run_names(call: Call) -> list[str]:
     """The runs of the database, the one that was written to last first; none where there is no database."""
     from diagevo.memory.audit.runs import list_runs
-    from diagevo.memory.log.database import Database
 
-    file = Database(call.database).file
-    if file is not None and not file.exists():
+    if there_is_none(call):
         return []
     with database(call, create=True) as found:
         return [line.run_id for line in list_runs(found)]

@@ -84,24 +84,6 @@ def plain(value: Any) -> Any:
     raise TypeError(f"no JSON form for {type(value).__name__}")
 
 
-def document(
-    call: Call, data: Any, text: Any, *, run: str | None = None, as_of: tuple[int, int] | None = None
-) -> None:
-    """Print the envelope around `data`; without any a text that is finished as it stands, as a schema is."""
-    found = text if data is None else dump(envelope(call.schema, data, run=run, as_of=as_of))
-    with sink(call) as out:
-        out.write(found.rstrip("\n") + "\n")
-
-
-def screen(out: "Out", call: Call, text: str, *, drawn: bool) -> None:
-    """A text for a person; `drawn` on a terminal, with its marks."""
-    shown = visible(text).rstrip("\n")
-    if drawn:
-        stdout(call).print(_marked(folded(shown, width())), soft_wrap=True)
-    else:
-        out.write(shown + "\n")
-
-
 _MARKS = {
     r"#\d+\b": "dim",
     r"\b(?:[cn]\d+|r\d+\.q\d+(?:\.a\d+)?)\b": "cyan",
@@ -113,7 +95,7 @@ _MARKS = {
 """What a terminal shows in colour: positions, names, states, what is wrong."""
 
 
-def _marked(words: str) -> "Text":
+def marked(words: str) -> "Text":
     from rich.text import Text
 
     marked = Text(words)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import typer
 
 from diagevo.errors import ConfigError
+from diagevo.text.escaping import visible
 
 from ..call import Call
-from .console import document, say, screen, sink
+from .console import dump, envelope, marked, say, sink, stdout
+from .layout import folded, width
 from .rows import print_rows, write_table
 from .table import Column
 
@@ -57,7 +59,9 @@ def emit(call: Call, result: Result[Any]) -> None:
     rows = result.data if result.rows is None else result.rows
     place = {"run": result.run, "as_of": result.as_of}
     if call.format == "json" and (not result.columns or result.rows is not None):
-        document(call, result.data, result.text, **place)
+        text = result.text if result.data is None else dump(envelope(call.schema, result.data, **place))
+        with sink(call) as out:
+            out.write(str(text).rstrip("\n") + "\n")
     elif call.format not in ("json", "table") and not result.columns:
         raise ConfigError(
             f"this is text, not rows: it cannot be printed as {call.format}", hint="as JSON: --json"
@@ -96,5 +100,9 @@ def _print_screen(call: Call, parts: Sequence[str | Rows]) -> None:
                 out.write("\n")
             if isinstance(part, Rows):
                 write_table(out, call, part.columns, part.values, drawn=drawn)
+                continue
+            shown = visible(part).rstrip("\n")
+            if drawn:
+                stdout(call).print(marked(folded(shown, width())), soft_wrap=True)
             else:
-                screen(out, call, part, drawn=drawn)
+                out.write(shown + "\n")
