@@ -97,20 +97,32 @@ def diagnose(
     Prints what it will cost first. Interrupted or capped, run the same command again: nothing is asked
     twice. The key is read from the variable that roles.diagnostician.api_key_env names.
     """
-    _fits(
-        again=again,
-        dry_run=dry_run,
-        round=round,
-        given=(sample, seed, exit_code or None),
-        max_calls=max_calls,
-        plan=plan,
-    )
+    compares = sample is not None or seed is not None or exit_code
+    for wrong, what, mend in (
+        (
+            not again and (dry_run or round is not None),
+            "--round and --dry-run are about what was diagnosed before",
+            "add --again, or leave them out",
+        ),
+        (
+            not dry_run and compares,
+            "--sample, --seed and --exit-code are about a comparison",
+            "add --dry-run, or leave them out",
+        ),
+        (dry_run and max_calls is not None, "a dry run asks only for its --sample", "leave --max-calls out"),
+        (dry_run and local, "a dry run compares a model's answers", "leave --local or --dry-run out"),
+        (
+            again and plan,
+            "--plan is about rounds that wait, and --again about those that do not",
+            "leave one out",
+        ),
+    ):
+        if wrong:
+            raise ConfigError(what, hint=mend)
     said = _said(model, base_url, local=local)
     said += ("ingest.all_failed=true",) if all_failed else ()
     call = replace(call, settings=(*call.settings, *said))
     if dry_run:
-        if local:
-            raise ConfigError("a dry run compares a model's answers", hint="leave --local or --dry-run out")
         from .diagnose_compared import compare
 
         size = 20 if sample is None else sample
@@ -157,32 +169,6 @@ def diagnose(
             notes.insert(0, "grouped by likeness, not named by a model; what is like no other has no cause")
         as_of = (memory.state.round, memory.state.position)
     return Result(rows, ROUNDS, run=run, as_of=as_of, notes=notes)
-
-
-def _fits(
-    *,
-    again: bool,
-    dry_run: bool,
-    round: int | None,
-    given: tuple[object, ...],
-    max_calls: int | None,
-    plan: bool,
-) -> None:
-    """Raise ConfigError for options that go with another one that is not there."""
-    if not again and (dry_run or round is not None):
-        raise ConfigError(
-            "--round and --dry-run are about what was diagnosed before", hint="add --again, or leave them out"
-        )
-    if not dry_run and any(value is not None for value in given):
-        raise ConfigError(
-            "--sample, --seed and --exit-code are about a comparison", hint="add --dry-run, or leave them out"
-        )
-    if dry_run and max_calls is not None:
-        raise ConfigError("a dry run asks only for its --sample", hint="leave --max-calls out")
-    if again and plan:
-        raise ConfigError(
-            "--plan is about rounds that wait, and --again about those that do not", hint="leave one out"
-        )
 
 
 def _said(model: str | None, base_url: str | None, *, local: bool) -> tuple[str, ...]:

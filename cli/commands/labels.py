@@ -1,6 +1,6 @@
 """`diagevo eval labels` and `diagevo eval selfplay`: how right the pseudo-labels, how hard the questions."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -78,9 +78,12 @@ def labels(
     Else a model proposes one (--model) and a human checks it (--check). What is proposed already is not asked
     again.
     """
+    from diagevo.answers.equivalence import AnswerChecker
     from diagevo.evaluation.oracle import Oracle
+    from diagevo.sampling.sampler import SamplingParams
+    from diagevo.selfplay.questions import PromptTemplates
 
-    from .subjects import committed_named
+    from .subjects import committed_named, endpoint
 
     if (model is None) != (base_url is None):
         raise ConfigError(
@@ -93,7 +96,16 @@ def labels(
             for number in rounds:
                 oracle.sample(history, number, questions, seed)
         if model is not None and base_url is not None:
-            proposed = _propose(call, oracle, model, base_url, key_env, samples, max_new_tokens)
+            with AnswerChecker() as checker, closing(endpoint(model, base_url, key_env)) as sampler:
+                proposed = oracle.propose(
+                    sampler,
+                    model,
+                    PromptTemplates.load(),
+                    checker,
+                    params=SamplingParams(1.0, 1.0, max_new_tokens),
+                    samples=samples,
+                    on_progress=lambda done, total: render.say(call, f"  {done} of {total}"),
+                )
             render.say(
                 call, f"{count(proposed, 'answer')} proposed; next: diagevo eval labels --check FILE.csv"
             )
@@ -108,36 +120,6 @@ def labels(
             )
             render.say(call, f"{text} then the same command again")
         return _accuracy(oracle)
-
-
-def _propose(
-    call: Call,
-    oracle: "Oracle",
-    model: str,
-    base_url: str,
-    key_env: str,
-    samples: int,
-    max_new_tokens: int,
-) -> int:
-    from diagevo.answers.equivalence import AnswerChecker
-    from diagevo.sampling.sampler import SamplingParams
-    from diagevo.selfplay.questions import PromptTemplates
-
-    from .subjects import endpoint
-
-    with ExitStack() as stack:
-        checker = stack.enter_context(AnswerChecker())
-        sampler = endpoint(model, base_url, key_env)
-        stack.callback(sampler.close)
-        return oracle.propose(
-            sampler,
-            model,
-            PromptTemplates.load(),
-            checker,
-            params=SamplingParams(1.0, 1.0, max_new_tokens),
-            samples=samples,
-            on_progress=lambda done, total: render.say(call, f"  {done} of {total}"),
-        )
 
 
 @options.command(

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Literal, TextIO
 
 import msgspec
@@ -290,9 +289,9 @@ def _call(arguments: Sequence[str], output: TextIO, plan: Plan, run: str, locati
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,
-            start_new_session=True,
+            start_new_session=True,  # a terminal's Ctrl-C comes once: it is passed on, and stops safely
         ) as process,
-        _passing_signals_to(process),
+        handling_stops(lambda number, _frame: process.send_signal(number)),
     ):
         code = process.wait()
     if code in STOPPED:
@@ -302,15 +301,3 @@ def _call(arguments: Sequence[str], output: TextIO, plan: Plan, run: str, locati
     if code:
         kind = next((kind for kind in FAILURES if kind.exit_code == code), DiagEvoError)
         raise kind(f"run {run} failed with exit code {code}", hint=f"its output is in {output.name}")
-
-
-@contextmanager
-def _passing_signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM go on to the process, which stops safely. It has a session of its own, so that a
-    terminal's Ctrl-C comes once."""
-
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        process.send_signal(number)
-
-    with handling_stops(pass_on):
-        yield
