@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from diagevo.config.models import Config
     from diagevo.config.sources import KeyPath
-    from diagevo.memory.history import AsOf, History
+    from diagevo.memory.history import History
     from diagevo.memory.log.database import Database
 
 Round = Annotated[
@@ -73,10 +73,6 @@ def one(call: Call, *given: str | None) -> str | None:
             f"{' and '.join(named)} and --run {call.run} were given", hint="name the run only once"
         )
     return named[0] if named else None
-
-
-def where(as_of: "AsOf") -> tuple[int, int]:
-    return as_of.round, as_of.position
 
 
 def config_of(call: Call, history: "History") -> "Config":

@@ -167,7 +167,7 @@ def diagnose(
         notes = [f"the causes: diagevo memory show --run {run}"] if rows else []
         if rows and engine == LOCAL:
             notes.insert(0, "grouped by likeness, not named by a model; what is like no other has no cause")
-        as_of = (memory.state.round, memory.state.position)
+        as_of = memory.state
     return Result(rows, ROUNDS, run=run, as_of=as_of, notes=notes)
 
 

@@ -7,7 +7,7 @@ from diagevo.text.numbers import percent
 from ..call import Call
 from ..diagnosticians import check_rules, diagnostician_of
 from ..opening import config_of, opened
-from ..render.result import Result
+from ..render.result import Result, Rows
 from ..render.table import columns
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def compare(call: Call, *, sample: int, seed: int, round: int | None, exit_code:
     differing = [line for line in found if not line.agrees]
     title = f"{history.run_id}, asked {asked.name} again: {_summary(found)}"
     code = 1 if exit_code and differing else 0
-    return Result(found, COMPARED, shown=differing, run=history.run_id, title=title, exit_code=code)
+    return Result(found, COMPARED, [title, Rows(COMPARED, differing)], run=history.run_id, exit_code=code)
 
 
 def _summary(found: "list[Recheck]") -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from diagevo.config.models import Config, IngestConfig
     from diagevo.ingest.recording import IngestSummary, Recorder
     from diagevo.memory.memory import Memory
+    from diagevo.memory.state.model import MemoryState
 
 POLL_SECONDS = 2.0
 """How often a followed training is looked at."""
@@ -118,7 +119,7 @@ def ingest(
         groups = {name: report.groups[name] for name in ("contrast", "all_failed", "all_passed")}
         opened, waiting = session.standing()
         found = row_of(report) | {"groups": groups, "rounds_waiting": waiting, "open_round": opened}
-        as_of, served = session.where, session.served
+        as_of, served = session.state, session.served
     notes = [
         f"{name} ends inside a line: its step is left for the next call (--follow waits)"
         for name in report.cut
@@ -268,19 +269,18 @@ class _Session:
     @property
     def served(self) -> bool:
         """Whether the run's configuration names a language model that diagnoses."""
-        stored = (self._memory.state.config if self._memory is not None else None) or {}
+        stored = (self.state.config if self.state is not None else None) or {}
         return stored.get("roles", {}).get("diagnostician", {}).get("engine") == "openai"
 
     @property
-    def where(self) -> tuple[int, int] | None:
-        """The last committed round and the position; None where nothing was read."""
-        return None if self._memory is None else (self._memory.state.round, self._memory.state.position)
+    def state(self) -> "MemoryState | None":
+        """None where nothing was read."""
+        return None if self._memory is None else self._memory.state
 
     def standing(self) -> tuple[int | None, int]:
         """The open round, and how many wait behind it."""
-        if self._memory is None:
+        if (state := self.state) is None:
             return None, 0
-        state = self._memory.state
         opened = None if state.open is None else state.open.number
         return opened, max(0, max(self.recorder.filled, default=0) - state.batch(state.last_opened + 1) + 1)
 

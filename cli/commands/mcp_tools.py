@@ -18,7 +18,7 @@ from pydantic import Field
 from diagevo.errors import DiagEvoError, extra
 
 from ..call import Call
-from ..opening import opened, where
+from ..opening import opened
 from ..render import console as render
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Tools:
 
 
 def _where(as_of: "AsOf") -> dict[str, int]:
-    return dict(zip(("round", "position"), where(as_of), strict=True))
+    return {"round": as_of.round, "position": as_of.position}
 
 
 def _cut(value: Any) -> Any:

@@ -10,7 +10,7 @@ from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call
-from ..opening import At, OptionalRef, Ref, Round, opened, where
+from ..opening import At, OptionalRef, Ref, Round, opened
 from ..render import console as render
 from ..render.result import Result, Rows
 from .prompts import weigh
@@ -53,7 +53,7 @@ def show(
             against, failures = held_against_answers(history, as_of)
     memory = replace(memory, causes=by_frequency(memory.causes))
     title = memory_text.headline(history.run_id, memory)
-    place: dict[str, Any] = {"run": history.run_id, "as_of": where(as_of), "notes": []}
+    place: dict[str, Any] = {"run": history.run_id, "as_of": as_of, "notes": []}
     if against:
         of = f"{against:,} of {count(failures, 'failure')}"
         said = f"{of} held against the known answer, because no response passed"
@@ -107,7 +107,7 @@ def replay(
                 stepped = inside.number
             listed = [render.plain(each) for each in steps(history, stepped, as_of)]
             title = f"run {history.run_id}, round {stepped}"
-            return Result(listed, memory_text.STEPS, title=title, run=history.run_id, as_of=where(as_of))
+            return Result(listed, memory_text.STEPS, title=title, run=history.run_id, as_of=as_of)
         memory = describe(history.state(as_of, snapshots=False))
         differences = compare_with_commit(history, memory, as_of) if check else []
     checked = memory_text.check_text(memory, differences) if check else ""
@@ -119,7 +119,7 @@ def replay(
         [f"{text}\n{checked}", *([Rows(memory_text.REPLAYED, rows)] if rows else [])],
         rows=rows,
         run=history.run_id,
-        as_of=where(as_of),
+        as_of=as_of,
         notes=[checked] if check and call.format not in ("table", "json") else [],
         exit_code=1 if differences else 0,
     )
@@ -175,7 +175,7 @@ def log(
         render.say(call, f"run {history.run_id}")
     if follow or call.format == "table":
         return write_lines(call, history, wanted, as_of, follow=follow)
-    return Result(map(row, trail(history, wanted, as_of)), COLUMNS, run=history.run_id, as_of=where(as_of))
+    return Result(map(row, trail(history, wanted, as_of)), COLUMNS, run=history.run_id, as_of=as_of)
 
 
 @options.command(
@@ -236,7 +236,7 @@ def why(
         if fields:
             made = list(blame(history, found, as_of))
             title = f"run {history.run_id}, {found.id}"
-            return Result(made, compare_text.FIELDS, title=title, run=history.run_id, as_of=where(as_of))
+            return Result(made, compare_text.FIELDS, title=title, run=history.run_id, as_of=as_of)
         if event and found.kind != "cause":
             raise ConfigError(
                 f"--event {event[0]}: {found.id} is a {found.kind}, and only a cause has turns",
@@ -282,7 +282,7 @@ def why(
                     examples_of(history, [story]).get(story.failure_id),
                     causes.get(story.cause_id or ""),
                 )
-    return Result(story, text=text, run=history.run_id, as_of=where(as_of))
+    return Result(story, text=text, run=history.run_id, as_of=as_of)
 
 
 @options.command(
@@ -327,5 +327,5 @@ def schedule(
         rows=found.causes,
         title=memory_text.scheduled(history.run_id, memory),
         run=history.run_id,
-        as_of=where(as_of),
+        as_of=as_of,
     )

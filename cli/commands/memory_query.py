@@ -120,8 +120,8 @@ def rebuild(
         if role is not None:
             _embed_anew(call, memory, role, stored)
         done = make_again(memory)
-        where_ = (memory.state.round, memory.state.position)
-    return Result(done, text=_rebuilt_text(run_id, done), run=run_id, as_of=where_)
+        as_of = memory.state
+    return Result(done, text=_rebuilt_text(run_id, done), run=run_id, as_of=as_of)
 
 
 def _embed_anew(call: Call, memory: "Memory", role: "EmbedderRole", stored: dict[str, Any]) -> None:

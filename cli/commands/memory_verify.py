@@ -8,7 +8,7 @@ import typer
 
 from .. import options
 from ..call import Call
-from ..opening import opened, where
+from ..opening import opened
 from ..render import console as render
 from ..render.result import Result
 
@@ -53,7 +53,7 @@ def verify(
     with opened(call) as history:
         folder = runs_folder(history.database) / history.run_id
         report = check(history.log, history.run_id, folder, deep=deep, copy=heads)
-        as_of = None if report.faults else where(history.end)
+        as_of = None if report.faults else history.end
         if heads_out is not None and report.ok:
             _keep(heads_out, heads_of(history.log, history.run_id))
     data = {"ok": report.ok, **render.plain(report)}

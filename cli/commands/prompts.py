@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from diagevo.text.numbers import number
 
 from ..call import Call
-from ..opening import where
 from ..render import console as render
 from ..render.result import Result
 from ..render.table import columns
@@ -48,5 +47,5 @@ def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[A
         render.say(call, "\n".join(notes))
         return None
     return Result(
-        [asdict(each) for each in found.prompts], WEIGHTS, run=history.run_id, as_of=where(as_of), notes=notes
+        [asdict(each) for each in found.prompts], WEIGHTS, run=history.run_id, as_of=as_of, notes=notes
     )

@@ -96,7 +96,7 @@ def show(call: Call, run: Run = None) -> Result[Any]:
         parts += [*pass_rates(story), *accuracy(history)]
         if story.phases:
             parts.append(Rows(PHASES, [_phase(line) for line in story.phases]))
-        return Result(story, text=parts, run=history.run_id, as_of=(end.round, end.position))
+        return Result(story, text=parts, run=history.run_id, as_of=end)
 
 
 def _phase(line: "PhaseLine") -> dict[str, Any]:

@@ -9,7 +9,7 @@ from diagevo.errors import ConfigError
 
 from .. import options
 from ..call import Call
-from ..opening import one, opened, where
+from ..opening import one, opened
 from ..render import console as render
 from ..render.result import Result, Rows
 from ..screens.accuracy import premises
@@ -82,7 +82,7 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
         parts.append(Rows(compare_text.learnt_columns(outcomes), compare_text.learnt_of_one(outcomes)))
     parts += in_both(prompts, (f"round {a}", f"round {b}"))
     notes = premises([history.world] if outcomes else [])
-    return Result(data, text=parts, run=history.run_id, as_of=where(last), notes=notes)
+    return Result(data, text=parts, run=history.run_id, as_of=last, notes=notes)
 
 
 def _compare_runs(

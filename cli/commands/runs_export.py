@@ -10,7 +10,7 @@ from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call
-from ..opening import At, Round, Run, database, one, opened, where
+from ..opening import At, Round, Run, database, one, opened
 from ..render.result import Result
 from ..render.table import columns
 from ..screens.rounds import FIGURES
@@ -86,7 +86,7 @@ def _bundle(history: "History", as_of: "AsOf", file: Path) -> Result[Any]:
     text = f"{file}: {count(made.events, 'event')} of {made.run_id} up to #{as_of.position}, verified\n"
     text += f"  {made.texts} texts, {made.replies} replies, {made.vectors} vectors\n"
     text += f"  chain head {made.head}\n"
-    return Result(made, text=text, run=made.run_id, as_of=where(as_of))
+    return Result(made, text=text, run=made.run_id, as_of=as_of)
 
 
 def _data(history: "History", kind: "Kind", cause: str | None, file: Path) -> Result[Any]:
@@ -103,14 +103,14 @@ def _data(history: "History", kind: "Kind", cause: str | None, file: Path) -> Re
     write_training_data(rows, file)
     made = {"file": str(file), "as": kind, "rows": len(rows), "cause_id": cause_id}
     text = f"{file}: {count(len(rows), 'row')} of {history.run_id}" + (f", {cause_id}" if cause_id else "")
-    return Result(made, text=f"{text}\n", run=history.run_id, as_of=where(history.end))
+    return Result(made, text=f"{text}\n", run=history.run_id, as_of=history.end)
 
 
 def _track(history: "History", to: "Tracker", project: str) -> Result[Any]:
     from diagevo.integrations.trackers import Description, figures
     from diagevo.integrations.trackers import export as write
 
-    rows, as_of, name = figures(history), where(history.end), history.run_id
+    rows, as_of, name = figures(history), history.end, history.run_id
     if not rows:
         raise NotFoundError(f"run {name} has no committed round yet", hint=f"see: diagevo runs show {name}")
     added = write(to, project, name, rows, Description.of(history))
@@ -147,4 +147,4 @@ def import_(
         written = import_bundle(file, into, name)
     events, rounds = count(written.events, "event"), count(written.round, "round")
     text = f"{written.run_id}: {events}, {rounds}\n  chain head {written.hash}\n"
-    return Result(written, text=text, run=written.run_id, as_of=(written.round, written.position))
+    return Result(written, text=text, run=written.run_id, as_of=written)

@@ -51,8 +51,7 @@ def fork(
     text += f"continue with: {again}\n"
     text += f"commands without --run read {free} from now on; its parent: --run {made.origin.run}\n"
     lost = [f"missing, and therefore not in the fork: {', '.join(made.missing)}"] if made.missing else []
-    as_of = (made.written.round, made.written.position)
-    return Result(made, text=text, run=free, as_of=as_of, notes=lost)
+    return Result(made, text=text, run=free, as_of=made.written, notes=lost)
 
 
 def _prompts(config: dict[str, Any]) -> dict[str, str] | None:

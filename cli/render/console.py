@@ -104,10 +104,18 @@ def marked(words: str) -> "Text":
     return marked
 
 
-def envelope(
-    schema: str, data: Any, *, run: str | None = None, as_of: tuple[int, int] | None = None
-) -> dict[str, Any]:
-    where = None if as_of is None else {"round": as_of[0], "position": as_of[1]}
+class Point(Protocol):
+    """Where in a run something was read: after which round, and exactly."""
+
+    @property
+    def round(self) -> int: ...
+
+    @property
+    def position(self) -> int: ...
+
+
+def envelope(schema: str, data: Any, *, run: str | None = None, as_of: Point | None = None) -> dict[str, Any]:
+    where = None if as_of is None else {"round": as_of.round, "position": as_of.position}
     return {"schema": schema, "run": run, "as_of": where, "data": plain(data)}
 
 

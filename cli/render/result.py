@@ -11,7 +11,7 @@ from diagevo.errors import ConfigError
 from diagevo.text.escaping import visible
 
 from ..call import Call
-from .console import dump, envelope, marked, say, sink, stdout
+from .console import Point, dump, envelope, marked, say, sink, stdout
 from .layout import folded, width
 from .rows import print_rows, write_table
 from .table import Column
@@ -41,13 +41,10 @@ class Result(Generic[T]):
     """What a person sees, top down; None: the rows under their columns."""
     rows: Values | None = None
     """The rows, where they are not the data."""
-    shown: Values | None = None
-    """Those of them that a person sees, where not all."""
     title: str | None = None
     """What a person is told first, on stderr; of a text, by default, which run it is about."""
     run: str | None = None
-    as_of: tuple[int, int] | None = None
-    """(round, position)"""
+    as_of: Point | None = None
     notes: Iterable[str] = ()
     """What is said after it, on stderr."""
     exit_code: int = 0
@@ -72,8 +69,6 @@ def emit(call: Call, result: Result[Any]) -> None:
             say(call, header)
         _print_screen(call, parts)
     else:
-        if call.format in ("table", "md") and result.shown is not None:
-            rows = result.shown
         if call.format == "table" and result.title is not None:
             say(call, result.title)
         print_rows(call, result.columns, rows, **place)
@@ -87,7 +82,7 @@ def _header(result: Result[Any], text: str) -> str | None:
     """Which run is spoken of, where the text does not begin with it."""
     if result.run is None or text.startswith(result.run):
         return None
-    after = f" after round {result.as_of[0]}" if result.as_of and result.as_of[0] else ""
+    after = f" after round {result.as_of.round}" if result.as_of and result.as_of.round else ""
     return f"run {result.run}{after}"
 
 

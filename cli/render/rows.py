@@ -16,7 +16,7 @@ from diagevo.errors import ConfigError
 from diagevo.text.escaping import csv_text, json_text
 
 from ..call import Call
-from .console import Out, dump, envelope, opened, plain, say, sink, stdout
+from .console import Out, Point, dump, envelope, opened, plain, say, sink, stdout
 from .table import Column, cells, draw, markdown_line, markdown_rule, on_the_right, padded, widths
 
 PAGE = 1000
@@ -40,7 +40,7 @@ def print_rows(
     values: "Iterable[Row | DataclassInstance]",
     *,
     run: str | None = None,
-    as_of: tuple[int, int] | None = None,
+    as_of: Point | None = None,
 ) -> None:
     """Print rows as `--format` asks, to stdout or the file of `-o`, as they come.
 
@@ -89,7 +89,7 @@ def _text(
     columns: Sequence[Column],
     rows: Iterator[Row],
     run: str | None,
-    as_of: tuple[int, int] | None,
+    as_of: Point | None,
 ) -> None:
     match call.format:
         case "json":
@@ -166,7 +166,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _json(out: Out, call: Call, rows: Iterator[Row], run: str | None, as_of: tuple[int, int] | None) -> None:
+def _json(out: Out, call: Call, rows: Iterator[Row], run: str | None, as_of: Point | None) -> None:
     """The envelope, its list filled a row at a time. It is held back until the last row is read: where a
     later one fails, the error stands alone on stdout."""
     before, _, after = dump(envelope(call.schema, [], run=run, as_of=as_of)).rpartition("[]")

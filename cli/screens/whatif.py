@@ -9,7 +9,7 @@ from diagevo.text.fractions import fraction
 from diagevo.text.numbers import number
 
 from ..call import Call
-from ..opening import opened, where
+from ..opening import opened
 from ..render.layout import listed
 from ..render.result import Result, Rows
 from ..render.table import columns
@@ -57,7 +57,7 @@ def answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) 
     ]
     recorded = columns(", ".join(f"was_{name}" for name in _CHANGED))
     every = (*columns("change"), *RETENTION, *MOVED, *REPLAY[2:], *recorded)
-    return Result(rows, every, parts, run=history.run_id, as_of=where(as_of), notes=notes)
+    return Result(rows, every, parts, run=history.run_id, as_of=as_of, notes=notes)
 
 
 def _rows(

@@ -8,6 +8,8 @@ from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli
 from diagevo.cli.render.result import Result  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render.table import columns  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
+from diagevo.memory.history import AsOf
+
 HOSTILE = "[bold]x[/bold] \x1b[31mred | pipe\nsecond line"
 ROWS = [
     {"id": "c1", "p": Fraction(1, 3), "what": HOSTILE, "more": {"n": 1}},
@@ -19,14 +21,14 @@ COLUMNS = columns("id, p: probability, what")
 @options.command("list", example="diagevo list", rows=True)
 def listed(call: Call) -> Result:
     """List."""
-    return Result(ROWS, COLUMNS, run="a", as_of=(3, 812), title="two causes")
+    return Result(ROWS, COLUMNS, run="a", as_of=AsOf(3, 812, 812), title="two causes")
 
 
 @options.command("one", example="diagevo one")
 def one(call: Call) -> Result:
     """One."""
     data = {"p": Fraction(2, 3), "path": Path("x")}
-    return Result(data, text=f"p {HOSTILE}", run="a", as_of=(3, 812))
+    return Result(data, text=f"p {HOSTILE}", run="a", as_of=AsOf(3, 812, 812))
 
 
 app = listing.Group({name: options.BUILT[name] for name in ("list", "one")})

@@ -14,6 +14,7 @@ from diagevo.cli.render.rows import print_rows  # pyright: ignore[reportMissingI
 from diagevo.cli.render.table import columns  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from diagevo.errors import ConfigError
+from diagevo.memory.history import AsOf
 from tests.cli.memory.conftest import Ask
 from tests.cli.terminal import shown
 
@@ -42,8 +43,8 @@ def test_a_streamed_document_is_the_envelope_that_other_commands_print(tmp_path:
     rows = [{"n": 1, "text": "one\ntwo\u2028three"}, {"n": None, "text": '[] "'}]
     for given in (rows, []):
         call = Call(format="json", output=tmp_path / "rows.json", schema="diagevo.x/1")
-        print_rows(call, COLUMNS, given, run="a", as_of=(3, 7))
-        whole = render.dump(render.envelope("diagevo.x/1", given, run="a", as_of=(3, 7)))
+        print_rows(call, COLUMNS, given, run="a", as_of=AsOf(3, 7, 7))
+        whole = render.dump(render.envelope("diagevo.x/1", given, run="a", as_of=AsOf(3, 7, 7)))
         assert (tmp_path / "rows.json").read_text() == whole + "\n"
 
 
