@@ -60,8 +60,7 @@ def show(
         place["notes"].append(said)
     if tree:
         return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, screen.width())}", **place)
-    rows = memory_text.cause_rows(memory.causes)
-    return Result(memory, memory_text.CAUSES, rows=rows, title=title, **place)
+    return Result(memory, memory_text.CAUSES, rows=memory.causes, title=title, **place)
 
 
 def _say_superseded(call: Call, history: "History", round: int | None) -> None:

@@ -8,10 +8,11 @@ from diagevo.text.numbers import count, number
 
 from ..render.console import visible
 from ..render.layout import sub, wrapped
+from ..render.rows import row_of
 from ..render.table import columns
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.replay import CauseLine, NodeLine, Rebuilt
+    from diagevo.memory.audit.replay import NodeLine, Rebuilt
     from diagevo.memory.audit.verify import Verification
 
 _TERMS = 12
@@ -69,29 +70,13 @@ def _by(memory: "Rebuilt") -> str:
     return "as recorded of " if memory.open_round is None else "until the commit asks "
 
 
-def cause_rows(causes: Sequence["CauseLine"]) -> list[dict]:
-    return [
-        {
-            "id": c.id,
-            "description": c.description,
-            "node": c.node,
-            "node_label": c.node_label,
-            "state": c.state,
-            "frequency": c.frequency,
-            "probability": c.probability,
-            "created_round": c.created_round,
-        }
-        for c in causes
-    ]
-
-
 def replayed_rows(memory: "Rebuilt") -> list[dict]:
     """Rows of causes with the sum of each p."""
     from diagevo.memory.audit.replay import by_frequency
 
     return [
-        row | {"sum": None if row["probability"] is None else f"{row['frequency']}/{memory.failures}"}
-        for row in cause_rows(by_frequency(memory.causes))
+        row_of(c) | {"sum": None if c.probability is None else f"{c.frequency}/{memory.failures}"}
+        for c in by_frequency(memory.causes)
     ]
 
 
