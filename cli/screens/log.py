@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.5
 _SUBJECT = 14
+_ENVELOPE = (
+    *("position", "sequence", "round", "type", "cause_id", "event_id", "causation_id", "recorded_at"),
+    *("schema_version", "payload", "hash"),
+)
 COLUMNS = columns("position: #, round, type, cause_id: cause, recorded_at, payload")
 
 
@@ -69,19 +73,7 @@ def _following(history: "History", wanted: "Trail", position: int, out: Out) -> 
 
 def row(recorded: "Recorded") -> dict[str, Any]:
     """An event with its envelope as plain values."""
-    return {
-        "position": recorded.position,
-        "sequence": recorded.sequence,
-        "round": recorded.round,
-        "type": recorded.type,
-        "cause_id": recorded.cause_id,
-        "event_id": recorded.event_id,
-        "causation_id": recorded.causation_id,
-        "recorded_at": recorded.recorded_at,
-        "schema_version": recorded.schema_version,
-        "payload": _shown(recorded),
-        "hash": recorded.hash,
-    }
+    return {name: getattr(recorded, name) for name in _ENVELOPE} | {"payload": _shown(recorded)}
 
 
 def _shown(recorded: "Recorded") -> Any:

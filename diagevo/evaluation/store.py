@@ -205,16 +205,7 @@ class EvaluationStore:
 
 
 def _evaluation_of(row: Any) -> Evaluation:
-    return Evaluation(
-        evaluation_id=row.evaluation_id,
-        run_id=row.run_id,
-        round=row.round,
-        benchmark=row.benchmark,
-        model=row.model,
-        conditions=_decoded(row.conditions, f"the conditions of evaluation {row.evaluation_id}"),
-        questions=row.questions,
-        answered=row.answered,
-        metrics=_decoded(row.metrics, f"the metrics of evaluation {row.evaluation_id}"),
-        began_at=row.began_at,
-        finished_at=row.finished_at,
-    )
+    values = {name: getattr(row, name) for name in Evaluation.__dataclass_fields__}
+    for name in ("conditions", "metrics"):
+        values[name] = _decoded(values[name], f"the {name} of evaluation {row.evaluation_id}")
+    return Evaluation(**values)
