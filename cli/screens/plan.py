@@ -1,5 +1,7 @@
 """`train --plan`: what a run would do, before it does it."""
 
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from diagevo.text.numbers import count
@@ -7,17 +9,17 @@ from diagevo.text.numbers import count
 from ..render.console import plain
 from ..render.result import Result, Rows
 from ..render.table import columns
-from .plan_cpu import PEAKS, cpu_fit, of_cpu, peak_rows
-from .plan_memory import memory_lines, memory_of, memory_table, numbered
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
     from diagevo.config.placement import Bundle
+    from diagevo.training.footprint import Load
 
 STAGE = columns(
     "stage, steps: steps ≤, completions: completions ≤, calls: calls ≤, seconds: s measured: 0, about:"
 )
 GPUS = columns("stage, gpus: GPUs, does:, idle")
+PEAKS = columns("stage, gpus: GPUs, peak: GB, parts: of it")
 
 
 def plan(config: "Config", run: str | None, measured: dict[str, float], played: int = 0) -> Result[Any]:
@@ -33,16 +35,24 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
     head = f"profile {config.profile}, {count(config.round.rounds, 'round')}{done}; each round at most:"
     parts: list[str | Rows] = [head, Rows(STAGE, rows)]
     if whole["gpus"]:
-        parts += ["GPUs, stage by stage:", Rows(GPUS, [_gpu_row(use) for use in whole["gpus"]])]
+        uses = [
+            use | {"gpus": numbered(use["gpus"]), "idle": numbered(use["idle"]) or None}
+            for use in whole["gpus"]
+        ]
+        parts += ["GPUs, stage by stage:", Rows(GPUS, uses)]
     lines = []
-    if whole["memory"] is not None:
-        if whole["memory"]["card"] is not None:
-            heading, columns, stages = memory_table(whole["memory"])
-            parts += [heading, Rows(columns, stages)]
-        lines += memory_lines(whole["memory"])
+    if (memory := whole["memory"]) is not None:
+        if memory["card"] is not None:
+            heading = f"memory of a GPU of {memory['card']} GB at its peak; answers are of {memory['mean']}"
+            parts += [f"{heading} tokens:", Rows(PEAKS, list(map(_gpu_peak, memory["stages"])))]
+        lines += _cards(memory)
     if (cpu := whole["cpu"]) is not None:
-        parts += ["memory at its peak:", Rows(PEAKS, peak_rows(cpu))]
-        lines += [f"fits          {cpu_fit(cpu)}"]
+        peaks = [
+            {"stage": peak["stage"], "peak": _gb(peak["bytes"]), "parts": ", ".join(_sizes(peak["parts"]))}
+            for peak in cpu["peaks"]
+        ]
+        parts += ["memory at its peak:", Rows((PEAKS[0], *PEAKS[2:]), peaks)]
+        lines += [f"fits          {_cpu_fit(cpu)}"]
     if (warm := config.warm_start).documents is not None and not played:
         lines += [
             f"warm start    {warm.steps} steps of {warm.batch_documents} documents, once, before round 1"
@@ -52,7 +62,7 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
         f"disk          {gigabytes(whole['disk_bytes'])} of weights, resumable checkpoints included",
         f"devices       {whole['devices']}",
         *(f"{name:<14}{places}" for name, places in whole["placement"].items()),
-        f"time          {_time(whole['seconds'], whole['cpu'], whole['rounds'], played)}",
+        f"time          {_time(whole['seconds'], cpu, whole['rounds'], played)}",
     ]
     return Result({"stages": rows, **whole}, text=[*parts, "\n".join(lines)], run=run)
 
@@ -80,8 +90,8 @@ def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[st
         "disk_bytes": disk_bytes(config),
         "devices": trained + served,
         "gpus": [plain(use) for use in gpu_schedule(config)],
-        "memory": memory_of(config),
-        "cpu": of_cpu(config),
+        "memory": _on_gpus(config),
+        "cpu": _on_cpu(config),
         "seconds": rounds * sum(row["seconds"] for row in rows) if known else None,
     }
 
@@ -115,9 +125,136 @@ def _placed(config: "Config") -> dict[str, str]:
     return placed | ({"validation": engines} if config.validation.questions is not None else {})
 
 
-def _gpu_row(use: dict[str, Any]) -> dict[str, Any]:
-    """For people: GPUs in words."""
-    return use | {"gpus": numbered(use["gpus"]), "idle": numbered(use["idle"]) or None}
+def _on_gpus(config: "Config") -> dict[str, Any] | None:
+    """Stages with the bytes of their parts on a GPU; by card whether it fits. None where none is used."""
+    from diagevo.config.serving import mean_tokens
+    from diagevo.training.footprint import CARDS, card_for, host, loads, shapes_of
+
+    if config.hardware.device != "cuda":
+        return None
+    shapes = shapes_of(config)
+    if shapes is None:
+        return {"card": None, "stages": [], "fits": {}}
+    found = loads(config, *shapes)
+    fits = {card: all(load.fits(size) for load in found) for card, size in CARDS.items()}
+    card = card_for(found) or 80
+    few = {str(each): _few(found, CARDS[each]) for each, fit in fits.items() if fit}
+    return {
+        "card": card,
+        "mean": mean_tokens(config.sampling),
+        "stages": [_stage(load, CARDS[card]) for load in found],
+        "fits": {str(card): fit for card, fit in fits.items()},
+        "few_at_once": {card: said for card, said in few.items() if said},
+        "host_bytes": host(config, *shapes[:2]),
+    }
+
+
+def _stage(load: "Load", card: float) -> dict[str, Any]:
+    engines = [
+        {
+            "name": e.name,
+            "bytes": int(e.share * card),
+            "cache_tokens": e.tokens(card),
+            "answers_at_once": e.answers(card),
+        }
+        for e in load.engines
+    ]
+    return {
+        "stage": load.stage,
+        "gpus": list(load.gpus),
+        "placed": load.placed,
+        "peak_bytes": load.peak(card),
+        "parts": {name: size for name, size in load.parts.items() if size},
+        "engines": engines,
+    }
+
+
+def _few(found: "Sequence[Load]", card: float) -> str | None:
+    """The first stage in which an engine on such a card decodes few answers at once."""
+    told = ((load.stage, engine.more(card)) for load in found for engine in load.engines)
+    return next((f"{stage}: {said}" for stage, said in told if said is not None), None)
+
+
+def _gpu_peak(stage: dict[str, Any]) -> dict[str, Any]:
+    """A stage as people read it."""
+    whose = f"each {stage['placed']}'s" if stage["placed"] else numbered(stage["gpus"]) or "one more"
+    parts = _sizes(stage["parts"])
+    for engine in stage["engines"]:
+        cache = f"{engine['cache_tokens'] // 1000:,}k tokens of cache"
+        at_once = f"{engine['answers_at_once']} answers at once"
+        parts.append(f"{engine['name']} {_gb(engine['bytes'])} with {cache}, {at_once}")
+    return {
+        "stage": stage["stage"],
+        "gpus": whose,
+        "peak": _gb(stage["peak_bytes"]),
+        "parts": ", ".join(parts),
+    }
+
+
+def _cards(memory: dict[str, Any]) -> list[str]:
+    """On which cards that fits, and what to change for the others."""
+    from diagevo.training.disk import gigabytes
+    from diagevo.training.footprint import LESS
+
+    if memory["card"] is None:
+        return ["memory        unknown: no config.json of the models is here; download them first"]
+    yes = [card for card, fit in memory["fits"].items() if fit]
+    no = [card for card, fit in memory["fits"].items() if not fit]
+    said = f"GPUs of {', '.join(yes)} GB" if yes else "no card listed here"
+    without = f"; not of {', '.join(no)}" if yes and no else ""
+    few = [f"few at once   of {card} GB: {said}" for card, said in memory["few_at_once"].items()]
+    rank = f"{gigabytes(memory['host_bytes'])} of the machine's memory for each training process of it"
+    fits = [f"fits          {said}{without}", *([f"to fit less   {LESS}"] if no else []), *few]
+    return [*fits, f"host          {rank}"]
+
+
+def _on_cpu(config: "Config") -> dict[str, Any] | None:
+    """What a run on a CPU holds at its fullest, and how long it may take. None where a GPU may train, several
+    processes do, or the model is not here."""
+    from diagevo.training.on_cpu import pace, peaks, seconds
+    from diagevo.training.shapes import find_shape
+
+    hardware, shape = config.hardware, find_shape(config.roles.solver.model)
+    if hardware.device != "cpu" or hardware.processes > 1 or hardware.cluster == "ray" or shape is None:
+        return None
+    warm, each = seconds(config, shape, pace())
+    return {
+        "peaks": [
+            {"stage": peak.stage, "bytes": peak.size, "parts": peak.parts} for peak in peaks(config, shape)
+        ],
+        "machine_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "warm_start_seconds": warm,
+        "round_seconds": each,
+    }
+
+
+def _cpu_fit(cpu: dict[str, Any]) -> str:
+    """Whether this machine has that much, and what takes less."""
+    most = max((peak["bytes"] for peak in cpu["peaks"]), default=0)
+    here = f"{_gb(cpu['machine_bytes'])} GB here"
+    if most < cpu["machine_bytes"]:
+        return f"{_gb(most)} of {here}"
+    less = "lower micro_batch of warm_start, challenger_grpo and solver_grpo, or hardware.rows_at_once"
+    return f"not: {_gb(most)} GB, {here}; {less}"
+
+
+def numbered(gpus: Sequence[int]) -> str:
+    """As people write them: 0-3, 6."""
+    runs: list[list[int]] = []
+    for gpu in gpus:
+        if runs and gpu == runs[-1][-1] + 1:
+            runs[-1].append(gpu)
+        else:
+            runs.append([gpu])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.1f}"
+
+
+def _sizes(parts: Mapping[str, int]) -> list[str]:
+    return [f"{name} {_gb(size)}" for name, size in parts.items()]
 
 
 def _time(seconds: float | None, cpu: dict[str, Any] | None, rounds: int, played: int) -> str:
