@@ -162,11 +162,9 @@ def learnt_rows(found: "Sequence[Learnt]") -> list[dict[str, Any]]:
 
 
 def _beside(pair: Sequence[Any]) -> str:
-    return " | ".join(number(value) if isinstance(value, float) else _whole(value) for value in pair)
-
-
-def _whole(value: Any) -> str:
-    return "–" if value is None else str(value)
+    return " | ".join(
+        number(value) if isinstance(value, float) else "–" if value is None else str(value) for value in pair
+    )
 
 
 def _life(cause: "InRun", until: int) -> str:

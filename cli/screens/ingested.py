@@ -1,7 +1,6 @@
 """The tables of a run of another trainer's rollouts: what passed, by round, by step and by cause."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from diagevo.text.numbers import count, number
 
@@ -36,7 +35,11 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
     rates = story.pass_rates
     if rates is None:
         return []
-    rounds = [row_of(line) | _outcomes(line.verdicts) for line in story.rounds]
+    rounds = [
+        row_of(line)
+        | {"all_passed": line.verdicts.get("too_easy", 0), "all_failed": line.verdicts.get("too_hard", 0)}
+        for line in story.rounds
+    ]
     steps, causes = rates.steps[-SHOWN:], rates.causes[:SHOWN]
     tables = ((ROUNDS, rounds), (STEPS, steps), (CAUSES, causes))
     parts: list[str | Rows] = [Rows(shown, rows) for shown, rows in tables if rows]
@@ -68,7 +71,3 @@ def in_both(found: "PromptsInBoth | None", runs: tuple[str, str]) -> list[str | 
     sides = (Column("a", a), Column("b", b), *columns("cause_id: cause, prompt"))
     rows = [row_of(each) | {"a": each.pass_rates[0], "b": each.pass_rates[1]} for each in found.drops]
     return [said, Rows(sides, rows[:SHOWN])] if rows else [said]
-
-
-def _outcomes(verdicts: Mapping[str, int]) -> dict[str, Any]:
-    return {"all_passed": verdicts.get("too_easy", 0), "all_failed": verdicts.get("too_hard", 0)}

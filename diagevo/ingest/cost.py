@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from diagevo.config.models import Config
 from diagevo.ingest.rounds import Rounds, answered
-from diagevo.memory.events import FailureObserved
 from diagevo.memory.memory import Memory
 
 SAMPLED = 100
@@ -44,7 +43,10 @@ def cost(memory: Memory, config: Config, *, all_failed: bool) -> Cost:
         observed = memory.undiagnosed()
         rounds, failures, settling = 1, len(observed), len(memory.unsettled())
         against_answers = sum(failure.against == "answer" for failure in observed)
-        texts += [_texts(memory, failure) for failure in observed[:SAMPLED]]
+        texts += [
+            (memory.question(failure.question_id).question, failure.trajectory, failure.reference)
+            for failure in observed[:SAMPLED]
+        ]
     found = Rounds(memory)
     waiting = {number for number, _ in found.waiting()}
     groups = [group for _, group in found.waiting() if group.reference is not None]
@@ -68,10 +70,6 @@ def cost(memory: Memory, config: Config, *, all_failed: bool) -> Cost:
         diagnostician=role.engine,
         model=role.model if asked else "",
     )
-
-
-def _texts(memory: Memory, failure: FailureObserved) -> tuple[str, ...]:
-    return memory.question(failure.question_id).question, failure.trajectory, failure.reference
 
 
 def _characters(memory: Memory, texts: list[tuple[str, ...]], longest: int) -> int:

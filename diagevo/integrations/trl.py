@@ -11,7 +11,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from accelerate import PartialState
@@ -215,7 +215,9 @@ class RoundCallback(TrainerCallback):
             self._attempt("recorded", self._record)
             self._attempt("diagnosed", lambda: self._diagnose(args))
             if lost := self._observed.groups:
-                _logger.warning("not recorded, and lost with this process: step %s", _listed(lost))
+                _logger.warning(
+                    "not recorded, and lost with this process: step %s", ", ".join(map(str, sorted(lost)))
+                )
 
     def _say_what_is_recorded(self, step: int) -> None:
         last, _ = self._last_recorded()
@@ -332,7 +334,3 @@ def _asking(config: Config, model: str | None, base_url: str | None) -> Config:
 
 def _told(error: Exception) -> str:
     return error.message if isinstance(error, DiagEvoError) else masked(f"{type(error).__name__}: {error}")
-
-
-def _listed(steps: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(steps)))

@@ -148,7 +148,12 @@ def build(
     figures = {entry: draw(entry.name, materials, embedder, arms) for entry in FIGURES}
     drawn = [_figure(entry, result) for entry, result in figures.items()]
     drawn += [
-        Drawn(f"table-{name}", content.title, content.note, _table(content))
+        Drawn(
+            f"table-{name}",
+            content.title,
+            content.note,
+            [[(text, place > 0) for place, text in enumerate(row)] for row in cells(content)],
+        )
         for name, content in tables.items()
     ]
     runs = [material.run_id for material in materials]
@@ -171,11 +176,6 @@ def _figure(entry: Entry, result: Figure | Missing) -> Drawn:
         rows = [{title: row[key] for key, title in EVIDENCE.items()} for row in rows[:SHOWN_REACTIVATIONS]]
     picture = f"figures/{entry.name}"
     return Drawn(entry.name, entry.title, result.caption, _grid(rows), len(result.rows), picture)
-
-
-def _table(content: ReportTable) -> Grid:
-    """A paper's table; its text is the one of its other formats."""
-    return [[(text, place > 0) for place, text in enumerate(row)] for row in cells(content)]
 
 
 def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:

@@ -38,12 +38,8 @@ def load(file: Path, step: int, *, reward: str | None) -> RolloutStep:
             for (uid, _), turns in sessions.items()
         ]
     else:
-        rollouts = [_rollout(file, [(n, row)], _name(row.uid)) for n, row in found]
+        rollouts = [_rollout(file, [(n, row)], None if row.uid is None else str(row.uid)) for n, row in found]
     return step_of(step, file.name, rollouts)
-
-
-def _name(uid: str | int | None) -> str | None:
-    return None if uid is None else str(uid)
 
 
 def _rollout(file: Path, turns: Sequence[tuple[int, VerlRow]], group: str | None) -> IngestedRollout | None:
