@@ -14,7 +14,6 @@ from diagevo.report.tables import ReportTable
 from diagevo.text.escaping import csv_text, json_text, visible
 
 VEGA_LITE = "6.4"
-SUFFIXES = {"md": "md", "csv": "csv", "latex": "tex"}
 
 
 def converter() -> Any:
@@ -70,8 +69,8 @@ def write_table(folder: Path, name: str, content: ReportTable) -> list[Path]:
     """NAME.md, .csv and .tex."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for how, text in FORMATS.items():
-        path = folder / f"{name}.{SUFFIXES[how]}"
+    for suffix, text in FORMATS.items():
+        path = folder / f"{name}.{suffix}"
         path.write_text(text(content), encoding="utf-8")
         written.append(path)
     return written

@@ -3,13 +3,10 @@
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 from diagevo.report.scores import NINE
 from diagevo.report.tables import Cell, ReportTable
 from diagevo.text.escaping import csv_text, markdown_text, visible
-
-TableFormat = Literal["md", "csv", "latex"]
 
 
 def shown(column: str) -> str:
@@ -123,4 +120,5 @@ def _in_latex_cell(
     return " ".join(parts)
 
 
-FORMATS: Mapping[TableFormat, Callable[[ReportTable], str]] = {"md": markdown, "csv": as_csv, "latex": latex}
+FORMATS: Mapping[str, Callable[[ReportTable], str]] = {"md": markdown, "csv": as_csv, "tex": latex}
+"""By the end of a file's name."""
