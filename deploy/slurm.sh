@@ -6,7 +6,7 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=8
 #SBATCH --cpus-per-task=64
-#SBATCH --mem=640G
+#SBATCH --mem=256G
 #SBATCH --time=2-00:00:00
 #SBATCH --signal=B:TERM@300
 

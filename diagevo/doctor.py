@@ -300,12 +300,12 @@ def _fullest(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> tuple[in
 
 
 def _host(config: Config, ranks: int, there: int) -> Iterator[Check]:
-    """Whether the ranks of a machine find room in its memory while they read the models."""
+    """Whether the ranks of a machine find room in its memory."""
     shapes = shapes_of(config)
     if config.hardware.device != "cuda" or shapes is None or not ranks:
         return
-    needed = ranks * host(config, *shapes[:2])
-    found = f"{ranks} ranks read up to {gigabytes(needed)} at once; the machine has {gigabytes(there)}"
+    needed = host(config, *shapes[:2], ranks)
+    found = f"{ranks} ranks take up to {gigabytes(needed)}; the machine has {gigabytes(there)}"
     if needed <= there:
         yield Check("host memory", "ok", found)
     else:

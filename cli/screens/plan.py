@@ -138,6 +138,7 @@ def _on_gpus(config: "Config") -> dict[str, Any] | None:
     found = loads(config, *shapes)
     fits = {card: all(load.fits(size) for load in found) for card, size in CARDS.items()}
     card = card_for(found) or 80
+    ranks = config.hardware.fsdp_size or config.hardware.processes
     few = {str(each): _few(found, CARDS[each]) for each, fit in fits.items() if fit}
     return {
         "card": card,
@@ -145,7 +146,8 @@ def _on_gpus(config: "Config") -> dict[str, Any] | None:
         "stages": [_stage(load, CARDS[card]) for load in found],
         "fits": {str(card): fit for card, fit in fits.items()},
         "few_at_once": {card: said for card, said in few.items() if said},
-        "host_bytes": host(config, *shapes[:2]),
+        "host_ranks": ranks,
+        "host_bytes": host(config, *shapes[:2], ranks),
     }
 
 
@@ -203,9 +205,11 @@ def _cards(memory: dict[str, Any]) -> list[str]:
     said = f"GPUs of {', '.join(yes)} GB" if yes else "no card listed here"
     without = f"; not of {', '.join(no)}" if yes and no else ""
     few = [f"few at once   of {card} GB: {said}" for card, said in memory["few_at_once"].items()]
-    rank = f"{gigabytes(memory['host_bytes'])} of the machine's memory for each training process of it"
+    ranks = memory["host_ranks"]
+    processes = "a training process" if ranks == 1 else f"{ranks} training processes"
+    host = f"{gigabytes(memory['host_bytes'])} of a machine's memory for {processes}"
     fits = [f"fits          {said}{without}", *([f"to fit less   {LESS}"] if no else []), *few]
-    return [*fits, f"host          {rank}"]
+    return [*fits, f"host          {host}"]
 
 
 def _on_cpu(config: "Config") -> dict[str, Any] | None:

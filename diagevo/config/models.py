@@ -273,6 +273,12 @@ class HardwareConfig(Section):
         default=None,
         description="`fsdp`, `deepspeed` or a file of `accelerate launch`.",
     )
+    fsdp_size: int | None = Field(
+        default=None,
+        ge=2,
+        description="Ranks that share one copy of the training state; None: all. As many as a node has "
+        "GPUs: layers are gathered within it, and gradients alone go between nodes (HSDP).",
+    )
     attention: Literal["auto", "sdpa", "eager", "flash_attention_2"] = Field(
         default="auto",
         description="auto: FlashAttention 2 on a GPU if flash-attn or `kernels` provides it, else sdpa.",
@@ -456,6 +462,17 @@ class Config(Section):
                 "training.lora with hardware.colocate_vllm needs roles.challenger and roles.solver to be one "
                 "model: the vLLM in the challenger's trainer votes as the solver, from the same base"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _groups_are_whole(self) -> "Config":
+        hardware = self.hardware
+        if hardware.fsdp_size is None:
+            return self
+        if hardware.accelerate_config in (None, Path("deepspeed")):
+            raise ValueError("hardware.fsdp_size is for FSDP: set hardware.accelerate_config to fsdp")
+        if hardware.processes % hardware.fsdp_size:
+            raise ValueError("hardware.processes must be a multiple of hardware.fsdp_size")
         return self
 
     @model_validator(mode="after")

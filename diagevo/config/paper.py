@@ -162,6 +162,7 @@ NOT_METHOD: Mapping[str, str] = {
     "hardware.threads": _PLACE,
     "hardware.rank_timeout": _GUARD,
     "hardware.accelerate_config": _PLACE,
+    "hardware.fsdp_size": _PLACE,
     "hardware.colocate_vllm": _PLACE,
     "hardware.vllm_memory": _PLACE,
     "hardware.report_to": "where curves are drawn",

@@ -9,6 +9,7 @@ sizes by tensors that hold no numbers.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 from diagevo.config.models import Config, GRPOConfig, SamplingConfig
@@ -230,17 +231,20 @@ def resident(
     }
 
 
-def host(config: Config, challenger: Shape, solver: Shape) -> int:
-    """Bytes of the host's memory that one rank takes at its fullest: every rank reads the policy and its
-    reference whole, in float32, before its part of them is on the GPU. The base of adapters is read in
-    bfloat16, and again by a vLLM, which keeps it there while it sleeps."""
+def host(config: Config, challenger: Shape, solver: Shape, ranks: int) -> int:
+    """Bytes of a machine's memory that `ranks` of them take at their fullest. Under FSDP each reads its part
+    of the models onto its GPU, and the first gathers AdamW's moments while it saves them; else every rank
+    reads the policy and its reference whole, in float32. The base of adapters is read in bfloat16, and again
+    by a vLLM, which keeps it there while it sleeps."""
     found = 0
     for settings, shape in ((config.challenger_grpo, challenger), (config.solver_grpo, solver)):
-        size = 4 * shape.weights * (2 if settings.beta > 0 else 1)
-        if config.training.lora is not None:
-            size = 2 * shape.weights * (2 if config.hardware.colocate_vllm else 1)
+        size = ranks * 4 * shape.weights * (2 if settings.beta > 0 else 1)
+        if config.hardware.accelerate_config not in (None, Path("deepspeed")):
+            size = 8 * shape.weights
+        elif config.training.lora is not None:
+            size = ranks * 2 * shape.weights * (2 if config.hardware.colocate_vllm else 1)
         found = max(found, size)
-    return found + _HOST
+    return found + ranks * _HOST
 
 
 def checkpoint(shape: Shape, lora: int | None = None) -> int:
@@ -254,7 +258,7 @@ def _phase(
     hardware, sampling, lora = config.hardware, config.sampling, config.training.lora
     gpus, placed = ((), "rank") if hardware.cluster == "ray" else (training_gpus(hardware), "")
     how = {
-        "ranks": hardware.processes,
+        "ranks": hardware.fsdp_size or hardware.processes,
         "sharded": hardware.accelerate_config is not None,
         "lora": lora,
         "reference": settings.beta > 0,

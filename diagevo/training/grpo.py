@@ -41,7 +41,7 @@ def play_phase(
     check_model_folder(phase.start)
     check_adapter(phase.start, training.lora)
     _check_rows(phase.rows, settings)
-    _refuse_wrong_sharding(settings)
+    _refuse_wrong_sharding()
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
@@ -225,6 +225,7 @@ def _build_trainer(phase: Phase, plan: PhasePlan, **ours: Any) -> Any:
     from transformers.trainer_callback import PrinterCallback
     from transformers.trainer_utils import set_seed
 
+    from diagevo.training.sharding import loaded_in_shards
     from diagevo.training.trainer import PhaseTrainer
     from diagevo.training.weight_sync import engine_options
 
@@ -233,8 +234,9 @@ def _build_trainer(phase: Phase, plan: PhasePlan, **ours: Any) -> Any:
     _refuse_long_prompts(tokenizer, played, phase.sampling)
     set_seed(phase.seed % 2**32)  # a new adapter is drawn
     rank, numbers = phase.training.lora, numbers_of(phase.hardware)
-    loading = _loading(phase.hardware)
-    with engine_options(numbers, rank) if phase.hardware.colocate_vllm else nullcontext():
+    loading, settings = _loading(phase.hardware), trl_settings(plan, phase)
+    engine = engine_options(numbers, rank) if phase.hardware.colocate_vllm else nullcontext()
+    with loaded_in_shards(settings), engine:
         trainer = PhaseTrainer(
             phase=phase,
             plan=plan,
@@ -242,7 +244,7 @@ def _build_trainer(phase: Phase, plan: PhasePlan, **ours: Any) -> Any:
             model=str(phase.start)
             if rank is None
             else adapted(phase.start, rank, phase.output, numbers, **loading),
-            args=trl_settings(plan, phase),
+            args=settings,
             # TRL wants a data set to be named; the rows are read from the plan.
             train_dataset=Dataset.from_dict({"row_id": [row.row_id for row in played]}),
             processing_class=tokenizer,
@@ -258,19 +260,9 @@ def _check_rows(rows: Sequence[TrainingRow], settings: GRPOConfig) -> None:
         raise ConfigError("two training rows have the same row_id.", hint="Give every row an id of its own.")
 
 
-def _refuse_wrong_sharding(settings: GRPOConfig) -> None:
-    """What a file of accelerate may say of FSDP with which a phase would go wrong."""
-    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() != "true":
-        return
-    # With this only rank 0 reads the weights, and only the policy's are sent on.
-    if os.environ.get("FSDP_CPU_RAM_EFFICIENT_LOADING", "false").lower() == "true" and settings.beta > 0:
-        raise ConfigError(
-            "fsdp_cpu_ram_efficient_loading is true in the accelerate file: the KL reference would hold no"
-            " weights on any rank but the first.",
-            hint="set it to false there, or train without a reference: beta 0",
-        )
-    # The first version gathers its layers at each token, for which all ranks must draw equally long.
-    if os.environ.get("FSDP_VERSION", "1") != "2":
+def _refuse_wrong_sharding() -> None:
+    """FSDP's first version gathers its layers at each token, for which all ranks must draw equally long."""
+    if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" and os.environ.get("FSDP_VERSION") != "2":
         raise ConfigError(
             "the accelerate file asks for version 1 of FSDP, from which a policy cannot be sampled.",
             hint="set fsdp_version to 2 there",

@@ -82,9 +82,8 @@ def stop_where_wrong(measures: PhaseMeasures, training: TrainingConfig) -> None:
             f"the KL to the reference is {_told(measures.first_kl)} at the first step, where policy and "
             f"reference have the same weights; at most {training.first_kl:g} is rounding. The reference has "
             "other weights than the phase started from.",
-            hint="likely causes: an accelerate file with fsdp_cpu_ram_efficient_loading: true, a model "
-            "folder that was changed while it was read, a model whose code draws random numbers. Another "
-            "bound: diagevo train --resume --set training.first_kl=…",
+            hint="likely causes: a model folder that was changed while it was read, a model whose code draws "
+            "random numbers. Another bound: diagevo train --resume --set training.first_kl=…",
             measures=measures,
         )
     if "stale_sampler" in measures.findings:

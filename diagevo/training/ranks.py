@@ -128,6 +128,11 @@ def accelerate_command(
         "main_process_ip": host,
         "main_process_port": port,
     }
-    given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    groups, flags = hardware.processes // (hardware.fsdp_size or hardware.processes), []
+    if groups > 1:
+        flags = ["--use_parallelism_config"]
+        options["parallelism_config_dp_replicate_size"] = groups
+        options["parallelism_config_dp_shard_size"] = hardware.fsdp_size
+    given = flags + [word for name, value in options.items() for word in (f"--{name}", str(value))]
     python, *worker = worker_command(spec_file)
     return [python, "-m", "accelerate.commands.launch", *given, *worker]

@@ -116,6 +116,10 @@ class RayRanks:
                 f"{name}: a node was lost before its rank was started",
                 hint="continue with: diagevo train --resume",
             ) from error
+        at = [address for address, _ in found]
+        # Neighbours are on one node: groups that share the training state are of ranks in a row.
+        order = sorted(range(len(at)), key=lambda rank: at.index(at[rank]))
+        self._hosts, found = [self._hosts[rank] for rank in order], [found[rank] for rank in order]
         self._where = [address for address, _ in found]
         self.rendezvous: tuple[str, int] = found[0]
 

@@ -1,33 +1,60 @@
-"""FSDP2: the KL reference sharded a layer at a time, and a policy that samples with whole weights."""
+"""FSDP2: models that are sharded as they are loaded, and a policy that samples with whole weights."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
-from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy, get_module_children_bottom_up
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from accelerate import Accelerator
+from accelerate.utils.fsdp_utils import fsdp2_prepare_model
+from torch.distributed.fsdp import FSDPModule
+from transformers.modeling_utils import PreTrainedModel
 
 
-def shard_layers(model: Any, accelerator: Any) -> None:
-    """Shard the layers of `model` that accelerate would shard of the policy; TRL then shards what is left.
+def is_sharded() -> bool:
+    """Whether accelerate's launcher asked for FSDP."""
+    return os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
 
-    TRL alone shards it as one piece, whose forward pass holds all of it at once: 33 GB of an 8B model.
+
+@contextmanager
+def loaded_in_shards(settings: Any) -> Iterator[None]:
+    """Within the context a rank reads no more of a model than its part, as accelerate would shard it.
+
+    Each would read the policy and its reference whole: eight ranks of an 8B model hold 488 GiB so.
+    transformers builds a model without weights, asks `maybe_distribute_model` to shard it, and reads the
+    slices of its parameters. `settings`: TRL's.
     """
-    plugin = accelerator.state.fsdp_plugin
-    shards = fsdp2_prepare_auto_wrap_policy(plugin, model)
-    if plugin.fsdp_version != 2 or shards is None:
+    if not is_sharded():
+        yield
         return
-    mesh = getattr(accelerator, "torch_device_mesh", None)
-    for module in get_module_children_bottom_up(model)[:-1]:
-        if shards(module) and not isinstance(module, FSDPModule):
-            fully_shard(
-                module,
-                reshard_after_forward=plugin.reshard_after_forward,
-                offload_policy=plugin.cpu_offload,
-                mp_policy=plugin.mixed_precision_policy or MixedPrecisionPolicy(),
-                mesh=None if mesh is None else mesh[tuple(accelerator.parallelism_config.fsdp_dim_names)],
-            )
+    os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"  # else rank 0 reads it whole, and sends it
+    accelerator = Accelerator(mixed_precision=settings.mixed_precision)
+    settings.model_init_kwargs["device_map"] = str(accelerator.device)
+
+    def shard(model: Any, *_: Any) -> Any:
+        model.tie_weights()
+        return fsdp2_prepare_model(accelerator, model)
+
+    models: Any = PreTrainedModel
+    models.maybe_distribute_model = staticmethod(shard)
+    try:
+        yield
+    finally:
+        del models.maybe_distribute_model
+
+
+def settle(model: Any, *, trained: bool) -> None:
+    """What a model that was loaded in shards needs before its first pass."""
+    if not isinstance(model, FSDPModule):
+        return
+    if not trained:
+        model.set_reshard_after_forward(True)  # without a backward pass its head would stay gathered
+    weights: Iterator[Any] = cast(Any, model).parameters()
+    for number, weight in enumerate(weights, 1):
+        if (here := weight._local_tensor).numel() == 0:
+            # accelerate knows parameters by their address, and one without a row on this rank has none
+            here.data_ptr = lambda number=number: -number
 
 
 @contextmanager

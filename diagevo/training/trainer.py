@@ -6,8 +6,7 @@ What is overridden, and why:
   (micro_batches.py), which changes no term of the loss;
 - `compute_loss`: the loss of loss.py, whose step is divided by exactly its own tokens or completions;
 - `save_model`: the adapter that trains alone, and without the second copy of the weights that FSDP and
-  DeepSpeed would leave in a checkpoint;
-- `ref_model`: under FSDP the reference is sharded a layer at a time (sharding.py).
+  DeepSpeed would leave in a checkpoint.
 
 Private in TRL 1.16 and transformers, so that another release may change them (tests/training/test_hooks.py):
 - `_get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, batch_size, ...)`: the
@@ -47,7 +46,7 @@ from diagevo.training.micro_batches import Steps, in_place, pack, select, sequen
 from diagevo.training.phase import OnStep, Phase, Reward, Rollout
 from diagevo.training.plan import PhasePlan
 from diagevo.training.saving import SavesAndStops, Saving, WholeCheckpoints
-from diagevo.training.sharding import shard_layers, whole
+from diagevo.training.sharding import settle, whole
 from diagevo.training.weight_sync import send_adapter, send_weights, serve_adapter
 
 
@@ -100,24 +99,14 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         """What `on_step` asked for. Training ends after that step, with its checkpoint saved."""
         self._pad_id: int = trl["processing_class"].pad_token_id
         super().__init__(reward_funcs=[self._step_rewards()], **trl)
+        for model in filter(None, (self.model, self.ref_model)):
+            settle(model, trained=model is self.model)
         self._served = phase.work / f"served-{self.accelerator.process_index}"
         if self.use_vllm and is_peft_model(self.model):
             serve_adapter(self.vllm_generation, self._served)
         self._meter = StepMetrics(self.accelerator, self._metrics["train"])
         self.eos_token_ids = list(end_ids(phase.start, trl["processing_class"]))
         self.add_callback(SavesAndStops(self, check))
-
-    @property
-    def ref_model(self) -> Any:
-        """TRL's KL reference; None where there is none, or where it is an adapter too."""
-        return self._reference
-
-    @ref_model.setter
-    def ref_model(self, model: Any) -> None:
-        # TRL sets it when it is loaded, and again once it has sharded what is left.
-        if model is not None and self.is_fsdp_enabled and not hasattr(self, "_reference"):
-            shard_layers(model, self.accelerator)
-        self._reference = model
 
     # Batches
 

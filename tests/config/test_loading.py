@@ -264,3 +264,21 @@ def test_adapters_in_one_engine_have_one_base(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"needs roles.challenger and roles.solver to be one"):
         _resolve(tmp_path, settings=[*settings, "hardware.colocate_vllm=true"])
     _resolve(tmp_path, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ([], "hardware.fsdp_size is for FSDP: set hardware.accelerate_config to fsdp"),
+        (["hardware.accelerate_config=deepspeed"], "hardware.fsdp_size is for FSDP"),
+        (
+            ["hardware.accelerate_config=fsdp", "hardware.processes=6"],
+            "hardware.processes must be a multiple of hardware.fsdp_size",
+        ),
+    ],
+)
+def test_groups_that_cannot_share_the_training_state_are_refused(
+    tmp_path: Path, settings: list[str], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        _resolve(tmp_path, settings=["hardware.fsdp_size=4", *settings])

@@ -1,9 +1,10 @@
-"""A phase on two ranks of the CPU under FSDP2, which accelerate turns on for GPUs alone.
+"""A phase on ranks of the CPU under FSDP2, which accelerate turns on for GPUs alone.
 
 `main` is one rank, with START and FOLDER as arguments, in torchrun's environment. With SHARDED set it
 plays under FSDP as `accelerate/fsdp.yaml` says; without, the same phase under DDP. KILL is the step after
 which it kills itself, STALE another model's folder that it samples with, LONG how many tokens it may draw,
 STOP a step in which rank 1 is to stop, in the midst of its tenth token; no checkpoint is due before.
+GRADIENTS is a file for those of the first update. With LOAD set it ends once policy and reference are loaded.
 """
 
 import os
@@ -43,6 +44,28 @@ def _bytes(tensors: list[Any]) -> int:
     """What this rank holds of them."""
     held = [tensor.to_local() if hasattr(tensor, "to_local") else tensor for tensor in tensors]
     return sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+
+def _private() -> int:
+    """Bytes of this process alone: files that it reads and the disk's cache has are not among them."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    [line] = [line for line in lines if line.startswith("Anonymous:")]
+    return 1024 * int(line.split()[1])
+
+
+def _save_gradients(file: Path) -> None:
+    """Those of the first update, whole."""
+    from safetensors.torch import save_file
+
+    from diagevo.training.saving import SavesAndStops
+
+    def save(self: Any, args: Any, state: Any, control: Any, **given: Any) -> None:
+        if state.global_step == 0:
+            found = {name: weight.grad.full_tensor() for name, weight in given["model"].named_parameters()}
+            if os.environ["RANK"] == "0":
+                save_file(found, file)
+
+    SavesAndStops.on_pre_optimizer_step = save
 
 
 def _tell_bytes(trainer: Any) -> None:
@@ -156,7 +179,11 @@ def play(start: Path, folder: Path) -> TrainingSummary:
     updates: list[Any] = []
 
     def build_and_tell(self: Any, **given: Any) -> None:
+        before = _private()
         build(self, **given)
+        if "LOAD" in os.environ:
+            print("LOADED", _private() - before, flush=True)
+            os._exit(0)
         built.append(self)
         updates.append(_count_updates(self))
         parts = [module for module in self.ref_model.modules() if isinstance(module, FSDPModule)]
@@ -164,6 +191,8 @@ def play(start: Path, folder: Path) -> TrainingSummary:
             print("PARTS", len(parts), flush=True)
 
     trainer.PhaseTrainer.__init__ = build_and_tell
+    if gradients := os.environ.get("GRADIENTS"):
+        _save_gradients(Path(gradients))
     if stale := os.environ.get("STALE"):
         _sample_with(stale)
     killed_at = int(os.environ.get("KILL", "0"))
@@ -182,7 +211,7 @@ def play(start: Path, folder: Path) -> TrainingSummary:
             phase.wait_until_saved(folder / "work", killed_at)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    hardware = HardwareConfig(device="cpu", processes=2, threads=1)
+    hardware = HardwareConfig(device="cpu", processes=int(os.environ["WORLD_SIZE"]), threads=1)
     longest = int(os.environ.get("LONG", phase.SAMPLING.max_new_tokens))
     sampling = phase.SAMPLING.model_copy(update={"max_new_tokens": longest})
     changes = {"hardware": hardware, "sampling": sampling, "settings": settings}

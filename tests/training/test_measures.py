@@ -56,7 +56,7 @@ def ended(play: Callable[[], Any], folder: Path) -> PhaseMeasures:
 def test_a_reference_with_other_weights_ends_the_phase_at_its_first_step(
     tiny_model: Path, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As FSDP left it with fsdp_cpu_ram_efficient_loading."""
+    """As FSDP left it where rank 0 alone read the weights."""
     loaded: list[str] = []
 
     def load(path: str, **options: Any) -> Any:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from accelerate import ParallelismConfig
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
@@ -16,9 +17,9 @@ from diagevo.training.ranks import accelerate_command, accelerate_file
 SPEC = Path("/shared/runs/a/rounds/001/solver-logs/launch.json")
 
 
-def read(name: str, rank: int | None) -> Any:
+def read(name: str, rank: int | None, **more: Any) -> Any:
     """What accelerate makes of our command for 16 ranks: all on one machine, or one in a place of its own."""
-    hardware = HardwareConfig(device="cuda", processes=16, accelerate_config=Path(name))
+    hardware = HardwareConfig(device="cuda", processes=16, accelerate_config=Path(name), **more)
     command = accelerate_command(hardware, SPEC, ("10.0.0.1", 29400), rank=rank)
     assert command[1:3] == ["-m", "accelerate.commands.launch"]
     read: tuple[Any, Any, Any] = _validate_launch_command(launch_command_parser().parse_args(command[3:]))
@@ -48,6 +49,16 @@ def test_fsdp_on_a_cluster_gives_torchrun_a_rank_in_each_place_and_one_place_to_
 def test_fsdp_on_one_machine_starts_a_rank_for_each_of_its_gpus() -> None:
     arguments = read("fsdp", None)
     assert (arguments.num_machines, arguments.num_processes) == (1, 16)
+
+
+def test_groups_that_share_the_training_state_become_a_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not read("fsdp", None).use_parallelism_config
+    for name, value in prepare_multi_gpu_env(read("fsdp", 3, fsdp_size=8)).items():
+        if name.startswith(("ACCELERATE_", "PARALLELISM_")):
+            monkeypatch.setenv(name, value)
+    assert os.environ["ACCELERATE_USE_PARALLELISM_CONFIG"] == "true"
+    mesh = ParallelismConfig()
+    assert (mesh.dp_replicate_size, mesh.dp_shard_size, mesh.total_size) == (2, 8, 16)
 
 
 def test_the_fsdp_file_shards_with_version_two_and_writes_whole_weights(

@@ -1,4 +1,4 @@
-"""FSDP2 for real, on two ranks of the CPU: the reference, the weights and a resumed phase."""
+"""FSDP2 for real, on ranks of the CPU: what a rank loads, the reference, the weights and a resumed phase."""
 
 import os
 import subprocess
@@ -49,12 +49,17 @@ class Played:
     """The most bytes of an update above them; its rows, the longest prompt and the longest completion."""
 
 
-def play(start: Path, folder: Path, **more: str) -> Played:
-    """Raises CalledProcessError where a rank did not end well."""
+def told_by(start: Path, folder: Path, **more: str) -> dict[str, list[str]]:
+    """What rank 0 of RANKS printed. Raises CalledProcessError where a rank did not end well."""
+    ranks, environment = int(more.get("RANKS", "2")), {**os.environ, **more}
     arguments = [str(start), str(folder)]
-    printed = play_ranks("tests.training.sharded:main", arguments, {**os.environ, **more})
+    printed = play_ranks("tests.training.sharded:main", arguments, environment, ranks=ranks)
     lines = [line.split(maxsplit=1) for line in printed.splitlines()]
-    told = {line[0]: line[1].split() for line in lines if len(line) == 2}
+    return {line[0]: line[1].split() for line in lines if len(line) == 2}
+
+
+def play(start: Path, folder: Path, **more: str) -> Played:
+    told = told_by(start, folder, **more)
     sizes = told["BYTES"]
     return Played(
         start=start,
@@ -69,10 +74,14 @@ def play(start: Path, folder: Path, **more: str) -> Played:
 
 
 def apart(a: Path, b: Path) -> float:
-    """The largest difference of weights. A sharded phase saves tied weights under both of their names."""
+    """The largest difference of two phases' weights, or of two files'.
+
+    A sharded phase saves tied weights under both of their names.
+    """
     from safetensors.torch import load_file
 
-    first, second = (load_file(folder / "final/model.safetensors") for folder in (a, b))
+    files = (path / "final/model.safetensors" if path.is_dir() else path for path in (a, b))
+    first, second = map(load_file, files)
     for weights in (first, second):
         weights.setdefault("lm_head.weight", weights["model.embed_tokens.weight"])
     assert first.keys() == second.keys()
@@ -91,7 +100,7 @@ def test_a_sharded_phase_is_the_phase_of_whole_models(played: Played, tmp_path: 
     """Its reference is the starting weights on every rank, and its sampler is the policy."""
     alone = play(played.start, tmp_path / "whole", LONG=LONG)
     assert played.longest[0] != played.longest[1], "else a policy gathered at each token would do too"
-    assert (played.parts, alone.parts) == (3, 0), "two layers and the rest: never the whole reference at once"
+    assert (played.parts, alone.parts) == (6, 0), "two layers, embedding, norm, head, and the rest"
     assert len(played.kls) == len(alone.kls) == 3
     for phase_ in (played, alone):
         assert abs(phase_.kls[0]) < 1e-6, "the policy of the first step is its own reference"
@@ -126,6 +135,43 @@ def test_a_rank_holds_the_bytes_that_the_plan_says(played: Played) -> None:
     )
 
 
+def test_a_rank_loads_no_more_than_its_part_of_the_policy_and_of_the_reference(tmp_path: Path) -> None:
+    """170 MB each in float32. Their file has 16 bits: one of 32 would be mapped, and counted as nobody's."""
+    from safetensors.torch import load_file, save_file
+
+    start = make_tiny_model(tmp_path / "model", width=1536)
+    weights = load_file(start / "model.safetensors")
+    save_file(
+        {name: w.bfloat16() for name, w in weights.items()}, start / "model.safetensors", {"format": "pt"}
+    )
+    told = told_by(start, tmp_path / "loaded", **_as_the_file_says(), LOAD="1")
+    part = 4 * sum(weight.numel() for weight in weights.values()) / 2
+    assert 2 * part < int(told["LOADED"][0]) < 1.2 * 2 * part
+
+
+def test_groups_that_each_hold_the_whole_state_train_as_one_does(tmp_path: Path) -> None:
+    """HSDP, two groups of two; what they saved, two ranks go on from.
+
+    Of a norm of two values two of four ranks hold nothing.
+    """
+    start = make_tiny_model(tmp_path / "model", width=8, scale=0.15)
+    groups = {
+        "ACCELERATE_USE_PARALLELISM_CONFIG": "true",
+        "PARALLELISM_CONFIG_DP_REPLICATE_SIZE": "2",
+        "PARALLELISM_CONFIG_DP_SHARD_SIZE": "2",
+    }
+    how, found = _as_the_file_says(), [str(tmp_path / name) for name in ("all", "groups")]
+    all_ = play(start, tmp_path / "four", RANKS="4", **how, GRADIENTS=found[0])
+    halves = play(start, tmp_path / "two by two", RANKS="4", **how, **groups, GRADIENTS=found[1])
+    assert halves.held["weights"] == pytest.approx(2 * all_.held["weights"], rel=0.05)
+    assert apart(*map(Path, found)) < 1e-6
+    assert apart(tmp_path / "four", tmp_path / "two by two") < 1e-6
+    with pytest.raises(subprocess.CalledProcessError):
+        play(start, tmp_path / "killed", RANKS="4", **how, **groups, KILL="2")
+    play(start, tmp_path / "killed", **how)
+    assert apart(tmp_path / "four", tmp_path / "killed") < 1e-6
+
+
 def test_an_update_takes_no_more_than_the_plan_says_and_not_much_less(played: Played) -> None:
     """The plan has three layers gathered; on the CPU, where nothing is sent meanwhile, it is one or two."""
     shape = find_shape(str(played.start))
@@ -148,7 +194,8 @@ def test_a_sharded_phase_that_was_killed_goes_on_bit_for_bit(played: Played, tmp
     written = shape.weights + (shape.vocabulary * shape.hidden if shape.tied else 0)  # disk.py
     for file in (saved / "pytorch_model_fsdp.bin", played.folder / "final/model.safetensors"):
         assert 0 < file.stat().st_size - 4 * written < 10_000, "and what the file says of them"
-    play(played.start, tmp_path / "killed", **how)
+    said = how | {"FSDP_CPU_RAM_EFFICIENT_LOADING": "true"}  # by a file of one's own: overruled
+    play(played.start, tmp_path / "killed", **said)
     assert apart(tmp_path / "killed", played.folder) == 0.0
 
 
@@ -163,15 +210,6 @@ def test_a_sharded_phase_whose_ranks_stop_while_they_draw_goes_on_bit_for_bit(
     assert phase.last_saved(tmp_path / "stopped/work") == 2
     play(played.start, tmp_path / "stopped", **how, STOP="4")  # which it does not have
     assert apart(tmp_path / "stopped", played.folder) == 0.0
-
-
-def test_a_file_of_accelerate_that_would_empty_the_reference_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tiny_model: Path, tmp_path: Path
-) -> None:
-    for name in ("ACCELERATE_USE_FSDP", "FSDP_CPU_RAM_EFFICIENT_LOADING"):
-        monkeypatch.setenv(name, "true")
-    with pytest.raises(ConfigError, match="fsdp_cpu_ram_efficient_loading is true"):
-        phase.play(tiny_model, tmp_path)
 
 
 def test_a_file_of_accelerate_for_the_first_version_of_fsdp_is_refused(
