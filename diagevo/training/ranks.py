@@ -130,7 +130,8 @@ def accelerate_command(
     }
     groups, flags = hardware.processes // (hardware.fsdp_size or hardware.processes), []
     if groups > 1:
-        flags = ["--use_parallelism_config"]
+        flags = ["--use_fsdp", "--use_parallelism_config"]
+        options["fsdp_version"] = 2  # the file that says so is read after this is checked
         options["parallelism_config_dp_replicate_size"] = groups
         options["parallelism_config_dp_shard_size"] = hardware.fsdp_size
     given = flags + [word for name, value in options.items() for word in (f"--{name}", str(value))]
