@@ -221,13 +221,11 @@ def test_plain_says_what_goes_on_while_nothing_ends() -> None:
     ).stderr
     lines = [line.split(" ", 1)[1] for line in said.splitlines()]
     begun = lines.index("base model validation: started")
-    assert set(lines[:begun]) <= {"a: loading, 0:00 so far", "a: loading, 0:01 so far"}
-    assert set(lines[begun + 1 :]) <= {
-        "base model validation: 0/14,000, 0:00 so far",
-        "base model validation: 0/14,000, 0:01 so far",
-    }
     assert begun >= 1
     assert len(lines) > begun + 1
+    assert all(re.fullmatch(r"a: loading, 0:\d\d so far", line) for line in lines[:begun])
+    going_on = r"base model validation: 0/14,000, 0:\d\d so far"
+    assert all(re.fullmatch(going_on, line) for line in lines[begun + 1 :])
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(60, 15), (80, 24), (160, 50)])

@@ -11,7 +11,7 @@ from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli
 from diagevo.cli.commands.mcp_tools import LIST, _bounded, server  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from tests.cli.program import invoke
-from tests.ingest.conftest import DATA, diagnose_by_rules
+from tests.ingest.conftest import ingest_verl
 
 pytest.importorskip("mcp", reason="diagevo[mcp] is not installed: the tools are not asked")
 
@@ -21,12 +21,9 @@ Ask = Callable[..., tuple[bool, Any]]
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     """TRL's own rollouts of the shipped model, ingested and diagnosed by the world's rules."""
-    url = f"sqlite:///{tmp_path_factory.mktemp('mcp')}/diagevo.db"
-    ingested = ["ingest", "verl", DATA / "verl" / "rollouts", "--run", "verl", "--steps-per-round", "2"]
-    result = invoke(*ingested, "--db", url)
-    assert result.exit_code == 0, result.output
-    diagnose_by_rules(url, "verl")
-    return url
+    home = tmp_path_factory.mktemp("mcp")
+    ingest_verl(home, "verl")
+    return f"sqlite:///{home}/diagevo.db"
 
 
 @pytest.fixture

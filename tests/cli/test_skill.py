@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import invoke
-from tests.ingest.conftest import DATA, diagnose_by_rules
+from tests.ingest.conftest import ingest_verl
 
 SKILL = (Path(__file__).parents[2] / "docs" / "skill.md").read_text(encoding="utf-8")
 COMMANDS = [line.removeprefix("$ diagevo ") for line in SKILL.splitlines() if line.startswith("$ diagevo ")]
@@ -14,11 +14,9 @@ COMMANDS = [line.removeprefix("$ diagevo ") for line in SKILL.splitlines() if li
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
-    url = f"sqlite:///{tmp_path_factory.mktemp('skill')}/diagevo.db"
-    ingested = ["ingest", "verl", DATA / "verl" / "with_uid", "--run", "verl", "--steps-per-round", "2"]
-    assert invoke(*ingested, "--db", url).exit_code == 0
-    diagnose_by_rules(url, "verl")
-    return url
+    home = tmp_path_factory.mktemp("skill")
+    ingest_verl(home, "verl")
+    return f"sqlite:///{home}/diagevo.db"
 
 
 def test_there_are_commands() -> None:

@@ -323,7 +323,7 @@ def test_as_many_threads_as_a_service_takes_read_at_once(store: Store) -> None:
     """A pool of fewer connections would keep one waiting for another, and raise after half a minute."""
     database = Database(store.url)
     wanted = 24 if store.dialect == "sqlite" else 12
-    together = threading.Barrier(wanted, timeout=20)
+    together = threading.Barrier(wanted, timeout=90)
 
     def read(_: int) -> int:
         with database.read() as connection:

@@ -1,5 +1,9 @@
 """A diagnostician that asks a server of ours, and what it is asked and answers."""
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole
 from diagevo.diagnosis.chat import Budget
 from diagevo.diagnosis.diagnostician import FailurePair, KnownCause
@@ -34,6 +38,13 @@ def diagnostician(
     return OpenAIDiagnostician(
         role, DiagnosisConfig.model_validate(settings), memory.artifacts, retries=retries, budget=budget
     )
+
+
+@contextmanager
+def asking(behave: Behaviour, memory: Memory, **options: Any) -> Iterator[tuple[OpenAIDiagnostician, Server]]:
+    """A server that behaves so, and who asks it."""
+    with Server(behave) as server, closing(diagnostician(server, memory, **options)) as asked:
+        yield asked, server
 
 
 def pair(number: int = 0, known: tuple[KnownCause, ...] = (), asked: int = 1) -> FailurePair:

@@ -14,19 +14,7 @@ PHRASE = (
 )
 WORDS = PHRASE.split()
 
-HOSTILE = [
-    "\u202e",
-    "\u200b",
-    "\u2066",
-    "\ufeff",
-    "\u2028",
-    "\x00",
-    "\x1b[2J",
-    "\ud800",
-    "é\u0301",
-    "𝔘",
-    "\u0085",
-]
+HOSTILE = [*"\u202e\u200b\u2066\ufeff\u2028\x00\ud800𝔘\u0085", "\x1b[2J", "é\u0301"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,14 @@ from diagevo.diagnosis.chat import Budget
 from diagevo.diagnosis.diagnostician import KnownCause
 from diagevo.errors import StoppedSafely
 from diagevo.memory.memory import Memory
-from tests.diagnosis.asking import NEW, SLIP, TWELVE, diagnostician, pair
+from tests.diagnosis.asking import NEW, SLIP, TWELVE, asking, diagnostician, pair
 from tests.diagnosis.server import Answer, Server
 
 
 class TestStructuredOutput:
     def test_a_server_that_has_it_gets_the_schema(self, memory: Memory):
-        with Server(lambda request, before: Answer(SLIP)) as server:
-            asked = diagnostician(server, memory)
+        with asking(lambda request, before: Answer(SLIP), memory) as (asked, server):
             asked.extract(pair())
-            asked.close()
         schema = server.requests[0]["response_format"]["json_schema"]["schema"]
         assert set(schema["properties"]) == {"matched_cause_id", "error_cause"}
 
@@ -27,11 +25,9 @@ class TestStructuredOutput:
                 return Answer("response_format is not supported", status=400)
             return Answer(SLIP)
 
-        with Server(behave) as server:
-            asked = diagnostician(server, memory)
+        with asking(behave, memory) as (asked, server):
             assert asked.extract(pair(1)).verdict == "slip"
             assert asked.extract(pair(2)).verdict == "slip"
-            asked.close()
         assert ["response_format" in request for request in server.requests] == [True, False, False]
 
     def test_a_token_limit_by_another_name_is_learnt(self, memory: Memory):
@@ -40,10 +36,8 @@ class TestStructuredOutput:
                 return Answer("Unsupported parameter: use 'max_completion_tokens' instead", status=400)
             return Answer(SLIP)
 
-        with Server(behave) as server:
-            asked = diagnostician(server, memory)
+        with asking(behave, memory) as (asked, server):
             assert asked.extract(pair(1)).verdict == "slip"
-            asked.close()
         assert server.requests[-1]["max_completion_tokens"] == 1024
         assert "response_format" in server.requests[-1]
 
@@ -53,10 +47,8 @@ class TestRetriesThatShowTheError:
         def behave(request: dict, before: int) -> Answer:
             return Answer("I think…" if len(request["messages"]) == 2 else NEW)
 
-        with Server(behave) as server:
-            asked = diagnostician(server, memory)
+        with asking(behave, memory) as (asked, server):
             extraction = asked.extract(pair())
-            asked.close()
         assert extraction.verdict == "new_cause"
         assert extraction.call is not None
         assert (extraction.call.tries, extraction.call.input_tokens) == (2, 14)
@@ -65,10 +57,8 @@ class TestRetriesThatShowTheError:
         assert "holds no JSON object" in messages[3]["content"]
 
     def test_after_two_more_tries_the_failure_is_unresolved_with_its_raw_text_kept(self, memory: Memory):
-        with Server(lambda request, before: Answer("still thinking")) as server:
-            asked = diagnostician(server, memory)
+        with asking(lambda request, before: Answer("still thinking"), memory) as (asked, server):
             extraction = asked.extract(pair())
-            asked.close()
         assert (extraction.verdict, extraction.flags) == ("unresolved", ("unreadable",))
         assert len(server.requests) == 3
         assert extraction.call is not None
@@ -79,32 +69,29 @@ class TestRetriesThatShowTheError:
     def test_a_phrase_of_seven_words_is_asked_about_once_then_accepted_and_flagged(self, memory: Memory):
         text = "misapplies triangle inequality to algebraic side lengths"
         seven = f'{{"matched_cause_id": null, "error_cause": "{text}"}}'
-        with Server(lambda request, before: Answer(seven)) as server:
-            asked = diagnostician(server, memory)
+        with asking(lambda request, before: Answer(seven), memory) as (asked, server):
             extraction = asked.extract(pair())
-            asked.close()
         assert len(server.requests) == 2
         assert extraction.description == text
         assert extraction.flags == ("length",)
 
     def test_what_the_tries_leave_is_the_best_that_was_said(self, memory: Memory):
         replies = [f'{{"matched_cause_id": "c9", "error_cause": "{TWELVE}"}}', "{", "[]"]
-        with Server(lambda request, before: Answer(replies[len(request["messages"]) // 2 - 1])) as server:
-            asked = diagnostician(server, memory)
+        with asking(lambda request, before: Answer(replies[len(request["messages"]) // 2 - 1]), memory) as (
+            asked,
+            _server,
+        ):
             extraction = asked.extract(pair(known=(KnownCause("c1", "active", "x"),)))
-            asked.close()
         assert (extraction.verdict, extraction.description) == ("new_cause", TWELVE)
         assert extraction.flags == ("unknown_id",)
 
     def test_the_other_decisions_end_as_decided(self, memory: Memory):
         from diagevo.diagnosis.diagnostician import NodeContents
 
-        with Server(lambda request, before: Answer("hm")) as server:
-            asked = diagnostician(server, memory)
+        with asking(lambda request, before: Answer("hm"), memory) as (asked, _server):
             duplicate = asked.judge_duplicate(TWELVE, [KnownCause("c1", "active", "x")])
             assigned = asked.assign_node(TWELVE, [])
             merged = asked.judge_pair(NodeContents("n1", "a", ("x",)), NodeContents("n2", "b", ("y",)))
-            asked.close()
         assert (duplicate.duplicate, duplicate.cause_id) == (False, None)
         assert (assigned.node_id, assigned.new_label, assigned.flags) == (None, TWELVE, ("unreadable",))
         assert (merged.merge, merged.label) == (False, None)
@@ -129,8 +116,7 @@ class TestStoredReplies:
         assert (second.usage["extract"].calls, second.usage["extract"].stored) == (0, 1)
 
     def test_the_same_question_under_way_twice_is_asked_once(self, memory: Memory):
-        with Server(lambda request, before: Answer(NEW, stall=0.3)) as server:
-            asked = diagnostician(server, memory)
+        with asking(lambda request, before: Answer(NEW, stall=0.3), memory) as (asked, server):
             results = []
             threads = [
                 threading.Thread(target=lambda: results.append(asked.extract(pair()))) for _ in range(4)
@@ -139,37 +125,32 @@ class TestStoredReplies:
                 thread.start()
             for thread in threads:
                 thread.join()
-            asked.close()
         assert len(server.requests) == 1
         assert len(set(results)) == 1
 
     def test_asking_again_about_an_unresolved_failure_is_a_new_question(self, memory: Memory):
         replies = iter(["?", "?", "?", NEW])
-        with Server(lambda request, before: Answer(next(replies))) as server:
-            asked = diagnostician(server, memory)
+        with asking(lambda request, before: Answer(next(replies)), memory) as (asked, _server):
             assert asked.extract(pair()).verdict == "unresolved"
             assert asked.extract(pair(asked=2)).verdict == "new_cause"
-            asked.close()
 
 
 class TestBudget:
     def test_a_spent_budget_of_calls_stops_safely(self, memory: Memory):
-        with Server(lambda request, before: Answer(NEW)) as server:
-            asked = diagnostician(server, memory, max_calls=2)
+        with asking(lambda request, before: Answer(NEW), memory, max_calls=2) as (asked, server):
             asked.extract(pair(1))
             asked.extract(pair(2))
             with pytest.raises(StoppedSafely, match="budget of 2 calls") as stopped:
                 asked.extract(pair(3))
             assert asked.extract(pair(1)).verdict == "new_cause"  # stored replies are free
-            asked.close()
         assert len(server.requests) == 2
         assert stopped.value.exit_code == 75
 
     def test_tokens_count_and_so_does_what_earlier_processes_spent(self, memory: Memory):
-        with Server(lambda request, before: Answer(NEW)) as server:
-            asked = diagnostician(server, memory, budget=Budget(None, 25, spent_tokens=10))
+        with asking(
+            lambda request, before: Answer(NEW), memory, budget=Budget(None, 25, spent_tokens=10)
+        ) as (asked, _server):
             asked.extract(pair(1))
             asked.extract(pair(2))
             with pytest.raises(StoppedSafely, match="budget of 25 tokens"):
                 asked.extract(pair(3))
-            asked.close()

@@ -1,5 +1,7 @@
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from diagevo.diagnosis.embedder import (
 )
 from diagevo.errors import ConfigError, MissingDependencyError, ServiceError
 from tests.diagnosis.rounds import open_memory
-from tests.diagnosis.server import Answer, Server
+from tests.diagnosis.server import Answer, Behaviour, Server
 
 TEXTS = ["forgets the domain", "swaps numerator and denominator", "", "né à l'étranger", "a a a"]
 
@@ -65,17 +67,19 @@ def vectors(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def served(server: Server, dimension: int = 2) -> OpenAIEmbedder:
-    role = EmbedderRole(engine="openai", model="e", dimension=dimension, base_url=server.url, timeout=5)
-    return OpenAIEmbedder(role, retries=2)
+@contextmanager
+def embedding(behave: Behaviour, dimension: int = 2) -> Iterator[tuple[OpenAIEmbedder, Server]]:
+    with Server(behave) as server:
+        role = EmbedderRole(engine="openai", model="e", dimension=dimension, base_url=server.url, timeout=5)
+        embedder = OpenAIEmbedder(role, retries=2)
+        yield embedder, server
+        embedder.close()
 
 
 class TestEndpoint:
     def test_rows_come_back_in_order_normalised_and_in_batches(self):
-        with Server(lambda request, before: Answer(body=vectors(request))) as server:
-            embedder = served(server)
+        with embedding(lambda request, before: Answer(body=vectors(request))) as (embedder, server):
             rows = embedder.embed(["xxxx"] * 70 + [""])
-            embedder.close()
         assert np.allclose(rows[0], [0.8, 0.6])
         assert np.allclose(rows[70], [0.0, 1.0])
         assert [len(request["input"]) for request in server.requests] == [64, 7]
@@ -87,10 +91,8 @@ class TestEndpoint:
                 return Answer("batch size is invalid, it should not be larger than 10", status=400)
             return Answer(body=vectors(request))
 
-        with Server(behave) as server:
-            embedder = served(server)
+        with embedding(behave) as (embedder, server):
             rows = embedder.embed([str(i) for i in range(20)])
-            embedder.close()
         assert len(rows) == 20
         assert [len(request["input"]) for request in server.requests] == [20, 10, 10]
 
@@ -100,29 +102,32 @@ class TestEndpoint:
                 return Answer("dimensions is not supported", status=400)
             return Answer(body=vectors(request))
 
-        with Server(behave) as server:
-            embedder = served(server)
+        with embedding(behave) as (embedder, _server):
             assert len(embedder.embed(["a", "b"])) == 2
-            embedder.close()
 
-    def test_another_dimension_than_configured_is_named(self):
-        with Server(lambda request, before: Answer(body=vectors(request))) as server:
-            embedder = served(server, dimension=1024)
-            with pytest.raises(ConfigError, match="vectors of 2 numbers, but the configuration says 1024"):
-                embedder.embed(["a"])
-            embedder.close()
-
-    def test_a_service_that_refuses_one_text_or_drops_rows_is_an_error(self):
-        with Server(lambda request, before: Answer("no", status=400)) as server:
-            embedder = served(server)
-            with pytest.raises(ServiceError, match=r"nothing can be embedded with e: .* 400: no"):
-                embedder.embed(["a", "b"])
-            embedder.close()
-        with Server(lambda request, before: Answer(body={**vectors(request), "data": []})) as server:
-            embedder = served(server)
-            with pytest.raises(ServiceError, match="no answer in its response"):
-                embedder.embed(["a"])
-            embedder.close()
+    @pytest.mark.parametrize(
+        ("behave", "dimension", "error", "said"),
+        [
+            (
+                lambda request, before: Answer(body=vectors(request)),
+                *(1024, ConfigError, "vectors of 2 numbers, but the configuration says 1024"),
+            ),
+            (
+                lambda request, before: Answer("no", status=400),
+                *(2, ServiceError, r"nothing can be embedded with e: .* 400: no"),
+            ),
+            (
+                lambda request, before: Answer(body={**vectors(request), "data": []}),
+                *(2, ServiceError, "no answer in its response"),
+            ),
+        ],
+        ids=["another dimension", "one text is refused", "rows are dropped"],
+    )
+    def test_what_gives_no_vectors_is_an_error(
+        self, behave: Behaviour, dimension: int, error: type[Exception], said: str
+    ):
+        with embedding(behave, dimension) as (embedder, _), pytest.raises(error, match=said):
+            embedder.embed(["a"])
 
     def test_the_memory_asks_for_each_text_once(self, tmp_path: Path):
         def behave(request: dict[str, Any], before: int) -> Answer:
@@ -131,11 +136,9 @@ class TestEndpoint:
                 item["embedding"] += [0.0] * 62
             return Answer(body=body)
 
-        with open_memory(tmp_path) as memory, Server(behave) as server:
-            embedder = served(server, dimension=64)
+        with open_memory(tmp_path) as memory, embedding(behave, dimension=64) as (embedder, server):
             memory.vectors(["a", "b", "a"], embedder.embed)
             memory.vectors(["b", "c"], embedder.embed)
-            embedder.close()
         assert [request["input"] for request in server.requests] == [["a", "b"], ["c"]]
 
 

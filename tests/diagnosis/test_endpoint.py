@@ -11,9 +11,9 @@ from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.memory.memory import Memory
 from diagevo.sampling.service import RETRIES
-from tests.diagnosis.asking import NEW, SLIP, TWELVE, after, diagnostician, pair
+from tests.diagnosis.asking import NEW, SLIP, TWELVE, after, asking, pair
 from tests.diagnosis.rounds import Angles, Question, play
-from tests.diagnosis.server import Answer, Server
+from tests.diagnosis.server import Answer
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("hurried")]
 
@@ -36,23 +36,36 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("hurried")]
     ids=lambda answer: f"{answer.manner}-{answer.status}-{answer.body}-{answer.stall}",
 )
 def test_a_request_in_trouble_is_made_again(memory: Memory, trouble: Answer):
-    with Server(after(2, trouble, Answer(NEW))) as server:
-        asked = diagnostician(server, memory, timeout=0.4)
+    with asking(after(2, trouble, Answer(NEW)), memory, timeout=0.4) as (asked, server):
         extraction = asked.extract(pair())
-        asked.close()
     assert extraction.description == TWELVE
     assert len(server.requests) == 3
     assert extraction.call is not None
     assert (extraction.call.tries, extraction.call.input_tokens, extraction.call.output_tokens) == (1, 7, 3)
 
 
-def test_a_service_that_stays_down_is_an_error_and_nothing_is_made_up(memory: Memory):
-    with Server(lambda request, before: Answer("down", status=502)) as server:
-        asked = diagnostician(server, memory)
-        with pytest.raises(ServiceError, match="failed, even after retries, 502: down"):
-            asked.extract(pair())
-        asked.close()
-    assert len(server.requests) == 4
+@pytest.mark.parametrize(
+    ("answer", "said", "requests"),
+    [
+        (Answer("down", status=502), "failed, even after retries, 502: down", 4),
+        (
+            Answer("come back tomorrow", status=429, headers=(("Retry-After", "86400"),)),
+            "429: come back tomorrow",
+            1,
+        ),
+        (Answer("bad key", status=401), "OPENAI_API_KEY", 1),
+    ],
+    ids=["stays down", "a wait beyond reason", "a refused key"],
+)
+def test_where_no_answer_can_come_it_is_an_error_and_nothing_is_made_up(
+    memory: Memory, answer: Answer, said: str, requests: int
+):
+    with (
+        asking(lambda request, before: answer, memory) as (asked, server),
+        pytest.raises(ServiceError, match=said),
+    ):
+        asked.extract(pair())
+    assert len(server.requests) == requests
 
 
 def test_a_service_may_say_when_it_wants_to_be_asked_again(memory: Memory):
@@ -63,31 +76,10 @@ def test_a_service_may_say_when_it_wants_to_be_asked_again(memory: Memory):
         slow = Answer("slow down", status=429, headers=(("Retry-After", "0.6"),))
         return slow if len(arrived) == 1 else Answer(SLIP)
 
-    with Server(behave) as server:
-        asked = diagnostician(server, memory)
+    with asking(behave, memory) as (asked, _server):
         asked.extract(pair())
-        asked.close()
     assert len(arrived) == 2
     assert arrived[1] - arrived[0] >= 0.55
-
-
-def test_a_wait_beyond_reason_is_an_error(memory: Memory):
-    slow = Answer("come back tomorrow", status=429, headers=(("Retry-After", "86400"),))
-    with Server(lambda request, before: slow) as server:
-        asked = diagnostician(server, memory)
-        with pytest.raises(ServiceError, match="429: come back tomorrow"):
-            asked.extract(pair())
-        asked.close()
-    assert len(server.requests) == 1
-
-
-def test_a_refused_key_names_the_variable_and_is_not_tried_again(memory: Memory):
-    with Server(lambda request, before: Answer("bad key", status=401)) as server:
-        asked = diagnostician(server, memory)
-        with pytest.raises(ServiceError, match="OPENAI_API_KEY"):
-            asked.extract(pair())
-        asked.close()
-    assert len(server.requests) == 1
 
 
 def test_no_key_and_no_address_of_ones_own_is_a_configuration_error(
@@ -104,20 +96,17 @@ def test_a_request_that_the_service_refuses_leaves_the_failure_unresolved(memory
         too_long = "It is 13." in request["messages"][-1]["content"]
         return Answer("context length exceeded", status=400) if too_long else Answer(SLIP)
 
-    with Server(behave) as server:
-        asked = diagnostician(server, memory)
+    with asking(behave, memory) as (asked, _server):
         assert asked.extract(pair(1)).verdict == "slip"
         refused = asked.extract(pair(13))
         assert asked.extract(pair(2)).verdict == "slip"
-        asked.close()
     assert (refused.verdict, refused.flags) == ("unresolved", ("refused",))
     assert refused.call is not None
     assert refused.call.reply is None
 
 
 def test_a_service_that_refuses_everything_is_an_error(memory: Memory):
-    with Server(lambda request, before: Answer("no such model", status=400)) as server:
-        asked = diagnostician(server, memory)
+    with asking(lambda request, before: Answer("no such model", status=400), memory) as (asked, _server):
         play(memory, 1, [Question(["a", "b", "c", "d"])])
         with pytest.raises(ServiceError, match=r"the first 3 replies .*no such model"):
             maintain(memory, asked, Angles(), DiagnosisConfig(), MemoryConfig())
@@ -126,12 +115,10 @@ def test_a_service_that_refuses_everything_is_an_error(memory: Memory):
         known = [KnownCause("c1", "active", "a cause")]
         with pytest.raises(ServiceError, match=r"10 replies in a row .*no such model"):
             _ = [asked.judge_duplicate(f"cause {number}", known) for number in range(20)]
-        asked.close()
 
 
 def test_cancelling_breaks_off_what_waits_for_a_server_that_stalls(memory: Memory):
-    with Server(lambda request, before: Answer(SLIP, stall=3.0)) as server:
-        asked = diagnostician(server, memory)
+    with asking(lambda request, before: Answer(SLIP, stall=90.0), memory) as (asked, server):
         raised: list[BaseException] = []
 
         def ask() -> None:
@@ -145,17 +132,15 @@ def test_cancelling_breaks_off_what_waits_for_a_server_that_stalls(memory: Memor
         while not server.requests:
             time.sleep(0.01)
         asked.cancel()
-        thread.join(timeout=2)
+        thread.join(timeout=60)
         assert not thread.is_alive()
         with pytest.raises(StoppedSafely):
             asked.extract(pair(2))
-        asked.close()
     assert len(raised) == 1
 
 
 def test_after_cancelling_it_is_asked_again_once_it_was_reopened_and_never_once_it_was_closed(memory: Memory):
-    with Server(lambda request, before: Answer(SLIP)) as server:
-        asked = diagnostician(server, memory)
+    with asking(lambda request, before: Answer(SLIP), memory) as (asked, server):
         asked.extract(pair())
         asked.cancel()
         asked.reopen()
@@ -181,10 +166,7 @@ def test_a_crowded_service_answers_every_question_in_the_end(memory: Memory, mon
         places.release()
         return Answer(SLIP)
 
-    with Server(behave) as server:
-        asked = diagnostician(server, memory, retries=RETRIES, workers=8)
-        with ThreadPoolExecutor(8) as threads:
-            verdicts = [e.verdict for e in threads.map(asked.extract, map(pair, range(40)))]
-        asked.close()
+    with asking(behave, memory, retries=RETRIES, workers=8) as (asked, _), ThreadPoolExecutor(8) as threads:
+        verdicts = [e.verdict for e in threads.map(asked.extract, map(pair, range(40)))]
     assert verdicts == ["slip"] * 40
     assert asked.usage["extract"].calls == 40

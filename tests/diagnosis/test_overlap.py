@@ -95,14 +95,15 @@ def test_the_events_are_those_of_diagnosis_after_training(tmp_path):
 
 def test_only_what_the_training_does_not_hide_counts_as_waiting(tmp_path):
     def slow(pair: FailurePair) -> Extraction:
-        time.sleep(0.2)
+        time.sleep(1.0)
         return by_text(pair)
 
     with open_memory(tmp_path) as memory:
         failures = begin(memory, [Question(["slip"])])
         with Diagnoser(memory, Scripted(slow), SETTINGS) as diagnoser:
             diagnoser.submit(failures)
-            time.sleep(0.4)  # the training goes on
+            while not all(future.done() for future in diagnoser._queue):  # the training goes on
+                time.sleep(0.01)
             diagnoser.drain()
             hidden = diagnoser.waited
         memory.complete_stage("solver")
@@ -112,7 +113,7 @@ def test_only_what_the_training_does_not_hide_counts_as_waiting(tmp_path):
             diagnoser.submit(failures)
             diagnoser.drain()
             waited = diagnoser.waited
-    assert hidden < 0.1 <= waited
+    assert hidden < 0.5 <= waited
 
 
 def test_answers_about_an_abandoned_attempt_are_not_recorded(tmp_path):
@@ -122,7 +123,7 @@ def test_answers_about_an_abandoned_attempt_are_not_recorded(tmp_path):
 
     def gated(pair: FailurePair) -> Extraction:
         if pair.failure_id == "r1.q1.a0":
-            gate.wait(10)
+            gate.wait(60)
         return by_text(pair)
 
     with open_memory(tmp_path) as memory:

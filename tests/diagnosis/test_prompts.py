@@ -14,41 +14,13 @@ CAUSES = (
     KnownCause("c3", "active", "forgets the domain of the original equation"),
     KnownCause("c8", "mastered", "applies AM-GM without checking equality"),
 )
-SPECIAL_TOKENS = [
-    "<|im_start|>system",
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|start_header_id|>",
-    "<|endoftext|>",
-    "</s>",
-    "<s>",
-    "[INST]",
-    "[/INST]",
-    "<<SYS>>",
-    "<start_of_turn>user",
-    "<end_of_turn>",
-    "<｜begin▁of▁sentence｜>",
-    "<｜User｜>",
-    "<think>",
-    "</think>",
-    "[SYSTEM_PROMPT]",
-    "<bos>",
-    "<0x0A>",
-    "[gMASK]",
-    "[extra_id_0]",
-    "[start_header_id]",
-    "[EOT]",
-    "[|endofturn|]",
-    "[@BOS@]",
-    "[multimodal]",
-    "[e~[",
-    "]~b]",
-    "]~!b[",
-    "◁think▷",
-    "◁/think▷",
-    "＜|im_end|＞",
-    "［INST］",
-]
+_SPECIAL = """
+<|im_start|>system <|im_end|> <|eot_id|> <|start_header_id|> <|endoftext|> </s> <s> [INST] [/INST] <<SYS>>
+<start_of_turn>user <end_of_turn> <｜begin▁of▁sentence｜> <｜User｜> <think> </think> [SYSTEM_PROMPT] <bos>
+<0x0A> [gMASK] [extra_id_0] [start_header_id] [EOT] [|endofturn|] [@BOS@] [multimodal] [e~[ ]~b] ]~!b[
+◁think▷ ◁/think▷ ＜|im_end|＞ ［INST］
+"""
+SPECIAL_TOKENS = _SPECIAL.split()
 """As the tokenizers of Qwen, Llama, Mistral, Gemma, DeepSeek, GLM, Kimi, EXAONE and MiniMax have them."""
 
 

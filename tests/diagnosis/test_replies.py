@@ -25,167 +25,99 @@ def extraction(matched: object, cause: object) -> str:
     return json.dumps({"matched_cause_id": matched, "error_cause": cause})
 
 
-class TestExtraction:
-    def test_a_supplied_id_is_a_recurrence(self):
-        reading = read_extraction(extraction("c7", None), ["c7", "c9"])
-        assert reading.complaint is None
-        assert reading.value is not None
-        assert (reading.value.verdict, reading.value.cause_id, reading.value.description) == (
-            "recurrence",
-            "c7",
-            None,
+def words(n: int) -> str:
+    return " ".join(["word"] * n)
+
+
+Outcome = tuple[str, str | None, str | None, tuple[str, ...]]
+"""Verdict, cause, description and flags."""
+READ: dict[str, tuple[str, Outcome | None, str | None]] = {
+    "a supplied id": (extraction("c7", None), ("recurrence", "c7", None, ()), None),
+    "both null": (extraction(None, None), ("slip", None, None, ()), None),
+    **{f"{n} words": (extraction(None, words(n)), ("new_cause", None, words(n), ()), None) for n in (10, 20)},
+    **{
+        f"{n} words": (
+            *(extraction(None, words(n)), ("new_cause", None, words(n), ("length",))),
+            f"{n} words",
         )
-
-    def test_a_new_phrase_of_ten_to_twenty_words_is_a_new_cause_without_complaint(self):
-        for words in (10, 20):
-            text = " ".join(["word"] * words)
-            reading = read_extraction(extraction(None, text), ["c7"])
-            assert reading.value is not None
-            assert (reading.complaint, reading.value.description, reading.value.flags) == (None, text, ())
-
-    @pytest.mark.parametrize("words", [1, 9, 21])
-    def test_another_length_is_complained_about_softly_and_flagged(self, words: int):
-        reading = read_extraction(extraction(None, " ".join(["word"] * words)), [])
-        assert reading.soft
-        assert f"{words} words" in (reading.complaint or "")
-        assert reading.value is not None
-        assert reading.value.flags == ("length",)
-
-    def test_both_null_is_a_slip(self):
-        reading = read_extraction(extraction(None, None), ["c7"])
-        assert reading.complaint is None
-        assert reading.value is not None
-        assert reading.value.verdict == "slip"
-
-    def test_of_both_given_the_valid_id_wins(self):
-        reading = read_extraction(extraction("c7", TWELVE), ["c7"])
-        assert reading.complaint is None
-        assert reading.value is not None
-        assert (
-            reading.value.verdict,
-            reading.value.cause_id,
-            reading.value.description,
-            reading.value.flags,
-        ) == (
-            "recurrence",
-            "c7",
-            None,
-            ("both_given",),
-        )
-
-    def test_an_unknown_id_is_complained_about_and_then_no_match(self):
-        reading = read_extraction(extraction("c8", TWELVE), ["c7"])
-        assert "c8" in (reading.complaint or "")
-        assert not reading.soft
-        assert reading.value is not None
-        assert (reading.value.verdict, reading.value.description) == ("new_cause", TWELVE)
-        assert reading.value.flags == ("unknown_id",)
-
-    def test_an_unknown_id_alone_leaves_the_failure_unresolved(self):
-        reading = read_extraction(extraction("c8", None), ["c7"])
-        assert reading.complaint is not None
-        assert reading.value is not None
-        assert (reading.value.verdict, reading.value.flags) == ("unresolved", ("unknown_id",))
-
-    def test_a_field_left_out_is_null_beside_one_that_is_given(self):
-        reading = read_extraction(json.dumps({"error_cause": TWELVE}), [])
-        assert reading.value is not None
-        assert reading.value.verdict == "new_cause"
-
-    def test_an_empty_object_is_no_slip(self):
-        assert read_extraction("{}", []).value is None
-
-    def test_an_object_inside_a_broken_one_does_not_count(self):
-        text = '{"draft": ' + extraction(None, None) + ', "then'
-        assert read_extraction(text, []).value is None
-
-    def test_the_first_of_two_objects_counts(self):
-        reading = read_extraction(extraction(None, None) + extraction("c7", None), ["c7"])
-        assert reading.value is not None
-        assert reading.value.verdict == "slip"
-
-    def test_a_repeated_key_is_an_error(self):
-        reading = read_extraction('{"matched_cause_id": "c7", "matched_cause_id": null}', ["c7"])
-        assert reading.value is None
-        assert "twice" in (reading.complaint or "")
-
-    def test_a_phrase_comes_out_on_one_line_without_invisible_characters(self):
-        reading = read_extraction(extraction(None, f"{TWELVE}\n\u202e- c1\u200b (Active):\u2028x\x00"), [])
-        assert reading.value is not None
-        assert reading.value.description == f"{TWELVE} - c1 (Active): x"
+        for n in (1, 9, 21)
+    },
+    "both, a valid id": (extraction("c7", TWELVE), ("recurrence", "c7", None, ("both_given",)), None),
+    "an unknown id": (extraction("c8", TWELVE), ("new_cause", None, TWELVE, ("unknown_id",)), "c8"),
+    "an unknown id alone": (extraction("c8", None), ("unresolved", None, None, ("unknown_id",)), "c8"),
+    "a field left out": (json.dumps({"error_cause": TWELVE}), ("new_cause", None, TWELVE, ()), None),
+    "an empty object": ("{}", None, ""),
+    "an object inside a broken one": (f'{{"draft": {extraction(None, None)}, "then', None, ""),
+    "two objects": (extraction(None, None) + extraction("c7", None), ("slip", None, None, ()), None),
+    "a repeated key": ('{"matched_cause_id": "c7", "matched_cause_id": null}', None, "twice"),
+    "lines and signs unseen": (
+        extraction(None, f"{TWELVE}\n\u202e- c1\u200b (Active):\u2028x\x00"),
+        ("new_cause", None, f"{TWELVE} - c1 (Active): x", ()),
+        None,
+    ),
+}
 
 
-class TestDuplicate:
-    def test_a_duplicate_names_a_candidate(self):
-        reading = read_duplicate('{"duplicate": true, "matched_cause_id": "c3"}', ["c3"])
-        assert reading.value is not None
-        assert (reading.value.duplicate, reading.value.cause_id) == (True, "c3")
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            '{"duplicate": true, "matched_cause_id": null}',
-            '{"duplicate": true, "matched_cause_id": "c4"}',
-            '{"duplicate": false, "matched_cause_id": "c3"}',
-            '{"duplicate": "true", "matched_cause_id": "c3"}',
-            '{"duplicate": 1, "matched_cause_id": "c3"}',
-            '{"matched_cause_id": "c3"}',
-            "yes",
-        ],
-    )
-    def test_anything_else_is_complained_about(self, text: str):
-        reading = read_duplicate(text, ["c3"])
-        assert reading.value is None
-        assert reading.complaint
+@pytest.mark.parametrize(("text", "outcome", "complaint"), READ.values(), ids=READ)
+def test_an_extraction_is_read_or_complained_about(text: str, outcome: Outcome | None, complaint: str | None):
+    reading = read_extraction(text, ["c7", "c9"])
+    found = reading.value
+    assert (found and (found.verdict, found.cause_id, found.description, found.flags)) == outcome
+    assert (reading.complaint is None) == (complaint is None)
+    assert (complaint or "") in (reading.complaint or "")
+    assert reading.soft == (outcome is not None and outcome[3] == ("length",))
 
 
-class TestAssignment:
-    def test_a_listed_node_is_taken(self):
-        text = '{"create_new_node": false, "new_node_label": null, "assigned_node": "n2"}'
-        reading = read_assignment(text, ["n1", "n2"])
-        assert reading.value is not None
-        assert (reading.value.node_id, reading.value.new_label) == ("n2", None)
-
-    def test_a_new_label_opens_a_node(self):
-        text = json.dumps({"create_new_node": True, "new_node_label": TWELVE, "assigned_node": None})
-        reading = read_assignment(text, ["n1"])
-        assert reading.complaint is None
-        assert reading.value is not None
-        assert (reading.value.node_id, reading.value.new_label) == (None, TWELVE)
-
-    @pytest.mark.parametrize(
-        ("create", "label", "node"),
-        [
-            (True, None, None),
-            (True, TWELVE, "n1"),
-            (False, TWELVE, "n1"),
-            (False, None, None),
-            (False, None, "n9"),
-        ],
-    )
-    def test_neither_both_nor_an_unlisted_node_will_do(
-        self, create: bool, label: str | None, node: str | None
-    ):
-        text = json.dumps({"create_new_node": create, "new_node_label": label, "assigned_node": node})
-        reading = read_assignment(text, ["n1"])
-        assert reading.value is None
-        assert reading.complaint
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"duplicate": true, "matched_cause_id": null}',
+        '{"duplicate": true, "matched_cause_id": "c4"}',
+        '{"duplicate": false, "matched_cause_id": "c3"}',
+        '{"duplicate": "true", "matched_cause_id": "c3"}',
+        '{"duplicate": 1, "matched_cause_id": "c3"}',
+        '{"matched_cause_id": "c3"}',
+        "yes",
+    ],
+)
+def test_a_duplicate_names_a_candidate_and_anything_else_is_complained_about(text: str):
+    named = read_duplicate('{"duplicate": true, "matched_cause_id": "c3"}', ["c3"]).value
+    assert named is not None
+    assert (named.duplicate, named.cause_id) == (True, "c3")
+    reading = read_duplicate(text, ["c3"])
+    assert reading.value is None
+    assert reading.complaint
 
 
-class TestMerge:
-    def test_a_merge_has_a_label_and_a_refusal_has_none(self):
-        yes = read_merge(json.dumps({"merge": True, "merged_label": TWELVE}))
-        no = read_merge('{"merge": false, "merged_label": null}')
-        assert yes.value is not None
-        assert no.value is not None
-        assert (yes.value.merge, yes.value.label) == (True, TWELVE)
-        assert (no.value.merge, no.value.label) == (False, None)
+@pytest.mark.parametrize(
+    ("create", "label", "node", "taken"),
+    [
+        (False, None, "n2", True),
+        (True, TWELVE, None, True),
+        (True, None, None, False),
+        (True, TWELVE, "n1", False),
+        (False, TWELVE, "n1", False),
+        (False, None, None, False),
+        (False, None, "n9", False),
+    ],
+)
+def test_a_listed_node_or_a_new_label_is_taken_and_neither_both_nor_an_unlisted_one(
+    create: bool, label: str | None, node: str | None, taken: bool
+):
+    text = json.dumps({"create_new_node": create, "new_node_label": label, "assigned_node": node})
+    reading = read_assignment(text, ["n1", "n2"])
+    found = reading.value
+    assert (found and (found.node_id, found.new_label)) == ((node, label) if taken else None)
+    assert (reading.complaint is None) is taken
 
-    @pytest.mark.parametrize(
-        "text", ['{"merge": true, "merged_label": null}', '{"merge": false, "merged_label": "x"}']
-    )
-    def test_anything_else_is_complained_about(self, text: str):
-        assert read_merge(text).value is None
+
+@pytest.mark.parametrize(
+    ("merge", "label", "taken"),
+    [(True, TWELVE, True), (False, None, True), (True, None, False), (False, "x", False)],
+)
+def test_a_merge_has_a_label_and_a_refusal_has_none(merge: bool, label: str | None, taken: bool):
+    found = read_merge(json.dumps({"merge": merge, "merged_label": label})).value
+    assert (found and (found.merge, found.label)) == ((merge, label) if taken else None)
 
 
 def test_ten_thousand_generated_replies_are_read_as_they_were_built():
@@ -228,14 +160,7 @@ JSON = st.recursive(
 @given(
     st.dictionaries(
         st.sampled_from(
-            [
-                "matched_cause_id",
-                "error_cause",
-                "duplicate",
-                "create_new_node",
-                "new_node_label",
-                "assigned_node",
-            ]
+            [*ExtractionReply.model_fields, *DuplicateReply.model_fields, *AssignmentReply.model_fields]
         ),
         JSON | st.sampled_from(["c1", "n1", TWELVE, None, True, False]),
     )

@@ -68,6 +68,21 @@ def test_every_question_is_kept_with_its_prompt_response_extraction_and_verdict(
     assert done.conditions["data"] == sums().digest
 
 
+def test_an_evaluation_that_is_asked_to_stop_goes_on_without_asking_twice(store, checker) -> None:
+    sampler = ScriptedSampler(adds)
+    asked: Any = {"subject": subject(), "procedure": GREEDY}
+
+    def stop() -> bool:
+        return len(sampler.asked) >= 2
+
+    with pytest.raises(StoppedSafely, match="2 of 5 questions are answered"):
+        evaluate(store, sampler, sums(), TEMPLATES, checker, **asked, should_stop=stop)
+    assert len(sampler.asked) == 2
+    for _ in range(2):
+        assert evaluate(store, sampler, sums(), TEMPLATES, checker, **asked).metrics is not None
+        assert sorted(sampler.asked) == [f"{i} + {i}?" for i in range(5)]
+
+
 @pytest.mark.parametrize("served", [False, True])
 def test_an_evaluation_whose_sampler_breaks_off_keeps_what_was_answered_and_asks_for_the_rest(
     store, checker, served: bool

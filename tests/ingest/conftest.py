@@ -14,24 +14,30 @@ from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
+from tests.cli.program import invoke
 from tests.memory.play import opened
 
 DATA = Path(__file__).parent / "data"
 SETTINGS = IngestConfig(steps_per_round=2)
 DIMENSION = 64
+CONFIGURED = RunConfigured(
+    config={"ingest": SETTINGS.model_dump()},
+    models={},
+    embedder=Embedder(name="hashing", dimension=DIMENSION, revision="words-bigrams-1"),
+    version="test",
+)
+
+
+def configured(folder: Path) -> Memory:
+    """A memory for rollouts of another trainer."""
+    memory = opened(folder)
+    memory.configure(CONFIGURED)
+    return memory
 
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Memory]:
-    with opened(tmp_path) as memory:
-        memory.configure(
-            RunConfigured(
-                config={"ingest": SETTINGS.model_dump()},
-                models={},
-                embedder=Embedder(name="hashing", dimension=DIMENSION, revision="words-bigrams-1"),
-                version="test",
-            )
-        )
+    with configured(tmp_path) as memory:
         yield memory
 
 
@@ -55,6 +61,14 @@ def diagnose_by_rules(url: str, run: str) -> None:
         config = Config.model_validate(memory.state.config)
         asked, embedder = by_rules("rules:arithmetic", config.seed), embedder_for(config.roles.embedder)
         Rounds(memory).diagnose(asked, embedder, config.diagnosis, config.memory)
+
+
+def ingest_verl(home: Path, run: str = "v") -> None:
+    """verl's files, two steps a round: rounds 1 to 3, by the world's rules."""
+    words = ["ingest", "verl", DATA / "verl" / "rollouts", "--run", run, "--steps-per-round", "2"]
+    result = invoke(*words, env={"DIAGEVO_HOME": str(home)})
+    assert result.exit_code == 0, result.output
+    diagnose_by_rules(f"sqlite:///{home / 'diagevo.db'}", run)
 
 
 def complaint(take: Callable[[], object]) -> str:

@@ -15,7 +15,7 @@ from diagevo.memory.audit.runs import run_story
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from tests.cli.program import invoke
-from tests.ingest.conftest import DATA, diagnose_by_rules, step
+from tests.ingest.conftest import DATA, ingest_verl, step
 from tests.ingest.test_recording import diagnose, record
 
 FILES = sorted((DATA / "verl" / "rollouts").glob("*.jsonl"))
@@ -76,11 +76,8 @@ def test_a_run_of_ones_own_has_no_pass_rate(memory: Memory) -> None:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """verl's files, two steps a round: rounds 1 to 3, by the world's rules."""
     home = tmp_path_factory.mktemp("home")
-    arguments = ["ingest", "verl", DATA / "verl" / "rollouts", "--run", "v", "--steps-per-round", "2"]
-    assert invoke(*arguments, env={"DIAGEVO_HOME": str(home)}).exit_code == 0
-    diagnose_by_rules(f"sqlite:///{home / 'diagevo.db'}", "v")
+    ingest_verl(home)
     return home
 
 

@@ -92,12 +92,6 @@ def test_a_step_that_has_grown_or_shrunk_is_refused_whether_its_round_is_committ
     assert record(memory, step(1, a="+-", b="+-")).new_steps == 0
 
 
-def test_a_step_with_other_rollouts_is_refused(memory: Memory) -> None:
-    record(memory, step(1, a="+-"))
-    with pytest.raises(ConflictError, match=r"step 1 of 1\.jsonl is recorded with other rollouts"):
-        record(memory, step(1, a="+--"))
-
-
 def test_two_steps_make_a_round_and_none_goes_into_an_open_one(memory: Memory) -> None:
     record(memory, *(step(n, a="+-") for n in (1, 2, 3)))
     assert [r.round for r in memory.log.read(memory.run_id, types=["GroupIngested"])] == [1, 1, 2]

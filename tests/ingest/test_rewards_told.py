@@ -10,16 +10,13 @@ import pytest
 from diagevo.memory.audit.frames import RunFrames
 from diagevo.memory.history import open_history
 from tests.cli.program import invoke
-from tests.ingest.conftest import DATA, diagnose_by_rules
+from tests.ingest.conftest import ingest_verl
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """verl's files, diagnosed: three rounds of two steps."""
     home = tmp_path_factory.mktemp("home")
-    arguments = ["ingest", "verl", DATA / "verl" / "rollouts", "--run", "v", "--steps-per-round", "2"]
-    assert invoke(*arguments, env={"DIAGEVO_HOME": str(home)}).exit_code == 0
-    diagnose_by_rules(f"sqlite:///{home / 'diagevo.db'}", "v")
+    ingest_verl(home)
     return home
 
 

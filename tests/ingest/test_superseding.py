@@ -32,7 +32,7 @@ from diagevo.memory.state import decide, projection
 from diagevo.memory.state.superseded import batch_of, played_again
 from diagevo.memory.transfer.rebuilding import rebuild_projections
 from diagevo.memory.writer import Item
-from tests.ingest.conftest import SETTINGS, step
+from tests.ingest.conftest import SETTINGS, configured, step
 from tests.ingest.test_recording import diagnose, record, told
 from tests.memory.play import opened
 
@@ -84,15 +84,7 @@ def test_a_run_diagnosed_again_ends_as_one_that_was_diagnosed_rightly_at_first(
     )
     diagnose(memory, RIGHT)
     assert memory.log.head(memory.run_id).sequence > before.sequence
-    with opened(tmp_path_factory.mktemp("other")) as other:
-        other.configure(
-            RunConfigured(
-                config={"ingest": SETTINGS.model_dump()},
-                models={},
-                embedder=Embedder(name="hashing", dimension=64, revision="words-bigrams-1"),
-                version="test",
-            )
-        )
+    with configured(tmp_path_factory.mktemp("other")) as other:
         three_rounds(other, RIGHT)
         assert stands(memory) == stands(other)
         assert stands(other) == ALL_RIGHT

@@ -13,13 +13,11 @@ from diagevo.errors import ConfigError
 from diagevo.ingest.aims import LastFailures
 from diagevo.ingest.dataset import PromptDataset, read_dataset
 from diagevo.ingest.weights import weights
-from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory
 from tests.cli.program import invoke
-from tests.ingest.conftest import DIMENSION, SETTINGS, step
+from tests.ingest.conftest import configured, step
 from tests.ingest.test_recording import diagnose, record
-from tests.memory.play import opened
 
 TEMPLATES = {
     "ChatML": "<|im_start|>system\nBrief.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant",
@@ -136,15 +134,7 @@ def test_the_command_weighs_a_data_set_and_writes_its_next_epoch(
     """Rollouts whose prompts went through a chat template; the data set of the training has messages."""
     monkeypatch.chdir(tmp_path)
     template = TEMPLATES["ChatML"]
-    with opened(tmp_path) as memory:
-        memory.configure(
-            RunConfigured(
-                config={"ingest": SETTINGS.model_dump()},
-                models={},
-                embedder=Embedder(name="hashing", dimension=DIMENSION, revision="words-bigrams-1"),
-                version="test",
-            )
-        )
+    with configured(tmp_path) as memory:
         record(memory, step(1, **{template.format("a"): "+--", template.format("d"): "+-"}))
         diagnose(memory, {template.format("a"): "sign", template.format("d"): "carry"})
         ask = ["memory", "schedule", "--run", memory.run_id, "--db", memory.database.url, "--dataset"]

@@ -6,12 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 import diagevo
-from diagevo.memory.events import CheckpointEvaluated, Embedder, RunConfigured
+from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.history import open_history
 from diagevo.memory.log import heads
 from diagevo.memory.memory import Memory
 from diagevo.memory.transfer.fork import fork
-from tests.ingest.conftest import DIMENSION, SETTINGS, step
+from tests.ingest.conftest import CONFIGURED, step
 from tests.ingest.test_recording import diagnose, record
 from tests.memory.audit.played import Player, play
 
@@ -43,14 +43,7 @@ def make(home: Path) -> None:
     found[-1]["hash"] = "0" * 64
     file.write_text("".join(f"{json.dumps(line)}\n" for line in found))
     with diagevo.open(url, "ingested", root=home) as memory:
-        memory.configure(
-            RunConfigured(
-                config={"ingest": SETTINGS.model_dump()},
-                models={},
-                embedder=Embedder(name="hashing", dimension=DIMENSION, revision="words-bigrams-1"),
-                version="test",
-            )
-        )
+        memory.configure(CONFIGURED)
         record(memory, step(1, a="+---", b="++--", c="++"), step(2, b="+---", d="----"))
         diagnose(memory, {"a": "drops the sign", "b": "forgets the carry"})
         record(memory, step(3, a="++--", b="+-", d="++--"), step(4, a="+++-", b="--+-"))

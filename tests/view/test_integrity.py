@@ -11,7 +11,6 @@ import pytest
 from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.runs import RunLine
-from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.history import open_history
 from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database
@@ -21,7 +20,7 @@ from diagevo.view import integrity, pages
 from diagevo.view.export import export
 from diagevo.view.page import Site
 from diagevo.view.site import View
-from tests.ingest.conftest import DIMENSION, SETTINGS, step
+from tests.ingest.conftest import CONFIGURED, SETTINGS, step
 from tests.memory.audit.played import play
 from tests.memory.play import candidate
 
@@ -105,14 +104,7 @@ def test_a_run_that_came_in_a_bundle_says_so(database: Database, home: Path) -> 
 
 def test_a_run_of_another_trainer_says_that_its_votes_are_rewards(database: Database, home: Path) -> None:
     with open_memory(f"sqlite:///{home / 'log.db'}", "theirs", root=home) as memory:
-        memory.configure(
-            RunConfigured(
-                config={"ingest": SETTINGS.model_dump()},
-                models={},
-                embedder=Embedder(name="hashing", dimension=DIMENSION, revision="words-bigrams-1"),
-                version="test",
-            )
-        )
+        memory.configure(CONFIGURED)
         Recorder(memory, SETTINGS).record([step(1, a="+--+"), step(2, b="++-")], IngestSummary())
         Rounds(memory).open_next()
     view = _view(database, home)
