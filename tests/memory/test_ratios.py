@@ -1,11 +1,13 @@
-"""Fractions in stored payloads: what Python wrote is read, and what would fill the memory is no payload."""
+"""Fractions in stored payloads and configurations: what Python wrote is read, and what would fill the memory
+is no payload."""
 
 import json
 
 import pytest
 
-from diagevo.errors import StoreError
+from diagevo.errors import DamagedError, StoreError
 from diagevo.memory.events.decode import decoded
+from diagevo.memory.state.stored_config import configured
 
 PAYLOADS: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "RoundOpened": (
@@ -57,3 +59,12 @@ def test_any_other_ratio_is_a_payload_that_cannot_be_read(type_: str, text: str)
         forged = json.dumps({**payload, name: text})
         with pytest.raises(StoreError, match=f"the payload of an event {type_} cannot be read"):
             decoded(type_, 1, forged)
+
+
+@pytest.mark.parametrize(
+    "section", [{"filter": {"p_low": "1/0"}}, {"filter": 7}, {"memory": {"theta_dup": "x"}}]
+)
+def test_a_stored_configuration_that_cannot_be_read_is_damage(section: dict[str, object]) -> None:
+    with pytest.raises(DamagedError, match="a stored configuration cannot be read") as damaged:
+        configured(section)
+    assert damaged.value.exit_code == 5

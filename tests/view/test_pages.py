@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urljoin, urlsplit
@@ -64,6 +65,16 @@ def _kinds(paths: Iterable[str]) -> Counter[str]:
     return Counter(next(pattern for pattern, _ in ROUTES if re.fullmatch(pattern, name)) for name in names)
 
 
+Visit = Callable[..., object]
+
+
+@pytest.fixture
+def visit(page: "Page", served: Served) -> Visit:
+    """Goes to a served page, with the token's cookie."""
+    page.goto(served.opening)
+    return lambda path, part="": page.goto(f"{served.base}{path}.html{part}")
+
+
 @pytest.mark.slow
 def test_every_page_is_reached_without_a_fault_and_the_folder_has_the_same_ones(
     page: "Page", served: Served, exported: Path, record_property: Callable[[str, object], None]
@@ -90,29 +101,21 @@ def test_every_page_is_reached_without_a_fault_and_the_folder_has_the_same_ones(
     )
 
 
-def test_a_text_of_a_model_stays_text(page: "Page", served: Served) -> None:
+def test_a_text_of_a_model_stays_text(page: "Page", visit: Visit) -> None:
     """No element, dialog, direction or control comes from it; the page's fixture fails by a script's call."""
-    page.goto(served.opening)
-    for path in (
-        "a/index.html",
-        "a/causes.html",
-        "a/causes/c8.html",
-        "a/failures/r1.q0.a7.html",
-        "a/log.html",
-    ):
-        page.goto(served.base + path)
+    for path in ("a/index", "a/causes", "a/causes/c8", "a/failures/r1.q0.a7", "a/log"):
+        visit(path)
         assert page.locator("img").count() == 0
         assert page.locator("script:not([src]):not([type='application/json'])").count() == 0
         text = page.locator("body").inner_text()
         assert not {"\u202e", "\u2066", "\x1b", "\u200b"} & set(text)
-    page.goto(f"{served.base}a/failures/r1.q0.a7.html")
+    visit("a/failures/r1.q0.a7")
     assert "</script><script>alert(" in page.locator("body").inner_text()
 
 
 @pytest.mark.slow
-def test_the_sliders_say_what_the_command_says(page: "Page", served: Served, folder: Path) -> None:
-    page.goto(served.opening)
-    page.goto(f"{served.base}played/what-if.html")
+def test_the_sliders_say_what_the_command_says(page: "Page", visit: Visit, folder: Path) -> None:
+    visit("played/what-if")
     page.wait_for_selector("fieldset:enabled")
     stops = page.evaluate("diagevoWhatIf.stops")
     cases: list[dict[str, int]] = [{"theta": n} for n in range(len(stops["theta"]))]
@@ -128,15 +131,8 @@ def test_the_sliders_say_what_the_command_says(page: "Page", served: Served, fol
             )
             n, d = stops[name][at]
             given += [options[name], f"{n}/{d}" if d != 1 else str(n)]
-        told = invoke(
-            "memory",
-            "what-if",
-            "--run",
-            "played",
-            *given,
-            "--json",
-            env={"DIAGEVO_HOME": str(folder)},
-        )
+        asked = ("memory", "what-if", "--run", "played", *given, "--json")
+        told = invoke(*asked, env={"DIAGEVO_HOME": str(folder)})
         assert told.exit_code == 0, told.output
         rows: list[dict[str, Any]] = json.loads(told.stdout)["data"]
         for row in (r for r in rows if r["kind"] == "replay"):
@@ -145,10 +141,8 @@ def test_the_sliders_say_what_the_command_says(page: "Page", served: Served, fol
             if row["status"] != "needs a rerun":
                 now = [str(row[name]) for name in ("failures", "active", "mastered")]
                 assert [cells[2], cells[6], cells[8]] == now, (case, row)
-                title = (
-                    page.locator(f"#replay tr[data-round='{row['round']}'] td").nth(4).get_attribute("title")
-                )
-                assert title == row["epsilon_next"]["exact"], (case, row)
+                epsilon = page.locator(f"#replay tr[data-round='{row['round']}'] td").nth(4)
+                assert epsilon.get_attribute("title") == row["epsilon_next"]["exact"], (case, row)
             assert cells[3] == str(row["was_failures"])
         kept = [r for r in rows if r["kind"] == "retention"]
         shown = page.locator("#retention tbody tr").all()
@@ -176,9 +170,8 @@ def test_the_sliders_move_from_a_disk_and_the_command_under_them_is_the_one_that
     assert page.locator("#replay tbody").inner_text() == recorded, "the page says the same without its script"
 
 
-def test_causes_are_filtered_and_ordered(page: "Page", served: Served) -> None:
-    page.goto(served.opening)
-    page.goto(f"{served.base}played/causes.html")
+def test_causes_are_filtered_and_ordered(page: "Page", visit: Visit) -> None:
+    visit("played/causes")
     every = page.locator("#matrix tr.one:visible").count()
     page.locator("[data-filter=matrix]").fill("c1")
     assert 0 < page.locator("#matrix tr.one:visible").count() < every
@@ -191,44 +184,41 @@ def test_causes_are_filtered_and_ordered(page: "Page", served: Served) -> None:
     assert page.locator("#matrix tr.one:visible").count() == every
 
 
-def test_a_page_fits_a_telephone_and_a_large_screen_and_paper(page: "Page", served: Served) -> None:
-    page.goto(served.opening)
+def test_a_page_fits_a_telephone_and_a_large_screen_and_paper(page: "Page", visit: Visit) -> None:
     for path in ("index", "played/index", "played/causes", "played/causes/c1", "played/what-if", "a/causes"):
         for width in (360, 2560):
             page.set_viewport_size({"width": width, "height": 900})
-            page.goto(f"{served.base}{path}.html")
+            visit(path)
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, (path, width, wide)
     # A sheet of A4 is 794 wide; paper is white whatever the screen is.
     page.emulate_media(media="print", color_scheme="dark")
     page.set_viewport_size({"width": 794, "height": 1123})
     for path in ("index", "played/index", "played/causes", "played/log", "played/against/a"):
-        page.goto(f"{served.base}{path}.html")
+        visit(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 794, path
-    page.goto(f"{served.base}played/index.html")
+    visit("played/index")
     raised = "getComputedStyle(document.querySelector('.card')).backgroundColor"
     assert page.evaluate(raised) == "rgb(246, 247, 249)"
     assert page.locator(".tabs").is_hidden()
     assert page.pdf()[:5] == b"%PDF-"
 
 
-def test_back_and_forward_and_a_link_into_the_middle(page: "Page", served: Served) -> None:
-    page.goto(served.opening)
-    page.goto(f"{served.base}played/causes.html")
+def test_back_and_forward_and_a_link_into_the_middle(page: "Page", visit: Visit) -> None:
+    visit("played/causes")
     page.locator("#matrix tr.one a").first.click()
     page.wait_for_url("**/causes/c*.html")
     page.go_back()
     assert page.url.endswith("played/causes.html")
     page.go_forward()
     assert "/causes/c" in page.url
-    page.goto(f"{served.base}a/failures/r1.q0.a7.html#differs")
+    visit("a/failures/r1.q0.a7", "#differs")
     assert page.locator("#differs").evaluate("one => one.matches(':target')")
     assert page.locator("#differs").is_visible()
 
 
-def test_every_page_is_reached_and_used_by_keyboard(page: "Page", served: Served) -> None:
-    page.goto(served.opening)
-    page.goto(f"{served.base}played/rounds/1.html")
+def test_every_page_is_reached_and_used_by_keyboard(page: "Page", visit: Visit) -> None:
+    visit("played/rounds/1")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
@@ -238,46 +228,31 @@ def test_every_page_is_reached_and_used_by_keyboard(page: "Page", served: Served
     assert head.evaluate("one => getComputedStyle(one).outlineStyle") == "solid", "what has the focus is seen"
     page.keyboard.press("Enter")
     assert page.locator("th[aria-sort=ascending]").count() == 1
-    page.goto(f"{served.base}played/what-if.html")
+    visit("played/what-if")
     page.locator("#s-k").focus()
     page.keyboard.press("ArrowRight")
     assert page.locator("output[for=s-k]").inner_text() == "11/20 = 0.550"
 
 
 AXED = (
-    "index",
-    "played/index",
-    "played/causes",
-    "played/causes/c1",
-    "played/nodes/n1",
-    "played/rounds/1",
-    "played/questions/r1.q0",
-    "played/failures/r1.q0.a0",
-    "played/what-if",
-    "played/log",
-    "played/verify",
-    "played/against/a",
-    "played/live",
-    "played/diagnostics",
+    *("index", "played/index", "played/causes", "played/causes/c1", "played/nodes/n1", "played/rounds/1"),
+    *("played/questions/r1.q0", "played/failures/r1.q0.a0", "played/what-if", "played/log", "played/verify"),
+    *("played/against/a", "played/live", "played/diagnostics"),
 )
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-AT: tuple[tuple[int, Literal["light", "dark"]], ...] = tuple(
-    (width, scheme) for width in (1440, 390) for scheme in SCHEMES
-)
 
 
 @pytest.mark.slow
 def test_axe_finds_no_fault_on_any_kind_of_page_in_either_theme_on_a_desk_or_a_telephone(
-    page: "Page", served: Served
+    page: "Page", visit: Visit
 ) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     assert _kinds(AXED).keys() == {pattern for pattern, _ in ROUTES}
-    page.goto(served.opening)
     faults: list[tuple[str, ...]] = []
     for path in AXED:
-        page.goto(f"{served.base}{path}.html")
-        for width, scheme in AT:
+        visit(path)
+        for width, scheme in product((1440, 390), SCHEMES):
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=scheme)
             faults += [
@@ -287,12 +262,11 @@ def test_axe_finds_no_fault_on_any_kind_of_page_in_either_theme_on_a_desk_or_a_t
     assert not faults, "\n".join(map(" ".join, faults))
 
 
-def test_on_a_telephone_whatever_is_touched_is_44_pixels_high_and_wide(page: "Page", served: Served) -> None:
+def test_on_a_telephone_whatever_is_touched_is_44_pixels_high_and_wide(page: "Page", visit: Visit) -> None:
     """Links within a line of text are as high as the line."""
     page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(served.opening)
     for path in AXED:
-        page.goto(f"{served.base}{path}.html")
+        visit(path)
         small = page.evaluate(
             """() => {
               const own = "button, select, summary, input, nav a, .inline a, td:not(.words) > a";
@@ -305,13 +279,10 @@ def test_on_a_telephone_whatever_is_touched_is_44_pixels_high_and_wide(page: "Pa
         assert not small, (path, small[:5])
 
 
-def test_a_chart_on_a_telephone_is_drawn_for_it_and_its_words_can_be_read(
-    page: "Page", served: Served
-) -> None:
-    page.goto(served.opening)
+def test_a_chart_on_a_telephone_is_drawn_for_it_and_its_words_can_be_read(page: "Page", visit: Visit) -> None:
     for width, name in ((1440, "wide"), (390, "narrow")):
         page.set_viewport_size({"width": width, "height": 844})
-        page.goto(f"{served.base}played/diagnostics.html")
+        visit("played/diagnostics")
         shown = page.locator(".chart svg[role=img]:visible")
         assert {one.get_attribute("class") for one in shown.all()} == {name}
         high = page.eval_on_selector_all(
@@ -321,10 +292,9 @@ def test_a_chart_on_a_telephone_is_drawn_for_it_and_its_words_can_be_read(
 
 
 def test_each_line_of_a_chart_has_a_colour_of_its_own_in_either_theme_and_a_dash_and_mark_that_hold_in_grey(
-    page: "Page", served: Served
+    page: "Page", visit: Visit
 ) -> None:
-    page.goto(served.opening)
-    page.goto(f"{served.base}played/diagnostics.html")
+    visit("played/diagnostics")
     page.evaluate(
         """lines => {
           const svg = document.querySelector(".chart svg.wide");

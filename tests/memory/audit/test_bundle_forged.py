@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -71,22 +72,6 @@ def refused(bundle: Path, database: Database) -> str:
     return caught.value.message
 
 
-def test_a_text_that_is_not_its_digests_is_refused(bundle: Path, empty: Database) -> None:
-    rows = rows_of(bundle, "artifact")
-    rows[4]["content"] = b"forged"
-    write_rows(bundle, "artifact", rows)
-    assert refused(bundle, empty) == f"row 5 of artifact in the bundle {bundle} is not the text of its digest"
-
-
-def test_bytes_that_are_no_text_are_refused(bundle: Path, empty: Database) -> None:
-    import hashlib
-
-    rows = rows_of(bundle, "artifact")
-    rows[0] = {"digest": hashlib.sha256(b"\xff").hexdigest(), "content": b"\xff"}
-    write_rows(bundle, "artifact", rows)
-    assert refused(bundle, empty) == f"row 1 of artifact in the bundle {bundle} is not UTF-8"
-
-
 @pytest.mark.parametrize("field", ["model", "request", "text"])
 def test_a_reply_that_no_event_names_is_never_recalled(bundle: Path, empty: Database, field: str) -> None:
     """Another answer to a request that the run did make, another model's, one to another request."""
@@ -98,23 +83,28 @@ def test_a_reply_that_no_event_names_is_never_recalled(bundle: Path, empty: Data
     assert Artifacts(empty).recall_reply(reply["model"], reply["request"]) is None
 
 
+NO_TEXT = b"\xff"
+
+
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("table", "place", "change", "said"),
     [
-        ({"vector": b"\0" * 12}, "has 12 bytes, not 16"),
-        ({"vector": b""}, "has 0 bytes, not 16"),
-        ({"vector": np.array([1, 0, np.nan, 0], "<f4").tobytes()}, "is not finite"),
-        ({"model": "another@1/4"}, "is a vector that no event asks for"),
-        ({"text_hash": "0" * 64}, "is a vector that no event asks for"),
+        ("artifact", 4, {"content": b"forged"}, "is not the text of its digest"),
+        ("artifact", 0, {"digest": sha256(NO_TEXT).hexdigest(), "content": NO_TEXT}, "is not UTF-8"),
+        ("vector", 1, {"vector": b"\0" * 12}, "has 12 bytes, not 16"),
+        ("vector", 1, {"vector": b""}, "has 0 bytes, not 16"),
+        ("vector", 1, {"vector": np.array([1, 0, np.nan, 0], "<f4").tobytes()}, "is not finite"),
+        ("vector", 1, {"model": "another@1/4"}, "is a vector that no event asks for"),
+        ("vector", 1, {"text_hash": "0" * 64}, "is a vector that no event asks for"),
     ],
 )
-def test_a_vector_that_cannot_be_the_runs_is_refused(
-    bundle: Path, empty: Database, change: dict[str, Any], said: str
+def test_a_text_or_a_vector_that_cannot_be_the_runs_is_refused(
+    bundle: Path, empty: Database, table: str, place: int, change: dict[str, Any], said: str
 ) -> None:
-    rows = rows_of(bundle, "vector")
-    rows[1] |= change
-    write_rows(bundle, "vector", rows)
-    assert refused(bundle, empty) == f"row 2 of vector in the bundle {bundle} {said}"
+    rows = rows_of(bundle, table)
+    rows[place] |= change
+    write_rows(bundle, table, rows)
+    assert refused(bundle, empty) == f"row {place + 1} of {table} in the bundle {bundle} {said}"
 
 
 def test_a_text_that_no_event_names_is_not_brought_in(bundle: Path, empty: Database) -> None:
@@ -124,78 +114,59 @@ def test_a_text_that_no_event_names_is_not_brought_in(bundle: Path, empty: Datab
     assert refused(bundle, empty) == said
 
 
-def _other_run(rows: Rows) -> None:
-    rows[3]["run_id"] = "other"
+FORGED: dict[str, tuple[int | str, dict[str, str] | tuple[str, str], str]] = {
+    "a path outside of the run": (
+        "StageCompleted",
+        ('"artifacts":[]', '"artifacts":[{"path":"../other/solver","sha256":"0"}]'),
+        "is not what was written: the payload of an event StageCompleted cannot be read: '../other/solver' is"
+        " no path inside",
+    ),
+    "no digest": (
+        "FailureObserved",
+        ('"trajectory":"', '"trajectory":"0'),
+        "is not what was written: the payload of an event FailureObserved cannot be read: Expected `str` of"
+        " length <= 64 - at `$.trajectory`",
+    ),
+    "another run": (3, {"run_id": "other"}, "is an event of run other"),
+    "another id": (
+        *(3, {"event_id": "00000000-0000-5000-8000-000000000000"}),
+        "is not what was written: its id is another event's",
+    ),
+    "no time": (
+        *(3, {"recorded_at": "yesterday"}),
+        "is not what was written: Invalid isoformat string: 'yesterday'",
+    ),
+    "another cause": (3, {"cause_id": "c9"}, "is not what was written: its cause is not its payload's"),
+    "an unknown type": (
+        *(3, {"type": "CauseForgiven"}),
+        "is not what was written: an event CauseForgiven of version ",
+    ),
+    "NUL": (
+        *("RunConfigured", ('"version":"', '"version":"\\u0000')),
+        "is not what was written: it holds a NUL, which no database keeps",
+    ),
+    "deep": (
+        *("RunConfigured", ('"config":{', f'"config":{{"a":{"[" * 100_000 + "]" * 100_000},')),
+        "is not what was written: ",
+    ),
+}
+"""The event, by its place or as the first of a type; what is changed of it; what is said."""
 
 
-def _other_id(rows: Rows) -> None:
-    rows[3]["event_id"] = "00000000-0000-5000-8000-000000000000"
-
-
-def _other_time(rows: Rows) -> None:
-    rows[3]["recorded_at"] = "yesterday"
-
-
-def _other_cause(rows: Rows) -> None:
-    rows[3]["cause_id"] = "c9"
-
-
-def _unknown(rows: Rows) -> None:
-    rows[3]["type"] = "CauseForgiven"
-
-
-def _nul(rows: Rows) -> None:
-    place, row = next((i, r) for i, r in enumerate(rows) if r["type"] == "RunConfigured")
-    rows[place]["payload"] = row["payload"].replace('"version":"', '"version":"\\u0000')
-
-
-def _deep(rows: Rows) -> None:
-    place, row = next((i, r) for i, r in enumerate(rows) if r["type"] == "RunConfigured")
-    deep = "[" * 100_000 + "]" * 100_000
-    rows[place]["payload"] = row["payload"].replace('"config":{', f'"config":{{"a":{deep},')
-
-
-def _outside(rows: Rows) -> None:
-    assert rows[3]["type"] == "StageCompleted"
-    left = '[{"path":"../other/solver","sha256":"0"}]'
-    rows[3]["payload"] = rows[3]["payload"].replace('"artifacts":[]', f'"artifacts":{left}')
-
-
-def _no_digest(rows: Rows) -> None:
-    place, row = next((i, r) for i, r in enumerate(rows) if r["type"] == "FailureObserved")
-    rows[place]["payload"] = row["payload"].replace('"trajectory":"', '"trajectory":"0')
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (
-            _outside,
-            "event 4 of the bundle {} is not what was written: the payload of an event StageCompleted"
-            " cannot be read: '../other/solver' is no path inside",
-        ),
-        (
-            _no_digest,
-            "event 15 of the bundle {} is not what was written: the payload of an event FailureObserved"
-            " cannot be read: Expected `str` of length <= 64 - at `$.trajectory`",
-        ),
-        (_other_run, "row 4 of event in the bundle {} is an event of run other"),
-        (_other_id, "event 4 of the bundle {} is not what was written: its id is another event's"),
-        (
-            _other_time,
-            "event 4 of the bundle {} is not what was written: Invalid isoformat string: 'yesterday'",
-        ),
-        (_other_cause, "event 4 of the bundle {} is not what was written: its cause is not its payload's"),
-        (_unknown, "event 4 of the bundle {} is not what was written: an event CauseForgiven of version "),
-        (_nul, "event 1 of the bundle {} is not what was written: it holds a NUL, which no database keeps"),
-        (_deep, "event 1 of the bundle {} is not what was written: "),
-    ],
-)
+@pytest.mark.parametrize(("where", "change", "said"), FORGED.values(), ids=FORGED)
 def test_a_chain_that_was_hashed_again_does_not_make_an_event_believed(
-    bundle: Path, empty: Database, change: Callable[[Rows], None], said: str
+    bundle: Path, empty: Database, where: int | str, change: dict[str, str] | tuple[str, str], said: str
 ) -> None:
-    forge_events(bundle, change)
-    assert refused(bundle, empty).startswith(said.format(bundle))
+    events = rows_of(bundle, "event")
+    place = where if isinstance(where, int) else next(i for i, r in enumerate(events) if r["type"] == where)
+
+    def forge(rows: Rows) -> None:
+        payload = rows[place]["payload"]
+        rows[place] |= change if isinstance(change, dict) else {"payload": payload.replace(*change)}
+
+    forge_events(bundle, forge)
+    subject = "row {} of event in" if said.startswith("is an event of") else "event {} of"
+    assert refused(bundle, empty).startswith(f"{subject.format(place + 1)} the bundle {bundle} {said}")
 
 
 def test_a_history_that_does_not_follow_is_refused_though_its_chain_holds(

@@ -12,7 +12,6 @@ from msgspec.structs import astuple, replace
 from diagevo.errors import (
     ConfigError,
     ConflictError,
-    DamagedError,
     NotFoundError,
     StoreError,
 )
@@ -25,7 +24,7 @@ from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import History, expect, open_history
 from diagevo.memory.log import heads
 from diagevo.memory.log.log import Log
-from diagevo.memory.state.stored_config import configured
+from diagevo.memory.memory import Memory
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from tests.cli.program import invoke
@@ -96,13 +95,17 @@ def test_a_fork_records_where_it_comes_from(forked: Store) -> None:
         assert next(line for line in list_runs(b.database) if line.run_id == "b").origin == configured.origin
 
 
+def _third_round(memory: Memory) -> None:
+    player = Player(memory)
+    player.open(3)
+    player.score(player.question(0, [("1", 9), ("2", 2)], "kept", "c3", "c1"))
+    player.trained()
+    player.commit()
+
+
 def test_a_fork_plays_on_with_its_own_settings(forked: Store) -> None:
     with forked.open("b") as memory:
-        player = Player(memory)
-        player.open(3)
-        player.score(player.question(0, [("1", 9), ("2", 2)], "kept", "c3", "c1"))
-        player.trained()
-        player.commit()
+        _third_round(memory)
         assert memory.state.causes["c3"].state == "active"  # 9/12 < 9/10; at 7/10 it was promoted
     with forked.log() as log:
         assert verify(log, "b", forked.root / "b").ok
@@ -120,34 +123,26 @@ def test_a_fork_beyond_a_reactivation_names_its_own_promotion(copied: Store) -> 
         assert verify(log, "late", copied.root / "late").ok
 
 
+def _left(store: Store, *paths: str) -> None:
+    """A committed round whose solver's stage left these."""
+    with store.open("a") as memory:
+        memory.open_round(1)
+        memory.score([])
+        memory.start_stage("solver")
+        memory.complete_stage("solver", [Artifact(path=path, sha256="0") for path in paths])
+        memory.commit()
+
+
 def test_a_fork_links_the_files_that_stages_recorded(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
     store = sqlite_stores.new(tmp_path)
     weights = store.root / "a" / "round-1" / "solver"
     weights.mkdir(parents=True)
     (weights / "model.bin").write_bytes(b"weights")
-    with store.open("a") as memory:
-        memory.open_round(1)
-        memory.score([])
-        memory.start_stage("solver")
-        memory.complete_stage(
-            "solver",
-            [Artifact(path="round-1/solver", sha256="0"), Artifact(path="round-1/gone", sha256="0")],
-        )
-        memory.commit()
+    _left(store, "round-1/solver", "round-1/gone")
     with opened(store, "a") as [history]:
         made = fork(history, 1, "b")
     assert (made.files, made.missing) == (("round-1/solver",), ("round-1/gone",))
     assert (store.root / "b" / "round-1" / "solver" / "model.bin").read_bytes() == b"weights"
-
-
-def _left(store: Store, path: str) -> None:
-    """A committed round whose solver's stage left `path`."""
-    with store.open("a") as memory:
-        memory.open_round(1)
-        memory.score([])
-        memory.start_stage("solver")
-        memory.complete_stage("solver", [Artifact(path=path, sha256="0")])
-        memory.commit()
 
 
 @pytest.mark.parametrize("path", ["../outside", "x/../../outside", "/OUTSIDE"])
@@ -201,15 +196,6 @@ def test_a_history_that_does_not_hold_is_not_forked(mine: Store) -> None:
         with pytest.raises(StoreError, match="of run played is not what was written: its hash is another"):
             fork(history, 3, "b")
         assert Log(history.database).runs() == ["played"]
-
-
-def test_a_run_does_not_differ_from_its_fork_as_far_as_both_go(copied: Store) -> None:
-    with opened(copied, "played") as [history]:
-        fork(history, 2, "b", root=copied.root)
-    with opened(copied, "played", "b") as [a, b]:
-        assert diff_runs(a, b, a.as_of(2), b.as_of(2)).same
-        longer = diff_runs(a, b, a.end, b.end)
-    assert (longer.divergence, longer.further) == (None, "a")
 
 
 def test_the_first_divergence_is_named_with_both_sides(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
@@ -288,11 +274,7 @@ def test_shared_causes_that_differ_in_timing_are_told_apart(mine: Store) -> None
     with opened(mine, "played") as [history]:
         fork(history, 2, "b", root=mine.root)
     with mine.open("b") as memory:
-        player = Player(memory)
-        player.open(3)
-        player.score(player.question(0, [("1", 9), ("2", 2)], "kept", "c3", "c1"))
-        player.trained()
-        player.commit()
+        _third_round(memory)
     with opened(mine, "played", "b") as [a, b]:
         found = diff_runs(a, b, a.end, b.end)
     assert (found.rounds, found.common_round) == ((4, 3), 3)
@@ -307,6 +289,7 @@ def test_what_one_run_has_not_played_is_no_difference_in_timing(mine: Store) -> 
     with opened(mine, "played") as [history]:
         fork(history, 2, "b", root=mine.root)
     with opened(mine, "played", "b") as [a, b]:
+        assert diff_runs(a, b, a.as_of(2), b.as_of(2)).same
         found = diff_runs(a, b, a.end, b.end)
     assert (found.divergence, found.further, found.common_round) == (None, "a", 2)
     assert ([p.a.id for p in found.shared], found.timing) == (["c1", "c2", "c3"], ())
@@ -412,12 +395,3 @@ def test_an_imported_run_says_so_with_the_head_of_its_bundle(my_history: History
     listed = invoke("runs", "list", "--format", "csv", "--db", url, env={"DIAGEVO_HOME": str(tmp_path)})
     assert f"bundle {manifest.head[:12]}…" in listed.output
     assert "imported" not in invoke("runs", "show", my_history.run_id, "--db", url).output
-
-
-@pytest.mark.parametrize(
-    "section", [{"filter": {"p_low": "1/0"}}, {"filter": 7}, {"memory": {"theta_dup": "x"}}]
-)
-def test_a_stored_configuration_that_cannot_be_read_is_damage(section: dict[str, object]) -> None:
-    with pytest.raises(DamagedError, match="a stored configuration cannot be read") as damaged:
-        configured(section)
-    assert damaged.value.exit_code == 5
