@@ -14,7 +14,7 @@ import diagevo
 from diagevo.config.loading import of_profile
 from diagevo.config.placement import ClusterNode
 from diagevo.progress import StopFlag
-from tests.cli.program import STARTED, clean_environment, invoke
+from tests.cli.program import STARTED, clean_environment, invoke, run
 from tests.memory.audit.played import play
 
 TINY = (
@@ -63,14 +63,9 @@ def test_a_run_stops_at_ctrl_c_with_75_keeps_its_round_and_goes_on(tmp_path: Pat
     assert process.wait(timeout=300) == 75, said
     assert "continue with: diagevo train --resume" in said
     assert (tmp_path / "runs" / "a" / "config.yaml").read_text().startswith("profile: embedded\n")
-    resumed = subprocess.run(
-        [*STARTED, "train", "--resume", "--display", "json"],
-        cwd=tmp_path,
-        env=clean_environment(),
-        capture_output=True,
-    )
+    resumed = run("train", "--resume", "--display", "json", cwd=tmp_path, timeout=600)
     assert resumed.returncode == 0, resumed.stderr
-    assert not {*b"\r\x1b"} & {*resumed.stdout, *resumed.stderr}
+    assert not {*"\r\x1b"} & {*resumed.stdout, *resumed.stderr}
     events = [json.loads(line) for line in resumed.stdout.splitlines()]
     assert "challenger" not in [e.get("stage") for e in events if e["event"] == "stage_started"]
     assert [e["figures"]["round"] for e in events if e["event"] == "round_finished"] == [1]

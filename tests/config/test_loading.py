@@ -191,22 +191,6 @@ def test_an_unknown_profile_lists_the_known_ones(tmp_path: Path) -> None:
     assert error.hint == f"one of: {', '.join(PROFILES)}"
 
 
-@pytest.mark.parametrize(
-    "url", ["http://me:pass@host/v1", "https://host/v1?api_key=secret1", "https://host?token=x"]
-)
-def test_a_url_with_a_secret_is_refused_and_not_repeated(tmp_path: Path, url: str) -> None:
-    error = _refusal(tmp_path, settings=[f"roles.embedder.base_url={url}"])
-    assert "must not carry" in error.message
-    assert url not in str(error)
-    assert "pass@" not in str(error)
-
-
-def test_a_key_in_the_place_of_a_variables_name_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    error = _refusal(tmp_path, settings=["roles.embedder.api_key_env=sk-abc123"])
-    assert "roles.embedder.api_key_env" in error.message
-    assert "sk-abc123" not in str(error)
-
-
 def test_a_model_is_refused_where_the_engine_has_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^--set roles.embedder.model: the engine hashing has no model"):
         _resolve(tmp_path, settings=["roles.embedder.model=nosuchmodel"])
@@ -233,10 +217,12 @@ def test_the_model_of_an_engine_that_gave_way_is_no_mistake(tmp_path: Path) -> N
         ("roles.solver.model=https://u:Tr0ub4do@host/model", "roles.solver.model"),
         ("validation.data=https://host/set?sig=Tr0ub4do", "validation.data"),
         ("prompts=hf_Tr0ub4doTr0ub4doTr0", "prompts"),
+        ("roles.embedder.base_url=http://me:Tr0ub4do@host/v1", "roles.embedder.base_url"),
         ("roles.embedder.base_url=https://host/v1?secret=Tr0ub4do", "roles.embedder.base_url"),
         ("roles.embedder.base_url=https://host/v1?sig=Tr0ub4do", "roles.embedder.base_url"),
         ("roles.embedder.base_url=https://host/v1?password=Tr0ub4do", "roles.embedder.base_url"),
         ("roles.embedder.api_key_env=hf_Tr0ub4doTr0ub4doTr0", "roles.embedder.api_key_env"),
+        ("roles.embedder.api_key_env=sk-Tr0ub4do", "roles.embedder.api_key_env"),
         ("roles.embedder.api_key_env=[hf_Tr0ub4doTr0ub4doTr0]", "roles.embedder.api_key_env"),
     ],
 )

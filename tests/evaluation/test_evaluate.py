@@ -1,5 +1,5 @@
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from diagevo.evaluation.evaluate import Procedure, Subject, evaluate
 from diagevo.evaluation.loading import load
 from diagevo.evaluation.questions import Benchmark, Loaded, Question
 from diagevo.evaluation.scoring import compare, different_conditions
-from diagevo.evaluation.store import EvaluationStore
+from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.migrate import prepare
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
@@ -50,13 +50,28 @@ def adds(message: str, sample: int, params: SamplingParams) -> str:
     return rf"\boxed{{{2 * int(message.split()[0])}}}"
 
 
-def subject(name: str = "adder") -> Subject:
-    return Subject(name, "1")
+Ask = Callable[..., Evaluation]
 
 
-def test_every_question_is_kept_with_its_prompt_response_extraction_and_verdict(store, checker) -> None:
+@pytest.fixture
+def ask(store: EvaluationStore, checker: AnswerChecker) -> Ask:
+    """An evaluation of five sums, greedily, where nothing else is said."""
+
+    def asked(sampler: Any, loaded: Loaded | None = None, *, name: str = "adder", **said: Any) -> Evaluation:
+        given: Any = {"procedure": GREEDY, "store": store, **said}
+        kept = given.pop("store")
+        return evaluate(
+            kept, sampler, loaded or sums(), TEMPLATES, checker, subject=Subject(name, "1"), **given
+        )
+
+    return asked
+
+
+def test_every_question_is_kept_with_its_prompt_response_extraction_and_verdict(
+    ask: Ask, store: EvaluationStore
+) -> None:
     wrong_at_three = ScriptedSampler(lambda m, i, p: r"\boxed{7}" if m.startswith("3") else adds(m, i, p))
-    done = evaluate(store, wrong_at_three, sums(), TEMPLATES, checker, subject=subject(), procedure=GREEDY)
+    done = ask(wrong_at_three)
     assert done.metrics is not None
     assert done.metrics["score"] == 0.8
     assert done.metrics["score_se"] == pytest.approx(0.2)  # one of five: sqrt(0.2 / 5)
@@ -68,24 +83,23 @@ def test_every_question_is_kept_with_its_prompt_response_extraction_and_verdict(
     assert done.conditions["data"] == sums().digest
 
 
-def test_an_evaluation_that_is_asked_to_stop_goes_on_without_asking_twice(store, checker) -> None:
+def test_an_evaluation_that_is_asked_to_stop_goes_on_without_asking_twice(ask: Ask) -> None:
     sampler = ScriptedSampler(adds)
-    asked: Any = {"subject": subject(), "procedure": GREEDY}
 
     def stop() -> bool:
         return len(sampler.asked) >= 2
 
     with pytest.raises(StoppedSafely, match="2 of 5 questions are answered"):
-        evaluate(store, sampler, sums(), TEMPLATES, checker, **asked, should_stop=stop)
+        ask(sampler, should_stop=stop)
     assert len(sampler.asked) == 2
     for _ in range(2):
-        assert evaluate(store, sampler, sums(), TEMPLATES, checker, **asked).metrics is not None
+        assert ask(sampler).metrics is not None
         assert sorted(sampler.asked) == [f"{i} + {i}?" for i in range(5)]
 
 
 @pytest.mark.parametrize("served", [False, True])
 def test_an_evaluation_whose_sampler_breaks_off_keeps_what_was_answered_and_asks_for_the_rest(
-    store, checker, served: bool
+    ask: Ask, served: bool
 ) -> None:
     class BrokenOff(ScriptedSampler):
         def sample(self, prompts: Sequence[Prompt], **how: Any) -> list[list[Completion]]:
@@ -96,14 +110,16 @@ def test_an_evaluation_whose_sampler_breaks_off_keeps_what_was_answered_and_asks
     one = Procedure(1, SamplingParams(temperature=0.0), batch=1, served=served)
     broken, rest = BrokenOff(adds), ScriptedSampler(adds)
     with pytest.raises(StoppedSafely, match="3 of 5 questions are answered") as stopped:
-        evaluate(store, broken, sums(), TEMPLATES, checker, subject=subject(), procedure=one)
+        ask(broken, procedure=one)
     assert stopped.value.hint == "run the same command again to continue"
-    done = evaluate(store, rest, sums(), TEMPLATES, checker, subject=subject(), procedure=one)
+    done = ask(rest, procedure=one)
     assert done.metrics is not None
     assert (len(broken.asked), rest.asked) == (3, ["3 + 3?", "4 + 4?"])
 
 
-def test_a_killed_evaluation_ends_as_an_uninterrupted_one(store, checker, tmp_path: Path) -> None:
+def test_a_killed_evaluation_ends_as_an_uninterrupted_one(
+    ask: Ask, store: EvaluationStore, tmp_path: Path
+) -> None:
     """The draw of a batch depends on its place alone, so that what was lost in between changes nothing."""
 
     class Seeded:
@@ -124,19 +140,17 @@ def test_a_killed_evaluation_ends_as_an_uninterrupted_one(store, checker, tmp_pa
 
     four = Procedure(4, SamplingParams(), seed=2, batch=2)
     with pytest.raises(KeyboardInterrupt):
-        evaluate(store, Seeded(1), sums(), TEMPLATES, checker, subject=subject(), procedure=four)
-    resumed = evaluate(store, Seeded(), sums(), TEMPLATES, checker, subject=subject(), procedure=four)
+        ask(Seeded(1), procedure=four)
+    resumed = ask(Seeded(), procedure=four)
     other = Database(str(tmp_path / "whole.db"))
     prepare(other, create=True)
-    whole = evaluate(
-        EvaluationStore(other), Seeded(), sums(), TEMPLATES, checker, subject=subject(), procedure=four
-    )
+    whole = ask(Seeded(), store=EvaluationStore(other), procedure=four)
     assert resumed.evaluation_id == whole.evaluation_id
     assert store.results(resumed.evaluation_id) == EvaluationStore(other).results(whole.evaluation_id)
     other.close()
 
 
-def test_mean_at_k_and_the_majority_come_from_samples_that_were_drawn(store, checker) -> None:
+def test_mean_at_k_and_the_majority_come_from_samples_that_were_drawn(ask: Ask) -> None:
     answers = {
         "0": "0 0 0 0",
         "1": "2 2 3 9",
@@ -144,7 +158,7 @@ def test_mean_at_k_and_the_majority_come_from_samples_that_were_drawn(store, che
     }  # scores 1, 1/2, 1/2; majority right, right, wrong
     sampler = ScriptedSampler(lambda m, i, p: rf"\boxed{{{answers[m[0]].split()[i]}}}")
     four = Procedure(4, SamplingParams(), batch=8)
-    done = evaluate(store, sampler, sums(3), TEMPLATES, checker, subject=subject(), procedure=four)
+    done = ask(sampler, sums(3), procedure=four)
     assert done.metrics is not None
     assert done.metrics["score"] == pytest.approx(2 / 3)
     assert done.metrics["majority"] == pytest.approx(2 / 3)
@@ -154,20 +168,16 @@ def words(message: str, sample: int, params: SamplingParams) -> str:
     return [r"\boxed{0}", r"\boxed{two}", r"\boxed{seven}", "none", r"\boxed{8}"][int(message[0])]
 
 
-def test_a_comparison_is_paired_and_names_the_conditions_that_differ(store, checker) -> None:
-    good = evaluate(
-        store, ScriptedSampler(adds), sums(), TEMPLATES, checker, subject=subject("good"), procedure=GREEDY
-    )
-    poor = evaluate(
-        store, ScriptedSampler(words), sums(), TEMPLATES, checker, subject=subject("poor"), procedure=GREEDY
-    )
+def test_a_comparison_is_paired_and_names_the_conditions_that_differ(
+    ask: Ask, store: EvaluationStore
+) -> None:
+    good = ask(ScriptedSampler(adds), name="good")
+    poor = ask(ScriptedSampler(words), name="poor")
     result = compare(store, poor, good, 0.95)
     assert (result.first, result.second, result.difference) == (0.4, 1.0, 0.6)
     assert (result.better, result.worse, result.questions) == (3, 0, 5)
     assert different_conditions(poor, good) == {"model": ("poor", "good")}
-    other = evaluate(
-        store, ScriptedSampler(adds), sums(4), TEMPLATES, checker, subject=subject(), procedure=GREEDY
-    )
+    other = ask(ScriptedSampler(adds), sums(4))
     with pytest.raises(ConfigError, match="same questions"):
         compare(store, good, other, 0.95)
 
@@ -178,7 +188,7 @@ def test_a_comparison_is_paired_and_names_the_conditions_that_differ(store, chec
     ("name", "column", "most_by_chance"), [("gsm8k", "answer", 15), ("math500", "solution", 3)]
 )
 def test_reference_solutions_score_all_and_another_questions_next_to_none(
-    store, checker, name: str, column: str, most_by_chance: int
+    ask: Ask, name: str, column: str, most_by_chance: int
 ) -> None:
     """Two questions in a row may share an answer: 15 of GSM8K's 1,319 and 3 of MATH-500's do."""
     rows = [json.loads(line) for line in (DATA / f"{name}_test.jsonl").read_text().splitlines()]
@@ -192,23 +202,11 @@ def test_reference_solutions_score_all_and_another_questions_next_to_none(
     by_text = dict(zip(texts, solutions, strict=True))
     moved = dict(zip(texts, [*solutions[1:], solutions[0]], strict=True))
     procedure = Procedure(1, SamplingParams(temperature=0.0), batch=256)
-    own = evaluate(
-        store,
-        ScriptedSampler(lambda m, i, p: by_text[m]),
-        loaded,
-        TEMPLATES,
-        checker,
-        subject=subject("reference solutions"),
-        procedure=procedure,
+    own = ask(
+        ScriptedSampler(lambda m, i, p: by_text[m]), loaded, name="reference solutions", procedure=procedure
     )
-    other = evaluate(
-        store,
-        ScriptedSampler(lambda m, i, p: moved[m]),
-        loaded,
-        TEMPLATES,
-        checker,
-        subject=subject("another question's"),
-        procedure=procedure,
+    other = ask(
+        ScriptedSampler(lambda m, i, p: moved[m]), loaded, name="another question's", procedure=procedure
     )
     assert own.metrics is not None
     assert other.metrics is not None

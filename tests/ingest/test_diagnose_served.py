@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.program import STARTED, clean_environment, invoke
+from tests.cli.program import STARTED, clean_environment, invoke, run
 from tests.diagnosis.server import Answer, Server
 
 pytestmark = pytest.mark.slow
@@ -18,6 +18,7 @@ SLIP = '{"matched_cause_id": null, "error_cause": null}'
 CAUSE = "forgets to check each candidate against the domain of the original equation"
 NEW = json.dumps({"matched_cause_id": None, "error_cause": CAUSE})
 GROUPS = 6
+KEYED = {"OPENAI_API_KEY": "none"}
 
 
 @pytest.fixture
@@ -37,14 +38,11 @@ def command(server: Server, *more: str) -> list[str]:
     served = {"engine": "openai", "model": "asked", "base_url": server.url}
     given = [f"roles.diagnostician.{name}={value}" for name, value in served.items()]
     settings = [word for value in (*given, "diagnosis.workers=1") for word in ("--set", value)]
-    return [*STARTED, "diagnose", "--run", "own", *settings, *more]
+    return ["diagnose", "--run", "own", *settings, *more]
 
 
 def diagnose(home: Path, server: Server, *more: str) -> subprocess.CompletedProcess[str]:
-    env = clean_environment(DIAGEVO_HOME=str(home), OPENAI_API_KEY="none")
-    return subprocess.run(
-        command(server, *more), env=env, cwd=home, capture_output=True, text=True, check=False
-    )
+    return run(*command(server, *more), cwd=home, env=KEYED | {"DIAGEVO_HOME": str(home)})
 
 
 def most_asked(server: Server) -> int:
@@ -66,7 +64,7 @@ def test_the_cost_is_told_before_anything_is_asked(home: Path) -> None:
         assert server.requests == []
         with said.open("w") as stderr:
             env = clean_environment(DIAGEVO_HOME=str(home), OPENAI_API_KEY="none")
-            subprocess.run(command(server), env=env, cwd=home, stderr=stderr, check=True)
+            subprocess.run([*STARTED, *command(server)], env=env, cwd=home, stderr=stderr, check=True)
     [plan] = json.loads(planned.stdout)["data"]
     assert (plan["rounds"], plan["failures"], plan["calls"], plan["model"]) == (1, 12, 36, "asked")
     assert plan["input_tokens"] > 12 * 700
@@ -94,7 +92,7 @@ def test_the_cap_of_the_run_holds_beside_that_of_the_call(home: Path) -> None:
 
 def test_what_a_killed_diagnosis_was_told_is_not_asked_again(home: Path) -> None:
     """Killed while it waits for the fifth reply: that one alone is asked twice."""
-    running: list[subprocess.Popen[str]] = []
+    running: list[subprocess.Popen[bytes]] = []
 
     def behave(request: dict[str, Any], before: int) -> Answer:
         if len(server.requests) == 5:
@@ -104,7 +102,9 @@ def test_what_a_killed_diagnosis_was_told_is_not_asked_again(home: Path) -> None
 
     with Server(behave) as server:
         env = clean_environment(DIAGEVO_HOME=str(home), OPENAI_API_KEY="none")
-        running.append(subprocess.Popen(command(server), env=env, cwd=home, stdout=-3, stderr=-3, text=True))
+        running.append(
+            subprocess.Popen([*STARTED, *command(server)], env=env, cwd=home, stdout=-3, stderr=-3)
+        )
         assert running[0].wait() == -signal.SIGKILL
         done = diagnose(home, server)
         assert done.returncode == 0, done.stderr
@@ -272,28 +272,20 @@ def test_an_unreadable_reply_of_another_run_is_never_used(home: Path) -> None:
 
 def test_two_options_name_the_server_once(home: Path) -> None:
     """README, "With a training that you already run", to the letter."""
-    env = clean_environment(DIAGEVO_HOME=str(home), OPENAI_API_KEY="none")
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*STARTED, "diagnose", "--run", "own", *words],
-            env=env,
-            cwd=home,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def asked(*words: str) -> subprocess.CompletedProcess[str]:
+        return run("diagnose", "--run", "own", *words, cwd=home, env=KEYED | {"DIAGEVO_HOME": str(home)})
 
-    refused = run()
+    refused = asked()
     assert refused.returncode == 2
     assert "rules:arithmetic names causes of questions of its own world" in refused.stderr
     assert "diagevo diagnose --run own --model M --base-url URL" in refused.stderr
-    assert run("--set", "roles.diagnostician.engine=rules:arithmetic").returncode == 2
+    assert asked("--set", "roles.diagnostician.engine=rules:arithmetic").returncode == 2
     assert events(home, "FailureDiagnosed") == 0
     with Server(lambda request, before: Answer(SLIP)) as server:
-        first = run("--model", "mine", "--base-url", server.url, "--max-calls", "5")
+        first = asked("--model", "mine", "--base-url", server.url, "--max-calls", "5")
         assert (first.returncode, len(server.requests)) == (75, 5), first.stderr
-        again = run()
+        again = asked()
         assert (again.returncode, len(server.requests)) == (0, 12), again.stderr
     assert {request["model"] for request in server.requests} == {"mine"}
     assert invoke("memory", "verify", "--deep", env={"DIAGEVO_HOME": str(home)}).exit_code == 0

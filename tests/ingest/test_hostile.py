@@ -16,7 +16,7 @@ from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, messages, read
 from diagevo.ingest.formats.table_rows import FACTOR, LEAST
 from diagevo.ingest.rollouts import IngestedRollout, grouped
-from tests.cli.program import STARTED, clean_environment, invoke
+from tests.cli.program import STARTED, clean_environment, invoke, run
 from tests.ingest.conftest import DATA, complaint
 
 NAMES: dict[Format, str] = {
@@ -60,13 +60,7 @@ def test_what_is_no_file_is_refused_by_name_and_never_waited_for(
 def test_a_pipe_is_no_backup(tmp_path: Path) -> None:
     pipe = tmp_path / "backup.db"
     os.mkfifo(pipe)
-    found = subprocess.run(
-        [*STARTED, "db", "restore", str(pipe), "--db", f"sqlite:///{tmp_path}/new.db"],
-        env=clean_environment(DIAGEVO_HOME=str(tmp_path)),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    found = run("db", "restore", pipe, "--db", f"sqlite:///{tmp_path}/new.db", cwd=tmp_path)
     assert (found.returncode, "backup.db" in found.stderr) == (2, True), found.stderr
     assert "Traceback" not in found.stderr
 

@@ -1,14 +1,18 @@
-"""What a stage leaves in the log beside its work."""
+"""What a stage leaves in the log beside its work, and what the challenger wrote beside the log."""
 
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from diagevo.errors import NodeLostError, OutOfMemoryError, StoppedSafely
+from diagevo.loop.players import Written, load_written, save_written
 from diagevo.loop.stages import Outcome, Stages
 from diagevo.memory.events import StageAbandoned
+from diagevo.memory.state.schedule import Draw
 from diagevo.progress import Observer, StopFlag
 from tests.memory import play
 
@@ -91,3 +95,13 @@ def test_a_stage_to_stop_after_that_is_not_played_stops_too(tmp_path: Path) -> N
         stages.passed("challenger")
         with pytest.raises(StoppedSafely, match="before the stage candidates of round 1"):
             stages.play("candidates", Outcome)
+
+
+@pytest.mark.parametrize("ends", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\r", "\r\n", "\n"])
+def test_whatever_may_end_a_line_comes_back_as_it_was_written(tmp_path: Path, ends: str) -> None:
+    phase: Any = SimpleNamespace(read_question=lambda completion: (completion, None))
+    written = [Written(Draw(i, "free"), text, text) for i, text in enumerate([f"one{ends}two", "three", ""])]
+    save_written(tmp_path / "written.jsonl", written)
+    assert load_written(tmp_path / "written.jsonl", [w.draw for w in written], cast(Any, phase)) == written
+    save_written(tmp_path / "written.jsonl", [])
+    assert load_written(tmp_path / "written.jsonl", [], cast(Any, phase)) == []

@@ -17,7 +17,7 @@ from typing import Any
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.progress import StopFlag
-from diagevo.training import checkpoints
+from diagevo.training import checkpoints, grpo
 from diagevo.training.grpo import play_phase
 from diagevo.training.phase import (
     OnStep,
@@ -28,6 +28,8 @@ from diagevo.training.phase import (
     TrainingRow,
     TrainingSummary,
 )
+from diagevo.training.plan import PhasePlan
+from diagevo.training.saving import Saving
 
 ROWS = [TrainingRow(f"q{i}", [{"role": "user", "content": f"{i}+{i * i}?"}]) for i in range(5)]
 # Groups of three: on two ranks a group lies on both, and the last step, of one group, needs padding.
@@ -108,6 +110,23 @@ def of(start: Path, folder: Path, **changes: Any) -> Phase:
         seed=SEED,
     )
     return replace(phase, **changes)
+
+
+def trainer(
+    given: Phase, plan: PhasePlan, saving: Saving, on_step: OnStep = lambda step, rollouts, rewards: None
+) -> Any:
+    """TRL's trainer as `play_phase` makes it, for a look inside."""
+    return grpo._build_trainer(
+        given,
+        plan,
+        reward=LetterReward(),
+        on_step=on_step,
+        finished=lambda step: None,
+        saving=saving,
+        check=lambda steps: None,
+        stop=StopFlag(),
+        saved=0,
+    )
 
 
 def trained(

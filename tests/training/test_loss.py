@@ -11,8 +11,6 @@ from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
-from diagevo.progress import StopFlag
-from diagevo.training import grpo
 from diagevo.training.loss import clipped, grpo_loss, ratios, token_weights, truncated
 from diagevo.training.plan import plan_phase
 from diagevo.training.saving import Saving
@@ -35,23 +33,14 @@ DISTANCE = 2 - math.log(2) - 1
 def built(start: Path, work: Path, micro_batches: int = 1, **settings: Any) -> Any:
     step: dict[str, int] = {"max_steps": 1, "batch_questions": 1, "group": 2}
     plan = plan_phase(phase.ROWS, **step, ranks=1, seed=0)
-    trainer = grpo._build_trainer(
-        phase.of(
-            start,
-            work,
-            settings=GRPOConfig(**step, **settings),
-            sampling=SamplingConfig(max_prompt_tokens=32, max_new_tokens=LONGEST),
-            hardware=HardwareConfig(device="cpu"),
-        ),
-        plan,
-        reward=phase.LetterReward(),
-        on_step=lambda step, rollouts, rewards: None,
-        finished=lambda step: None,
-        saving=Saving(work, {}),
-        check=lambda steps: None,
-        stop=StopFlag(),
-        saved=0,
+    given = phase.of(
+        start,
+        work,
+        settings=GRPOConfig(**step, **settings),
+        sampling=SamplingConfig(max_prompt_tokens=32, max_new_tokens=LONGEST),
+        hardware=HardwareConfig(device="cpu"),
     )
+    trainer = phase.trainer(given, plan, Saving(work, {}))
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = trainer.args.steps_per_generation = micro_batches
     return trainer

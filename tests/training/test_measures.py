@@ -1,4 +1,4 @@
-"""A phase notices by itself that it trains on wrong numbers: each fault is really made."""
+"""A phase notices by itself that it trains on wrong numbers: each fault is really made. Checksums by hand."""
 
 import pickle
 from collections.abc import Callable, Sequence
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from diagevo.config.models import SamplingConfig, TrainingConfig
@@ -17,11 +18,13 @@ from diagevo.training.measures import (
     CUT_OFF,
     HIGHEST,
     LOWEST,
+    TENSORS_APART,
     PhaseMeasures,
     measured,
     warnings,
 )
 from diagevo.training.phase import Rollout
+from diagevo.training.weight_sync import checksum
 from tests.sampling.tiny_model import make_tiny_model
 from tests.training import phase
 
@@ -128,3 +131,30 @@ def test_the_bounds_are_met_by_what_is_equal_to_them_and_never_by_what_is_no_num
     moved = step(**{LOWEST: 0.0, HIGHEST: 0.0}), step(**{LOWEST: 1.0, HIGHEST: 1.0})
     assert findings(moved[0]) == ("constant_reward",)
     assert findings(*moved) == (), "constant in each step, not over the phase"
+
+
+def test_a_checksum_adds_up_the_bits_so_that_parts_and_padding_do_not_matter() -> None:
+    one = torch.tensor([1.0, 2.0, -0.0], dtype=torch.bfloat16)
+    assert checksum(one) == 0x3F80 + 0x4000 - 0x8000
+    assert checksum(torch.ones(3)) == 3 * 0x3F800000
+    parts = torch.randn(4, 8), torch.randn(2, 8)
+    assert checksum(torch.cat([*parts, torch.zeros(3, 8)])) == sum(map(checksum, parts))
+    assert checksum(parts[0].T) == checksum(parts[0])
+
+
+def test_the_least_change_of_one_weight_changes_it() -> None:
+    weights = torch.randn(1000, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
+    moved = weights.clone()
+    moved[17] = torch.nextafter(moved[17], torch.tensor(torch.inf, dtype=torch.bfloat16))
+    assert abs(checksum(moved) - checksum(weights)) == 1
+
+
+def test_one_tensor_that_differs_in_one_step_is_found() -> None:
+    step = {LOWEST: 0.0, HIGHEST: 1.0, COMPLETIONS: 8.0, CUT_OFF: 0.0}
+
+    def findings(*apart: float) -> tuple[str, ...]:
+        log = [step | {TENSORS_APART: value} for value in apart]
+        return measured(log, TrainingConfig(), reference=False, attention="sdpa").findings
+
+    assert findings(0.0, 0.0) == ()
+    assert findings(0.0, 1.0) == ("stale_sampler",)

@@ -1,5 +1,19 @@
+"""What a step plays: rows in batches and ranks, micro-batches by their tokens; no gradient depends on the
+cut."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+
+from diagevo.training.micro_batches import in_place, pack, sequences, spread
 from diagevo.training.phase import TrainingRow
 from diagevo.training.plan import PhasePlan, plan_phase
+from diagevo.training.saving import SavesAndStops
+from tests.training import phase
 
 ROWS = [TrainingRow(f"q{i}", [{"role": "user", "content": str(i)}]) for i in range(11)]
 
@@ -49,3 +63,71 @@ def test_another_plan_has_another_digest() -> None:
     digests = {plan().digest(), plan(seed=1).digest(), plan(rows=10).digest(), plan(group=4).digest()}
     assert len(digests) == 4
     assert plan(ranks=2).digest() == plan().digest()
+
+
+def test_a_micro_batch_holds_what_its_budget_does_and_rows_of_like_length() -> None:
+    """Two rows of 13 take the 26, then three of at most 8; one above the budget has one to itself."""
+    assert pack([13, 7, 12, 8, 6], 26) == [[0, 2], [3, 1, 4]]
+    assert pack([13, 39], 26) == [[1], [0]]
+    assert spread([[0, 1, 2], [3]], 3) == [[0], [1, 2], [3]]
+    assert spread([[0]], 1) == [[0]]
+
+
+@pytest.mark.parametrize("full", [2, 4])
+def test_a_step_takes_at_most_15_percent_more_micro_batches_than_its_tokens_need(full: int) -> None:
+    """A rank's 512 of 2,048 completions with lengths as reasoning has them: log-normal around 700 tokens, cut
+    off at 4,096; prompts of 60 to 400. `full`: completions of full length in a micro-batch, as profiles say.
+    """
+    draw, shares, counts = np.random.default_rng(0), [], []
+    for _ in range(50):
+        completions = np.minimum(draw.lognormal(np.log(700), 0.8, 512).astype(int) + 1, 4096)
+        lengths = (completions + np.repeat(draw.integers(60, 400, 64), 8)).tolist()
+        budget = full * (2048 + 4096)
+        packed = pack(lengths, budget)
+        assert sorted(row for rows in packed for row in rows) == list(range(512))
+        assert all(len(rows) * max(lengths[row] for row in rows) <= budget for rows in packed)
+        counts.append(len(packed))
+        shares.append(len(packed) * budget / sum(lengths))
+    assert max(shares) <= 1.15
+    assert 512 / full > 4 * max(counts), "what rows of full length alone would take"
+
+
+def test_sequences_end_in_one_column_and_what_is_found_for_them_is_put_back() -> None:
+    batch = {
+        "prompt_ids": torch.tensor([[1, 2, 3], [0, 0, 4]]),
+        "prompt_mask": torch.tensor([[1, 1, 1], [0, 0, 1]]),
+        "completion_ids": torch.tensor([[5, 0, 0], [6, 7, 8]]),
+        "completion_mask": torch.tensor([[1, 0, 0], [1, 1, 1]]),
+    }
+    ids, mask, completion = sequences(batch)
+    assert ids.tolist() == [[1, 2, 3, 5], [4, 6, 7, 8]], "four columns for six"
+    assert mask.tolist() == [[1, 1, 1, 1], [1, 1, 1, 1]]
+    found = in_place(ids[:, -completion:], batch) * batch["completion_mask"]
+    assert found.tolist() == batch["completion_ids"].tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("micro_batch", [1, 2, 5])
+def test_no_gradient_depends_on_how_a_step_is_cut(
+    micro_batch: int, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[dict[str, torch.Tensor]] = []
+    cuts: list[int] = []
+    backward = Accelerator.backward
+
+    def noted(self: Any, args: Any, state: Any, control: Any, **given: Any) -> None:
+        found.append({name: value.grad.clone() for name, value in given["model"].named_parameters()})
+
+    def counted(self: Any, loss: Any, **options: Any) -> None:
+        cuts.append(micro_batch)
+        backward(self, loss, **options)
+
+    monkeypatch.setattr(SavesAndStops, "on_pre_optimizer_step", noted)
+    monkeypatch.setattr(Accelerator, "backward", counted)
+    for cut in (64, micro_batch):
+        changed = {"micro_batch": cut, "max_steps": 1, "batch_questions": 5, "max_grad_norm": 1e6}
+        phase.trained(tiny_model, tmp_path / str(cut), settings=phase.SETTINGS.model_copy(update=changed))
+    assert len(cuts) > 2, "one, and more than one"
+    whole, parts = found
+    assert max(float(value.abs().max()) for value in whole.values()) > 1e-2
+    assert max(float((whole[name] - parts[name]).abs().max()) for name in whole) < 1e-6

@@ -18,8 +18,6 @@ from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 from transformers.trainer_callback import TrainerCallback
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
-from diagevo.progress import StopFlag
-from diagevo.training import grpo
 from diagevo.training.plan import PhasePlan, Slot, plan_phase
 from diagevo.training.saving import Saving
 from diagevo.training.trainer import PhaseTrainer
@@ -107,24 +105,15 @@ def played(
     work = tmp_path_factory.mktemp("work")
     with pytest.MonkeyPatch.context() as patch, Saving(work, {}) as saving:
         patch.setattr(PhaseTrainer, "_generate_single_turn", drawn)
-        trainer = grpo._build_trainer(
-            phase.of(
-                tiny_model,
-                work,
-                settings=settings,
-                sampling=SAMPLING,
-                hardware=HardwareConfig(device="cpu"),
-                seed=1,  # A seed whose short completions hold the rewarded letter in both steps.
-            ),
-            plan,
-            reward=phase.LetterReward(),
-            on_step=lambda step, rollouts, values: rewards.append(values),
-            finished=lambda step: None,
-            saving=saving,
-            check=lambda steps: None,
-            stop=StopFlag(),
-            saved=0,
+        given = phase.of(
+            tiny_model,
+            work,
+            settings=settings,
+            sampling=SAMPLING,
+            hardware=HardwareConfig(device="cpu"),
+            seed=1,  # A seed whose short completions hold the rewarded letter in both steps.
         )
+        trainer = phase.trainer(given, plan, saving, lambda step, rollouts, values: rewards.append(values))
         trainer.add_callback(recorder)
         trainer.train()
     return recorder, batches, rewards
