@@ -7,11 +7,14 @@ export HF_HUB_OFFLINE ?= 1
 # Hundreds of programs are started here: they find their modules, and pytest its tests, compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup train lm test test-fast test-audit test-inspect test-vllm check docs pictures bench bench-gpu clean rollouts
+.PHONY: setup train lm test test-fast test-audit test-inspect test-vllm check docs pictures bench bench-gpu clean rollouts copied
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+# `pip install .` in it puts a copy in the place of the checkout: then it is installed once more.
+EDITABLE := $(wildcard .venv/lib/python3*/site-packages/__editable__.diagevo-*.pth)
+
+$(READY): pyproject.toml constraints.txt $(if $(EDITABLE),,copied)
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet pip==26.0.1
 	$(BIN)/python -m pip install --quiet torch==2.13.0

@@ -20,6 +20,7 @@ all); errors are in `diagevo.errors`. Importing diagevo is cheap: everything els
 used.
 """
 
+import os.path
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     )
     from diagevo.memory.memory import Memory
     from diagevo.memory.state.schedule import Draw, Schedule
+
+if not os.path.isdir(os.path.join(__path__[0], "cli")):
+    __path__.append(os.path.dirname(__path__[0]))  # a checkout has cli/ and migrations/ beside the package
 
 __version__ = "0.1.0"
 __all__ = [

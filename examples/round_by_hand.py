@@ -64,4 +64,6 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python examples/round_by_hand.py FOLDER")
     main(sys.argv[1])

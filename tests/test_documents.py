@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from diagevo import errors
 from diagevo.config.sources import dotted, keys
-from tests.cli.program import clean_environment, leaves, load
+from tests.cli.program import clean_environment, invoke, leaves, load
 from tests.memory.audit.played import play
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +49,7 @@ COMMANDS = {
     if language == "console"
 }
 """By page, in the order of the page: one may read what an earlier one wrote."""
-PROGRAMS = [pytest.param(block, id=page) for page, language, block in BLOCKS if language == "python"]
+PROGRAMS = [block for _, language, block in BLOCKS if language == "python"]
 
 
 NO_PROSE = re.compile(
@@ -100,13 +100,18 @@ def test_the_first_commands_of_the_readme_run_as_they_are_typed(home: Path) -> N
     assert "as it was written" in done.stdout
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_the_code_of_the_documents_runs_outside_the_checkout(program: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "runs" / "mine.db").exists()
+def test_the_programs_of_the_documents_run_one_after_another_in_one_folder(tmp_path: Path) -> None:
+    for program in (*PROGRAMS, PROGRAMS[0]):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+    found = invoke("memory", "verify", "--db", tmp_path / "runs" / "mine.db")
+    assert found.exit_code == 0, found.output
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -18,7 +18,7 @@ from tests.cli.program import clean_environment
 from tests.memory.audit.played import play
 
 ROOT = Path(__file__).parents[1]
-ROOMS = {"diagevo": ROOT / "diagevo", "diagevo.cli": ROOT / "cli", "diagevo._migrations": ROOT / "migrations"}
+ROOMS = {"diagevo": ROOT / "diagevo", "diagevo.cli": ROOT / "cli", "diagevo.migrations": ROOT / "migrations"}
 TRAINING = ("torch", "transformers", "trl", "accelerate", "datasets", "vllm", "peft")
 
 
@@ -70,10 +70,10 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_every_file_of_the_rooms_and_no_other_package(site: Path) -> None:
     packed = {file for file in _files(site) if ".dist-info/" not in file}
-    sources = {file for file in _files(ROOT / "diagevo") if not file.startswith(("cli/", "_migrations/"))}
+    sources = {file for file in _files(ROOT / "diagevo") if not file.startswith(("cli/", "migrations/"))}
     wanted = {f"diagevo/{file}" for file in sources}
     wanted |= {f"diagevo/cli/{file}" for file in _files(ROOT / "cli")}
-    wanted |= {f"diagevo/_migrations/{file}" for file in _files(ROOT / "migrations")}
+    wanted |= {f"diagevo/migrations/{file}" for file in _files(ROOT / "migrations")}
     assert packed == wanted
 
 
@@ -174,6 +174,22 @@ def test_the_package_is_a_program_too() -> None:
         [sys.executable, "-m", "diagevo", "--version"], capture_output=True, text=True, check=True
     )
     assert said.stdout == f"diagevo {diagevo.__version__}\n"
+
+
+FROM_THE_CHECKOUT = """
+import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if "Editable" not in repr(finder)]  # as without it
+import diagevo
+from diagevo.cli.main import app
+with diagevo.open(sys.argv[1], run="mine") as memory:
+    print(memory.open_round(1).epsilon)
+"""
+
+
+def test_python_in_the_checkouts_root_finds_all_of_it_whatever_is_installed(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", FROM_THE_CHECKOUT, str(tmp_path / "mine.db")]
+    said = subprocess.run(argv, cwd=ROOT, env=clean_environment(), capture_output=True, text=True)
+    assert (said.stdout, said.stderr) == ("1\n", "")
 
 
 def test_a_release_has_links_that_work_on_the_index(tmp_path: Path) -> None:

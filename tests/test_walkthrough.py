@@ -30,8 +30,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("__init__.py", "conftest.py", "order.py"):
         shutil.copy(ROOT / "tests" / name, copy / "tests")
-    (copy / "diagevo" / "cli").symlink_to(copy / "cli")
-    (copy / "diagevo" / "_migrations").symlink_to(copy / "migrations")
     play(str(copy / "runs" / "diagevo.db"), "first", root=copy / "runs")
     return copy
 

@@ -15,10 +15,11 @@ from sqlalchemy import inspect, text
 from sqlmodel import SQLModel
 
 import diagevo
-from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError, StoreError
+from diagevo.errors import ConfigError, ConflictError, MissingDependencyError, NotFoundError, StoreError
 from diagevo.memory.log import migrate, tables
 from diagevo.memory.log.database import Database
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
+from tests.memory.audit.played import play
 
 
 def _at_revision(store: Store, revision: str) -> None:
@@ -50,7 +51,7 @@ def test_the_tables_are_those_of_the_migrations(store: Store) -> None:
 
 
 def test_the_expected_revision_is_the_newest_migration() -> None:
-    with as_file(files("diagevo._migrations")) as folder:
+    with as_file(files("diagevo.migrations")) as folder:
         assert ScriptDirectory(folder).get_current_head() == migrate.HEAD
 
 
@@ -185,6 +186,21 @@ def test_a_run_whose_folder_cannot_be_made_is_refused_before_it_is_played(tmp_pa
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to("elsewhere")
     diagevo.open(f"sqlite:///{tmp_path}/diagevo.db", run="link").close()
+
+
+def test_a_run_of_another_database_in_the_same_folder_keeps_its_name_and_its_heads(tmp_path: Path) -> None:
+    """Else the second's heads would call the first rewritten, and their checkpoints would mix."""
+    play(str(tmp_path / "one.db"), "mine", root=tmp_path, rounds=1)
+    heads = (tmp_path / "mine" / "chain-heads.jsonl").read_bytes()
+    with (
+        diagevo.open(str(tmp_path / "two.db"), run="mine") as memory,
+        pytest.raises(ConflictError, match="belongs to a run mine of another database") as refused,
+    ):
+        memory.open_round(1)
+    assert "give this run another name" in str(refused.value.hint)
+    assert (tmp_path / "mine" / "chain-heads.jsonl").read_bytes() == heads
+    with diagevo.open(str(tmp_path / "two.db"), run="other") as memory:
+        assert memory.open_round(1).epsilon == 1
 
 
 def test_importing_the_library_is_cheap_and_opening_needs_no_training_stack(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, ConflictError
 from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.log.heads import NAME, ChainHead, Kept, append, of, read
 from diagevo.memory.log.log import Log, now
@@ -98,6 +98,17 @@ def complete(log: Log, run_id: str, folder: Path) -> None:
     for record in comparison.uncovered:
         if record.sequence > kept.last:
             append(folder, of(record, when))
+
+
+def refuse_another(run_id: str, folder: Path) -> None:
+    """Raises ConflictError where the folder of a run without an event has chain heads: they are of a run of
+    this name in another database, or in one that was removed."""
+    if read(folder / NAME).lines:
+        raise ConflictError(
+            f"the folder {folder} belongs to a run {run_id} of another database: its chain heads are there",
+            hint="give this run another name, or put its database into another folder;"
+            " if that database is gone, move the folder away",
+        )
 
 
 def copy_of(file: Path) -> Kept:

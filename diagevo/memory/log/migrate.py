@@ -37,7 +37,7 @@ def _migrate(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
-    with as_file(files("diagevo._migrations")) as folder:
+    with as_file(files("diagevo.migrations")) as folder:
         config = Config()
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
         config.attributes["connection"] = connection
