@@ -291,7 +291,8 @@ class HardwareConfig(Section):
         default=0.3,
         gt=0,
         lt=1,
-        description="Share of a GPU that vLLM takes inside the trainer; asleep during updates.",
+        description="Share of a GPU that vLLM takes inside the trainer. It sleeps during updates; with "
+        "training.lora it stays awake, because it holds the base that both use.",
     )
     report_to: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = Field(
         default=(), description="tensorboard (files in the run's folder), trackio or wandb, through TRL."

@@ -234,15 +234,14 @@ def resident(
 def host(config: Config, challenger: Shape, solver: Shape, ranks: int) -> int:
     """Bytes of a machine's memory that `ranks` of them take at their fullest. Under FSDP each reads its part
     of the models onto its GPU, and the first gathers AdamW's moments while it saves them; else every rank
-    reads the policy and its reference whole, in float32. The base of adapters is read in bfloat16, and again
-    by a vLLM, which keeps it there while it sleeps."""
+    reads the policy and its reference whole, in float32, and the base of adapters in bfloat16."""
     found = 0
     for settings, shape in ((config.challenger_grpo, challenger), (config.solver_grpo, solver)):
         size = ranks * 4 * shape.weights * (2 if settings.beta > 0 else 1)
         if config.hardware.accelerate_config not in (None, Path("deepspeed")):
             size = 8 * shape.weights
         elif config.training.lora is not None:
-            size = ranks * 2 * shape.weights * (2 if config.hardware.colocate_vllm else 1)
+            size = ranks * 2 * shape.weights
         found = max(found, size)
     return found + ranks * _HOST
 
@@ -268,30 +267,34 @@ def _phase(
     others = {"process": _PROCESS} | dict(beside)
     rollouts = others | resident(shape, **how)
     if hardware.colocate_vllm:
-        beside_base = 0 if lora is None else 2 * shape.adapters(lora_slots(lora))
         own = _engine(
-            "vLLM",
+            "vLLM" if lora is None else "vLLM and base",
             hardware.vllm_memory,
             shape,
             share,
             sampling,
-            adapters=beside_base,
+            adapters=0 if lora is None else 2 * shape.adapters(lora_slots(lora)),
             setting="hardware.vllm_memory",
         )
-        votes = ", votes" if role == "challenger" else ""
-        yield Load(f"{role}: rollouts{votes}", gpus, rollouts, (own,), placed)
+        if lora is not None:  # until the engine is there the trainer has the base by itself
+            yield Load(f"{role}: start", gpus, others | {"base": rollouts.pop("base")}, (own,), placed)
+        votes, engines = ", votes" if role == "challenger" else "", (own,)
+        yield Load(f"{role}: rollouts{votes}", gpus, rollouts, engines, placed)
     else:
         rows = min(share, hardware.rows_at_once)
         # Keys come out of a rotation in float32, values in bfloat16.
         rollouts["cache"] = rows * longest * shape.cached * 3
         rollouts["logits"] = 26 * rows * shape.vocabulary
         rollouts["casts"] = 2 * (shape.weights if lora is None else shape.layer)
+        engines = ()
         yield Load(f"{role}: rollouts", gpus, rollouts, placed=placed)
     rows = min(settings.micro_batch, share)
     parts = update(shape, rows=rows, prompt=sampling.max_prompt_tokens, new=sampling.max_new_tokens, **how)
-    if hardware.colocate_vllm:
-        others["vLLM asleep"] = _ENGINE
-    yield Load(f"{role}: update", gpus, others | parts, placed=placed)
+    if hardware.colocate_vllm and lora is None:
+        others["vLLM asleep"], engines = _ENGINE, ()
+    if engines:
+        parts.pop("base")
+    yield Load(f"{role}: update", gpus, others | parts, engines, placed)
 
 
 def _server(config: Config, shape: Shape) -> Load:

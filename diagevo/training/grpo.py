@@ -165,7 +165,8 @@ def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
             "vllm_mode": "colocate",
             "vllm_gpu_memory_utilization": hardware.vllm_memory,
             "vllm_max_model_length": sampling.max_prompt_tokens + sampling.max_new_tokens,
-            "vllm_enable_sleep_mode": not on_cpu,
+            # With adapters it stays awake: it holds the base that the update goes through.
+            "vllm_enable_sleep_mode": not on_cpu and phase.training.lora is None,
             "generation_kwargs": {"stop_token_ids": list(end_ids(phase.start, load_tokenizer(phase.start)))},
         }
     return TRLConfig(

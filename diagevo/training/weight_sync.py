@@ -40,13 +40,21 @@ def engine_options(numbers: str, lora: int | None) -> Iterator[None]:
 
 def serve_adapter(generation: Any, folder: Path) -> None:
     """From here on TRL's `VLLMGeneration` draws from the base with the adapter that `send_adapter` wrote to
-    `folder`."""
+    `folder`, and the base is held once: the trainer's tensors become parts of the engine's."""
     engine = generation.llm
     engine.generate = partial(engine.generate, lora_request=lora_request(POLICY, folder))
-    # Asleep it keeps the base in the host's memory: nobody sends it again. What else vLLM has in the same
-    # pool, as which row has which adapter, would be gone too.
-    sleep = engine.sleep
-    engine.sleep = lambda level: sleep(level=1)
+    held = _Held(generation)
+    given: Counter[str] = Counter()
+    for name, tensor in generation.model.named_parameters():
+        whole = held.name(name.removeprefix("base_model.model."))
+        if tensor.requires_grad or whole not in held.tensors:
+            continue
+        [fused] = held.tensors[whole]
+        part = fused.detach()[given[whole] : given[whole] + len(tensor)]
+        given[whole] += len(tensor)
+        alike = (part.dtype, part.device.type) == (tensor.dtype, tensor.device.type)
+        if alike and torch.equal(part, tensor):
+            tensor.data = part
 
 
 def send_weights(generation: Any) -> int:
@@ -78,10 +86,6 @@ def send_adapter(generation: Any, folder: Path) -> int:
     RuntimeError as above.
     """
     engine, model = generation.llm, generation.model
-    if generation.enable_sleep_mode:
-        torch.cuda.empty_cache()
-        engine.wake_up(tags=["weights"])
-        generation._llm_weights_sleeping = False
     save_adapter(model, folder)
     engine.llm_engine.add_lora(lora_request(POLICY, folder, again=True))
     engine.reset_prefix_cache()
@@ -106,19 +110,24 @@ class _Held:
         self._model = runner.model
         fused: Mapping[str, list[str]] = getattr(self._model, "packed_modules_mapping", {})
         self._place = {f".{part}.": f".{whole}." for whole, parts in fused.items() for part in parts}
-        self._tensors: dict[str, list[torch.Tensor]] = {
+        self.tensors: dict[str, list[torch.Tensor]] = {
             name.replace(".base_layer", ""): [tensor] for name, tensor in self._model.named_parameters()
         }
         if (manager := getattr(runner, "lora_manager", None)) is not None:
-            self._tensors |= _adapter(manager._adapter_manager)
+            self.tensors |= _adapter(manager._adapter_manager)
         self.noted: Counter[str] = Counter()
 
-    def note(self, name: str, tensor: torch.Tensor, scaling: float = 1) -> None:
-        """What the trainer has under a name; vLLM keeps the second half of an adapter scaled."""
+    def name(self, name: str) -> str:
+        """Of the tensor that holds what the trainer has under a name."""
         name = name.replace(".base_layer", "")
         for part, whole in self._place.items():
             name = name.replace(part, whole)
-        if (held := self._tensors.get(name)) is not None:
+        return name
+
+    def note(self, name: str, tensor: torch.Tensor, scaling: float = 1) -> None:
+        """What the trainer has under a name; vLLM keeps the second half of an adapter scaled."""
+        name = self.name(name)
+        if (held := self.tensors.get(name)) is not None:
             tensor = tensor.detach().to(held[0].dtype)
             self.noted[name] += checksum(tensor if scaling == 1 else tensor * scaling)
 
@@ -130,7 +139,7 @@ class _Held:
                 "false."
             )
         return sum(
-            sum(map(checksum, self._tensors[name])) != expected for name, expected in self.noted.items()
+            sum(map(checksum, self.tensors[name])) != expected for name, expected in self.noted.items()
         )
 
 

@@ -96,6 +96,8 @@ class Looking:
         """KL(served, trained) of each phase."""
         self.learned = list[float]()
         """KL(base, trained)."""
+        self.shared = list[float]()
+        """Which part of the base's numbers the trainer has in the engine's memory."""
         self._served = served
         self._write = grpo._write_output
         engine = import_module("trl.generation.vllm_generation")
@@ -105,6 +107,7 @@ class Looking:
     def _look(self, trainer: Any, phase: Phase, notes: dict[str, Any]) -> None:
         generation, model = trainer.vllm_generation, trainer.accelerator.unwrap_model(trainer.model).eval()
         assert send_adapter(generation, self._served) == 0
+        self.shared.append(shared(generation))
         wanted = import_module("vllm").SamplingParams(max_tokens=1, prompt_logprobs=-1)
         [found] = generation.llm.generate([{"prompt_token_ids": IDS}], wanted, use_tqdm=False)
         served = torch.tensor([[at[i].logprob for i in sorted(at)] for at in found.prompt_logprobs[1:]])
@@ -116,6 +119,18 @@ class Looking:
         self.apart.append(kl(served, trained))
         self.learned.append(kl(base, trained))
         self._write(trainer, phase, notes)
+
+
+def shared(generation: Any) -> float:
+    engine = generation.llm.llm_engine.model_executor.driver_worker.model_runner.model
+    places = [(t.data_ptr(), t.data_ptr() + t.nbytes) for t in engine.parameters()]
+    frozen = [
+        t for name, t in generation.model.named_parameters() if ".lora_" not in name and not t.requires_grad
+    ]
+    within = [any(a <= t.data_ptr() and t.data_ptr() + t.nbytes <= b for a, b in places) for t in frozen]
+    return sum(t.numel() for t, is_ in zip(frozen, within, strict=True) if is_) / sum(
+        t.numel() for t in frozen
+    )
 
 
 def twelve_steps(start: Path, folder: Path, **settings: Any) -> TrainingSummary:
@@ -143,6 +158,7 @@ def test_an_adapter_is_served_unmerged_as_it_was_trained_also_in_the_phase_after
     first = twelve_steps(make_wide_model(tmp_path / "start"), tmp_path / "first").final
     twelve_steps(first, tmp_path / "second")
     print(f"KL(served, trained) {looking.apart}, KL(base, trained) {looking.learned}")
+    assert looking.shared == [1, 1], "one copy of the base"
     assert max(looking.apart) < 1e-10
     assert looking.learned[0] > 1000 * max(looking.apart)
     assert looking.learned[1] > looking.learned[0], "the second phase went on"
@@ -156,6 +172,7 @@ def test_an_adapter_of_a_known_model_is_served_as_it_was_trained(
     looking = Looking(monkeypatch, tmp_path / "last")
     twelve_steps(SMOLLM2, tmp_path, sampling=phase.SAMPLING.model_copy(update={"max_prompt_tokens": 64}))
     print(f"KL(served, trained) {looking.apart}, KL(base, trained) {looking.learned}")
+    assert looking.shared == [1]
     assert looking.apart[0] < 1e-8
     assert looking.learned[0] > 1000 * looking.apart[0]
 

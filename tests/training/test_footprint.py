@@ -129,7 +129,7 @@ def test_engines_of_adapters_hold_them_beside_one_base() -> None:
     [without] = planned(plain)[0].engines
     assert inside.needed - without.needed == 2 * 2 * EIGHT_B.adapters(32)
     assert server.needed >= 2 * (EIGHT_B.weights + EIGHT_B.adapters(32))
-    assert host(config, EIGHT_B, EIGHT_B, 1) == 2 * 2 * EIGHT_B.weights + 6_000_000_000
+    assert host(config, EIGHT_B, EIGHT_B, 1) == 2 * EIGHT_B.weights + 6_000_000_000
 
 
 def test_on_a_cluster_ranks_and_engines_hold_what_they_hold_on_one_machine() -> None:
