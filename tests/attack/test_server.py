@@ -11,7 +11,6 @@ import pytest
 
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole, MemoryConfig
 from diagevo.diagnosis.embedder import HashingEmbedder
-from diagevo.diagnosis.endpoint import Endpoint
 from diagevo.diagnosis.maintain import maintain
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.errors import ServiceError
@@ -20,6 +19,7 @@ from diagevo.sampling import connection
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Message, SamplingParams
 from diagevo.sampling.service import Service
+from tests.diagnosis.asking import ask_sampler
 from tests.diagnosis.rounds import DIMENSION, Question, open_memory, play
 from tests.serving import Asked, reply, serving
 
@@ -68,27 +68,10 @@ BAD = {
 
 @pytest.mark.parametrize("how", BAD)
 def test_the_sampler_ends_with_a_service_error(how: str) -> None:
-    with misbehaving(BAD[how]) as url:
-        sampler = OpenAISampler(Service(url, timeout=10, retries=0), "m")
-        try:
-            with pytest.raises(ServiceError) as error:
-                sampler.sample([[{"role": "user", "content": "?"}]], n=1, params=PARAMS, seed=0)
-        finally:
-            sampler.close()
+    with misbehaving(BAD[how]) as url, pytest.raises(ServiceError) as error:
+        ask_sampler(url)
     assert error.value.exit_code == 6
     assert len(str(error.value)) < 2000
-
-
-@pytest.mark.parametrize("how", BAD)
-def test_the_diagnosticians_service_is_given_up(how: str) -> None:
-    with misbehaving(BAD[how]) as url:
-        endpoint = Endpoint(Service(url, timeout=10, retries=1), 1)
-        try:
-            with pytest.raises(ServiceError) as error:
-                endpoint.complete(model="m", messages=[])
-        finally:
-            endpoint.close()
-    assert error.value.exit_code == 6
 
 
 @pytest.mark.parametrize("how", BAD)

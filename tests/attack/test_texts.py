@@ -9,7 +9,6 @@ import csv
 import io
 import itertools
 import json
-import os
 import re
 import shutil
 from contextlib import redirect_stderr, redirect_stdout
@@ -27,6 +26,7 @@ from typer.main import get_command
 
 from diagevo.text.escaping import visible
 from tests.attack.hostile import KINDS, WORD, play
+from tests.cli.conftest import _a_folder_of_its_own  # noqa: F401  (a fixture)
 from tests.cli.program import invoke, leaves, load
 from tests.contracts.databases import Store
 
@@ -101,14 +101,6 @@ def hostile_postgres(tmp_path_factory: pytest.TempPathFactory):
         yield store
     finally:
         stores.stop()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
-    for name in [n for n in os.environ if n.startswith("DIAGEVO_")]:
-        monkeypatch.delenv(name)
 
 
 def _database(store: Store, arguments: tuple[str | Path, ...]) -> str:

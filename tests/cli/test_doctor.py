@@ -163,26 +163,26 @@ def test_a_disk_that_the_weights_of_a_run_will_fill_is_found(monkeypatch: pytest
     assert _findings("--for", "train", "--profile", "qwen3-8b", code=4)["disk for the run"]["state"] == "ok"
 
 
-def test_the_hashing_embedder_with_a_language_models_words_is_called_useless() -> None:
-    settings = ["--set=roles.diagnostician={engine: openai, base_url: 'http://127.0.0.1:9/v1'}"]
-    assert "compares words only" in _findings("--for", "train", *settings, code=4)["thresholds"]["fix"]
-
-
 def test_a_run_that_asks_nobody_needs_no_endpoint() -> None:
-    nowhere = "--set=roles.diagnostician={engine: openai, base_url: 'http://127.0.0.1:9/v1'}"
-    found = _findings("--for", "train", nowhere, "--set=method=r-zero", code=0)
+    found = _findings("--for", "train", NOWHERE, "--set=method=r-zero", code=0)
     assert found["diagnostician"]["found"] == "diagnosis.enabled is false: not asked"
     assert "thresholds" not in found
 
 
-def test_a_model_folder_that_is_none_is_named() -> None:
-    found = _findings("--for", "eval", "--set=roles.solver.model=nowhere", code=4)
-    assert "nowhere is not a model folder" in found["solver model"]["found"]
+NOWHERE = "--set=roles.diagnostician={engine: openai, base_url: 'http://127.0.0.1:9/v1'}"
 
 
-def test_a_configuration_that_cannot_be_read_is_a_finding() -> None:
-    found = _findings("--for", "train", "--set=filter.tua=2", code=4)
-    assert found["configuration"]["fix"] == "the closest is filter.tau"
+@pytest.mark.parametrize(
+    ("purpose", "setting", "name", "said"),
+    [
+        ("train", NOWHERE, "thresholds", "compares words only"),  # the hashing embedder, and a model's words
+        ("eval", "--set=roles.solver.model=nowhere", "solver model", "nowhere is not a model folder"),
+        ("train", "--set=filter.tua=2", "configuration", "the closest is filter.tau"),
+    ],
+)
+def test_what_no_run_can_use_is_a_finding(purpose: str, setting: str, name: str, said: str) -> None:
+    found = _findings("--for", purpose, setting, code=4)[name]
+    assert said in found["found"] + found["fix"]
 
 
 def test_a_validation_set_that_cannot_be_read_is_found_before_training(tmp_path: Path) -> None:

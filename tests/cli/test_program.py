@@ -80,35 +80,28 @@ def _failing(raised: BaseException) -> typer.Typer:
     return app
 
 
-def test_an_error_of_ours_is_what_and_next_step_with_its_exit_code() -> None:
-    done = CliRunner().invoke(_failing(ServiceError("http://a/v1 gave up", hint="start it")), ["fail"])
-    assert done.exit_code == 6
-    assert done.stderr == "error: http://a/v1 gave up\nhint: start it\n"
-
-
-def test_a_safe_stop_is_no_error_and_exits_75() -> None:
-    stopped = StoppedSafely("stopped before round 2", hint="continue with: diagevo train --resume")
-    done = CliRunner().invoke(_failing(stopped), ["fail"])
-    assert done.exit_code == 75
-    assert done.stderr == "stopped before round 2\nhint: continue with: diagevo train --resume\n"
-
-
-def test_an_unexpected_exception_exits_70_and_leaves_its_traceback_in_a_file(tmp_path: Path) -> None:
-    done = CliRunner().invoke(_failing(KeyError("lost")), ["fail"], env={"DIAGEVO_HOME": str(tmp_path)})
-    assert done.exit_code == 70
-    [file] = tmp_path.glob("diagevo-*.traceback")
-    assert f"the traceback is in {file}" in done.stderr
-    assert "KeyError: 'lost'" in file.read_text()
-    assert "Traceback" not in done.stderr
-
-
-def test_ctrl_c_exits_130() -> None:
-    assert CliRunner().invoke(_failing(KeyboardInterrupt()), ["fail"]).exit_code == 130
-
-
-def test_a_models_text_in_a_message_cannot_steer_the_terminal() -> None:
-    done = CliRunner().invoke(_failing(ServiceError("it said \x1b[2J[red]boo\r")), ["fail"])
-    assert done.stderr == "error: it said ␛[2J[red]boo␍\n"
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (
+            *(ServiceError("http://a/v1 gave up", hint="start it"), 6),
+            "error: http://a/v1 gave up\nhint: start it\n",
+        ),
+        (
+            *(StoppedSafely("stopped before round 2", hint="continue with: diagevo train --resume"), 75),
+            "stopped before round 2\nhint: continue with: diagevo train --resume\n",
+        ),
+        (ServiceError("it said \x1b[2J[red]boo\r"), 6, "error: it said ␛[2J[red]boo␍\n"),
+        (KeyboardInterrupt(), 130, None),
+    ],
+    ids=["an error of ours", "a safe stop is no error", "no text steers the terminal", "Ctrl-C"],
+)
+def test_what_ends_a_command_is_said_with_its_exit_code(
+    raised: BaseException, code: int, said: str | None
+) -> None:
+    done = CliRunner().invoke(_failing(raised), ["fail"])
+    assert done.exit_code == code
+    assert said is None or done.stderr == said
 
 
 def test_a_reader_that_has_enough_is_no_finding(tmp_path: Path) -> None:

@@ -180,6 +180,7 @@ def test_a_traceback_goes_to_the_home_folder_for_its_owner_alone_and_without_a_s
     assert done.exit_code == 70
     assert f"the traceback is in {file}" in done.stderr
     assert "KeyError" in file.read_text()
+    assert "Traceback" not in done.stderr
     assert WORD not in file.read_text() + done.output
     assert oct(file.stat().st_mode)[-3:] == "600"
 

@@ -191,6 +191,13 @@ def test_an_unknown_profile_lists_the_known_ones(tmp_path: Path) -> None:
     assert error.hint == f"one of: {', '.join(PROFILES)}"
 
 
+@pytest.mark.parametrize("url", ["http://me@host/v1", "https://host/v1?api_key=secret1"])
+def test_a_url_must_carry_neither_name_nor_key(tmp_path: Path, url: str) -> None:
+    error = _refusal(tmp_path, settings=[f"roles.embedder.base_url={url}"])
+    assert "must not carry a name, password or key" in error.message
+    assert url not in str(error)
+
+
 def test_a_model_is_refused_where_the_engine_has_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^--set roles.embedder.model: the engine hashing has no model"):
         _resolve(tmp_path, settings=["roles.embedder.model=nosuchmodel"])

@@ -9,18 +9,15 @@ from typing import Any
 
 import pytest
 
-from diagevo.config.models import EmbedderRole
-from diagevo.diagnosis.embedder import OpenAIEmbedder
-from diagevo.diagnosis.endpoint import Endpoint
-from diagevo.errors import DiagEvoError, ServiceError
+from diagevo.errors import DiagEvoError
 from diagevo.evaluation.judge import Case, Judge
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
 from diagevo.sampling.openai_sampler import OpenAISampler
-from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.service import Service
 from diagevo.text.redaction import key_from
 from tests.contracts.databases import SQLiteStores
+from tests.diagnosis.asking import ask_diagnostician, ask_embedder, ask_sampler
 from tests.serving import reply, serving
 
 KEY = "opensesame-and-more-4711"
@@ -53,14 +50,24 @@ def said(error: BaseException) -> str:
     return f"{error} {getattr(error, 'hint', '')}"
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 503])
-def test_no_error_of_a_diagnostician_repeats_the_key(status: int) -> None:
-    with echoing(status, refusing) as url:
-        endpoint = Endpoint(Service(url, key_env="MY_DOOR", timeout=10.0, retries=0), 1)
-        with pytest.raises(ServiceError) as caught:
-            endpoint.complete(model="m", messages=[])
-        endpoint.close()
-    assert "the header was" in said(caught.value)
+def told(sent: str) -> Any:
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("ask", "status", "body"),
+    [
+        *((ask_diagnostician, status, refusing) for status in (400, 401, 403, 404, 422, 429, 500, 503)),
+        *((ask_embedder, status, refusing) for status in (400, 401, 500)),
+        *((ask_sampler, status, body) for status, body in ((401, refusing), (500, refusing), (200, told))),
+    ],
+)
+def test_no_error_repeats_the_key(
+    ask: Callable[[str, str], object], status: int, body: Callable[[str], Any]
+) -> None:
+    with echoing(status, body) as url, pytest.raises(DiagEvoError) as caught:
+        ask(url, "MY_DOOR")
+    assert ("the header was" in said(caught.value)) or ask is not ask_diagnostician
     assert "***" in said(caught.value)
     assert KEY not in said(caught.value)
 
@@ -68,36 +75,7 @@ def test_no_error_of_a_diagnostician_repeats_the_key(status: int) -> None:
 def test_what_a_diagnostician_answers_is_kept_without_the_key() -> None:
     """And unchanged else: words that only look like a secret are the model's."""
     with echoing(200, answering) as url:
-        endpoint = Endpoint(Service(url, key_env="MY_DOOR", timeout=10.0, retries=0), 1)
-        got = endpoint.complete(model="m", messages=[])
-        endpoint.close()
-    assert got.choices[0].text == "Yes. You said Bearer ***; the password: is 3"
-
-
-@pytest.mark.parametrize("status", [400, 401, 500])
-def test_no_error_of_an_embedder_repeats_the_key(status: int) -> None:
-    with echoing(status, refusing) as url:
-        role = EmbedderRole(engine="openai", base_url=url, api_key_env="MY_DOOR", dimension=4)
-        embedder = OpenAIEmbedder(role, retries=0)
-        with pytest.raises(DiagEvoError) as caught:
-            embedder.embed(["a text"])
-        embedder.close()
-    assert "***" in said(caught.value)
-    assert KEY not in said(caught.value)
-
-
-PARAMS = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=8)
-
-
-@pytest.mark.parametrize(("status", "body"), [(401, refusing), (500, refusing), (200, lambda sent: sent)])
-def test_no_error_of_a_sampler_repeats_the_key(status: int, body: Callable[[str], Any]) -> None:
-    with echoing(status, body) as url:
-        sampler = OpenAISampler(Service(url, key_env="MY_DOOR", retries=0), "m")
-        with pytest.raises(ServiceError) as caught:
-            sampler.sample([[{"role": "user", "content": "?"}]], n=1, params=PARAMS, seed=1)
-        sampler.close()
-    assert "***" in said(caught.value)
-    assert KEY not in said(caught.value)
+        assert ask_diagnostician(url, "MY_DOOR") == "Yes. You said Bearer ***; the password: is 3"
 
 
 def test_a_judges_reply_is_kept_without_the_key(tmp_path: Path) -> None:
@@ -126,10 +104,7 @@ def test_a_key_that_is_echoed_in_base64_or_backwards_is_not_kept(monkeypatch: py
         return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
 
     with echoing(200, answer) as url:
-        endpoint = Endpoint(Service(url, key_env="MY_DOOR", timeout=10.0, retries=0), 1)
-        got = endpoint.complete(model="m", messages=[])
-        endpoint.close()
-    lines = got.choices[0].text.splitlines()
+        lines = ask_diagnostician(url, "MY_DOOR").splitlines()
     assert len(lines) == 9
     for line in lines:
         assert "***" in line, line

@@ -15,19 +15,18 @@ def test_uncertainty_peaks_at_one_half(p1, reward):
     assert uncertainty(Fraction(p1)) == Fraction(reward)
 
 
-def test_the_share_is_taken_off_and_never_goes_below_zero():
-    """p1 = 0.4: 1 - 2·0.1 = 0.8; less 0.3 is 0.5. p1 = 0.9: 0.2 less 0.5 is nothing."""
-    p1s = [Fraction(2, 5), Fraction(9, 10), Fraction(1, 2)]
-    assert challenger_rewards(p1s, [0.3, 0.5, 0.0], 1.0) == pytest.approx([0.5, 0.0, 1.0], abs=1e-15)
-
-
-def test_lambda_weighs_the_share():
-    assert challenger_rewards([Fraction(1, 2)], [0.25], 2.0) == [0.5]
-    assert challenger_rewards([Fraction(1, 2)], [0.25], 0.0) == [1.0]
-
-
-def test_an_unreadable_question_earns_nothing():
-    assert challenger_rewards([None, Fraction(1, 2)], [0.0, 0.0], 1.0) == [0.0, 1.0]
+@pytest.mark.parametrize(
+    ("p1s", "shares", "weight", "rewards"),
+    [
+        (["2/5", "9/10", "1/2"], [0.3, 0.5, 0.0], 1.0, [0.5, 0.0, 1.0]),  # 0.8 - 0.3; 0.2 - 0.5 is nothing
+        (["1/2"], [0.25], 2.0, [0.5]),
+        (["1/2"], [0.25], 0.0, [1.0]),
+        ([None, "1/2"], [0.0, 0.0], 1.0, [0.0, 1.0]),  # an unreadable question earns nothing
+    ],
+)
+def test_the_weighted_share_is_taken_off_and_no_reward_is_below_zero(p1s, shares, weight, rewards):
+    given = [None if p1 is None else Fraction(p1) for p1 in p1s]
+    assert challenger_rewards(given, shares, weight) == pytest.approx(rewards, abs=1e-15)
 
 
 def test_every_completion_needs_its_share():

@@ -161,23 +161,6 @@ def test_what_waits_between_extraction_and_its_node_is_counted_and_may_be_capped
         assert (again.returncode, len(server.requests)) == (75, 13), again.stderr
 
 
-def test_a_busy_and_a_failing_service_are_asked_again_and_each_failure_counts_once(home: Path) -> None:
-    """429 with its own pause, then 500, then the reply."""
-
-    def behave(request: dict[str, Any], before: int) -> Answer:
-        if before or len(server.seen) > 2:
-            return Answer(SLIP)
-        limited = len(server.seen) == 1
-        return Answer(status=429, headers=(("Retry-After", "0"),)) if limited else Answer(status=500)
-
-    with Server(behave) as server:
-        done = diagnose(home, server, "--json")
-        assert done.returncode == 0, done.stderr
-        assert sorted(server.seen.values()) == [1] * 10 + [2, 2]
-    [row] = json.loads(done.stdout)["data"]
-    assert (row["round"], row["undiagnosed"]) == (1, 0)
-
-
 def test_a_service_that_refuses_ends_the_command_and_loses_nothing(home: Path) -> None:
     def behave(request: dict[str, Any], before: int) -> Answer:
         return Answer("wrong key", status=401) if len(server.requests) == 4 else Answer(SLIP)

@@ -86,22 +86,22 @@ def test_a_busy_server_is_asked_again() -> None:
     assert len(seen) == 3
 
 
-def test_a_server_that_stays_busy_is_an_error_with_its_address() -> None:
-    with (
-        scripted(lambda k, body: (503, {"error": {"message": "still loading"}})) as (sampler, seen),
-        pytest.raises(ServiceError, match=r"127\.0\.0\.1.*503.*still loading"),
-    ):
+@pytest.mark.parametrize(
+    ("answer", "message", "requests"),
+    [
+        ((503, {"error": {"message": "still loading"}}), r"127\.0\.0\.1.*503.*still loading", 3),
+        ((404, {"error": {"message": "no model m"}}), r"404.*no model m", 1),
+        (said(), "no answer in its response", 3),
+    ],
+    ids=["stays busy", "refuses", "no choices"],
+)
+def test_what_is_no_answer_is_an_error_with_its_address(
+    answer: tuple[int, dict[str, Any]], message: str, requests: int
+) -> None:
+    """One try and two more, but where it is refused."""
+    with scripted(lambda k, body: answer) as (sampler, seen), pytest.raises(ServiceError, match=message):
         sampler.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
-    assert len(seen) == 3  # One try and two more.
-
-
-def test_a_refusal_is_not_tried_again() -> None:
-    with (
-        scripted(lambda k, body: (404, {"error": {"message": "no model m"}})) as (sampler, seen),
-        pytest.raises(ServiceError, match=r"404.*no model m"),
-    ):
-        sampler.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
-    assert len(seen) == 1
+    assert len(seen) == requests
 
 
 def test_a_server_that_is_not_there_is_an_error_with_its_address() -> None:
@@ -109,14 +109,6 @@ def test_a_server_that_is_not_there_is_an_error_with_its_address() -> None:
     with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9/v1 cannot be reached"):
         sampler.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
     sampler.close()
-
-
-def test_a_reply_without_choices_is_an_error() -> None:
-    with (
-        scripted(lambda k, body: said()) as (sampler, _),
-        pytest.raises(ServiceError, match="no answer in its response"),
-    ):
-        sampler.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
 
 
 def test_tokens_of_a_request_are_shared_out_without_loss() -> None:

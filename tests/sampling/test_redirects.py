@@ -2,22 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from diagevo.config.models import DiagnosisConfig, DiagnosticianRole, EmbedderRole
-from diagevo.diagnosis.embedder import OpenAIEmbedder
-from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.doctor import _endpoint
 from diagevo.errors import ServiceError
-from diagevo.memory.log.artifacts import Artifacts
-from diagevo.sampling.openai_sampler import OpenAISampler
-from diagevo.sampling.sampler import SamplingParams
-from diagevo.sampling.service import Service
 from diagevo.sampling.vllm_client import is_healthy
-from tests.diagnosis.asking import pair
-from tests.memory.play import opened
+from tests.diagnosis.asking import ask_diagnostician, ask_embedder, ask_sampler
 from tests.serving import Serving, reply, serving
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -35,43 +26,15 @@ def pointing(status: int = 200, **headers: str) -> Iterator[Serving]:
         yield server
 
 
-def diagnostician(url: str, artifacts: Artifacts) -> None:
-    role = DiagnosticianRole(engine="openai", model="m", base_url=url, timeout=5.0)
-    asked = OpenAIDiagnostician(role, DiagnosisConfig(), artifacts, retries=0)
-    try:
-        asked.extract(pair())
-    finally:
-        asked.close()
-
-
-def embedder(url: str, artifacts: Artifacts) -> None:
-    role = EmbedderRole(engine="openai", model="m", dimension=2, base_url=url, timeout=5.0)
-    asked = OpenAIEmbedder(role, retries=0)
-    try:
-        asked.embed(["my secret plan"])
-    finally:
-        asked.close()
-
-
-def sampler(url: str, artifacts: Artifacts) -> None:
-    """Also what judges, the challenger and the solver are asked through."""
-    asked = OpenAISampler(Service(url, retries=0), "m", workers=1)
-    params = SamplingParams(temperature=1.0, top_p=1.0, max_new_tokens=8)
-    asked.sample([[{"role": "user", "content": "my secret plan"}]], n=1, params=params, seed=1)
-
-
 @pytest.mark.parametrize("status", STATUSES)
-@pytest.mark.parametrize("ask", [diagnostician, embedder, sampler])
-def test_nothing_reaches_the_second_origin(
-    ask: Callable[[str, Artifacts], None], status: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("ask", [ask_diagnostician, ask_embedder, ask_sampler])
+def test_nothing_reaches_the_second_origin(ask: Callable[[str], object], status: int) -> None:
     with (
         pointing() as there,
         pointing(status, Location=f"{there.url}/v1/elsewhere?token=hf_abcdefghijklmnop") as here,
-        opened(tmp_path) as memory,
     ):
         with pytest.raises(ServiceError, match=rf"answered {status} and points to {there.url}") as refused:
-            ask(f"{here.url}/v1", memory.artifacts)
+            ask(f"{here.url}/v1")
         assert (len(here.asked), there.asked) == (1, [])
     assert refused.value.exit_code == 6
     assert "hf_abcdefghijklmnop" not in str(refused.value)
@@ -94,9 +57,9 @@ def test_the_doctor_says_where_it_points(status: int) -> None:
     assert there.url in check.found
 
 
-def test_without_a_redirection_the_same_server_is_read(tmp_path: Path) -> None:
+def test_without_a_redirection_the_same_server_is_read() -> None:
     """What the tests above refuse is the status, and not the answer."""
-    with pointing() as here, opened(tmp_path) as memory:
-        sampler(f"{here.url}/v1", memory.artifacts)
-        embedder(f"{here.url}/v1", memory.artifacts)
+    with pointing() as here:
+        ask_sampler(f"{here.url}/v1")
+        ask_embedder(f"{here.url}/v1")
     assert len(here.asked) == 2
