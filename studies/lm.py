@@ -142,7 +142,24 @@ def page(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield "the first and after the last. *Asked there*, *kept there*: questions of the two families"
     yield "among all candidates and among those practised, in rounds 2 and 3. *True*: its labels."
     yield "*CPU*: seconds of all stages of a run; validation is none of them.\n"
+    yield from premise(done)
     yield "Made by `python -m studies.lm`, or with `--again` from `studies/results-lm.jsonl`."
+
+
+def premise(done: list[dict[str, Any]]) -> Iterator[str]:
+    """Whether true causes pointed to the two families, as the plan has it."""
+    share = {
+        arm: [run["asked"][n] for run in done if run["variant"] == arm for n in ("2", "3")] for arm in ARMS
+    }
+    there = {
+        arm: sum(of["asked_there"] for of in rounds) / sum(of["asked"] for of in rounds)
+        for arm, rounds in share.items()
+        if rounds
+    }
+    if set(there) >= {"full", "placebo"} and there["full"] <= there["placebo"]:
+        yield "**The premise did not hold.** True causes asked for the two families no more often than"
+        yield f"random ones: {there['full']:.0%} of the candidates of `full` in rounds 2 and 3,"
+        yield f"{there['placebo']:.0%} of `placebo`. So L2 and L3 were hardly tested.\n"
 
 
 def arm_rows(done: list[dict[str, Any]]) -> Iterator[str]:
