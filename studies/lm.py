@@ -218,8 +218,8 @@ def draw(runs: list[dict[str, Any]]) -> str:
     middle = [{"arm": arm, "round": n, "score": sum(of) / len(of)} for (arm, n), of in means.items()]
     base = {
         "x": alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1, format="d")),
-        "y": alt.Y("score:Q", title="mean@2 in the two families", scale=alt.Scale(zero=False)),
-        "color": alt.Color("arm:N", sort=list(ARMS), title=None),
+        "y": alt.Y("score:Q", title="mean@2 in the two families", scale=alt.Scale(domain=[0, 0.5])),
+        "color": alt.Color("arm:N", sort=list(ARMS), title=None, legend=alt.Legend(symbolOpacity=1)),
     }
     thin = alt.Chart(data(rows)).mark_line(strokeWidth=1, opacity=0.35).encode(**base, detail="run:N")
     thick = alt.Chart(data(middle)).mark_line(strokeWidth=3, point=True).encode(**base)
