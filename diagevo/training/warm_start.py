@@ -132,6 +132,10 @@ def _trainer(
             return super().compute_loss(*inputs, **named)
 
     class Told(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """A checkpoint brings the `save_steps` that it was saved under; it may be another now."""
+            state.compute_steps(args, state.max_steps)
+
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             if "loss" not in (logs or {}):
                 return

@@ -86,6 +86,21 @@ def test_a_stop_costs_nothing_and_ends_with_the_same_weights(tiny_model: Path, t
     assert any(not torch.equal(start[name], straight[name]) for name in start)
 
 
+def test_checkpoints_may_lie_further_apart_from_a_stop_on(tiny_model: Path, tmp_path: Path) -> None:
+    def stop_after_two(step: int, loss: float) -> None:
+        if step == 2:
+            raise StoppedSafely("stopped, as asked", hint="")
+
+    with pytest.raises(StoppedSafely):
+        play_warm_start(warm(tiny_model, tmp_path, steps=8, save_steps=1), stop_after_two, StopFlag())
+    seldom = warm(tiny_model, tmp_path, steps=8, save_steps=4)
+    play_warm_start(seldom, lambda step, loss: None, StopFlag())
+    assert sorted(folder.name for folder in seldom.work.glob("checkpoint-*")) == [
+        "checkpoint-4",
+        "checkpoint-8",
+    ]
+
+
 def die(warm: WarmStart, after: int, seconds: float) -> None:
     """Play until a step, and so many seconds on: a kill that nothing hears."""
 
