@@ -18,7 +18,7 @@ from diagevo.memory.events import (
     RunConfigured,
     StageAbandoned,
 )
-from diagevo.memory.events.records import Recorded, event_id, recorded
+from diagevo.memory.events.records import Recorded, event_id
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
@@ -315,13 +315,10 @@ class History:
         self, event: type[E], round: int, key: str, as_of: AsOf | None = None
     ) -> tuple[Recorded, E] | None:
         """The event of this business key, by its id; None where it was not recorded by then."""
-        with self.database.read() as connection:
-            wanted = event_id(round, event.__name__, key)
-            one = select(*EVENT.c).where(EVENT.c.run_id == self.run_id, EVENT.c.event_id == wanted)
-            row = connection.execute(one).one_or_none()
-        if row is None or (as_of is not None and row.position > as_of.position):
+        wanted = event_id(round, event.__name__, key)
+        found = self.log.known(self.run_id, [wanted]).get(wanted)
+        if found is None or (as_of is not None and found.position > as_of.position):
             return None
-        found = recorded(row)
         return found, expect(found, event)
 
     def chain(self, last: Recorded) -> list[Recorded]:

@@ -103,9 +103,7 @@ class RunWriter:
     def append(self, items: Sequence[Item]) -> list[bool]:
         """Append and fold; whether each event was new. Within `atomic()`."""
         both = [self._wrapped(item) for item in items]
-        with self.database.write() as connection:
-            waiting = [p for _, p in both]
-            done = self.log.append(self.run_id, self.state.sequence, waiting, connection=connection)
+        done = self.log.append(self.run_id, self.state.sequence, [p for _, p in both])
         self._dirty = True
         sequence = self.state.sequence
         for (event, p), position, fresh in zip(both, done.positions, done.fresh, strict=True):
@@ -119,7 +117,7 @@ class RunWriter:
                 refused = error.message.partition(": ")[2]
                 self._broken = OutOfOrderError(f"{p.type} {event.key()} refused: {refused}".strip())
                 raise self._broken from error
-        return list(done.fresh)
+        return done.fresh
 
     def _wrapped(self, item: Item) -> tuple[Event, Pending]:
         """An event and its envelope. What a model wrote must not stop a round: the fold sees the text that is

@@ -24,10 +24,10 @@ with diagevo.open(sys.argv[1], run=name, root=pathlib.Path(sys.argv[2])) as memo
     print("ready", flush=True)
     sys.stdin.readline()
     for batch in range({BATCHES}):
-        with memory.database.write() as connection:
+        with memory.database.write():
             for number in range(batch * {BATCH}, (batch + 1) * {BATCH}):
                 event = pending(name, 1, StageStarted(stage=name, attempt=number + 1))
-                memory.log.append(name, number, [event], connection=connection)
+                memory.log.append(name, number, [event])
 """
 
 

@@ -64,9 +64,8 @@ print("ready", flush=True)
 number = 0
 while number < 100_000:
     try:
-        with database.write() as connection:
-            log.append("b", number, [pending("b", 1, StageStarted(stage="b", attempt=number + 1))],
-                       connection=connection)
+        with database.write():
+            log.append("b", number, [pending("b", 1, StageStarted(stage="b", attempt=number + 1))])
             if once:
                 print("holds", flush=True)
                 os.kill(os.getpid(), signal.SIGSTOP)
@@ -117,7 +116,7 @@ def test_a_holder_with_other_limits_is_named_by_whoever_waits(
         assert "in a transaction since 20" in caught.value.message
         assert caught.value.message.endswith("and idle in transaction")
         assert "pg_terminate_backend(" in (caught.value.hint or "")
-    assert Log(database).append("a", 0, [EVENT]).positions == (1,)
+    assert Log(database).append("a", 0, [EVENT]).positions == [1]
     database.close()
 
 
@@ -130,7 +129,7 @@ def test_a_holder_that_stands_still_is_ended_and_told_so_when_it_wakes(
     with _holder(url, 1, "once") as process:
         assert _line(process) == "holds"
         _stopped(process)
-        assert Log(database).append("a", 0, [EVENT]).positions == (1,)
+        assert Log(database).append("a", 0, [EVENT]).positions == [1]
         process.send_signal(signal.SIGCONT)
         said = _line(process)
     assert said.startswith("this process was idle for 1 s inside a transaction")
@@ -154,7 +153,7 @@ def test_a_writer_stopped_at_any_moment_stops_nobody_else(
             process.send_signal(signal.SIGSTOP)
             _stopped(process)
             event = pending("a", 1, StageStarted(stage="a", attempt=attempt))
-            assert log.append("a", attempt - 1, [event]).fresh == (True,)
+            assert log.append("a", attempt - 1, [event]).fresh == [True]
             process.send_signal(signal.SIGCONT)
     positions = [record.position for record in log.read()]
     assert positions == list(range(1, len(positions) + 1))

@@ -6,7 +6,6 @@ linked to the run's last event by its hash.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -62,18 +61,15 @@ class Head:
     hash: str
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """The position of each event, whether it is new, and the head after it."""
+class Appended(NamedTuple):
+    """The position of each event, and whether it is new."""
 
-    positions: tuple[int, ...]
-    fresh: tuple[bool, ...]
-    sequence: int
-    hash: str
+    positions: list[int]
+    fresh: list[bool]
 
 
 class Log:
-    """Append and read. `connection` arguments join a transaction that the caller holds (`Database.write`)."""
+    """Append and read; inside a transaction of the same thread (`Database.write`) they join it."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -92,97 +88,68 @@ class Log:
         rows = select(*_FACT_COLUMNS).where(EVENT.c.run_id == bindparam("run"), *bounds)
         return Prepared(self.database, rows.order_by(EVENT.c.sequence), ["run", "after", "until"])
 
-    def append(
-        self,
-        run_id: str,
-        expected: int,
-        events: Sequence[Pending],
-        *,
-        connection: Connection | None = None,
-    ) -> Appended:
+    def append(self, run_id: str, expected: int, events: Sequence[Pending]) -> Appended:
         """Append events to a run, all or none. Recorded events keep their position, so a repeat is harmless.
 
         Args:
-            run_id: the run.
-            expected: sequence of the last event that the writer has seen.
-            events: what to append.
-            connection: a transaction to join (default: one of its own).
+            run_id: The run.
+            expected: Sequence of the last event that the writer has seen.
+            events: What to append.
 
         Returns:
-            The position of each event, whether it is new, and the head after it.
+            The position of each event, and whether it is new.
 
         Raises:
-            ConflictError: an id is recorded already with other content.
-            StaleWriterError: the run has moved past `expected`, unless everything is recorded already.
+            ConflictError: An id is recorded already with other content.
+            StaleWriterError: The run has moved past `expected`, unless everything is recorded already.
         """
-        with nullcontext(connection) if connection is not None else self.database.write() as joined:
-            return self._append(joined, run_id, expected, events)
+        with self.database.write() as connection:
+            self.lock(connection)
+            ids = [event.event_id for event in events]
+            stand = self._write.stand.one(connection, run_id, listed(self.database, ids), run_id)
+            if stand is None:
+                raise DamagedError("the row that gives the positions is missing")
+            last, taken, *stored = stand
+            head = Head(0, GENESIS) if stored[0] is None else Head(*stored)
+            stale = expected != head.sequence
+            known = self._known(run_id, events) if stale or taken or len(set(ids)) < len(ids) else {}
+            if stale and any(id_ not in known for id_ in ids):
+                raise StaleWriterError(
+                    f"run {run_id} is at sequence {head.sequence}, this writer expected {expected}",
+                    hint="somebody else wrote in between: open the run again",
+                )
+            new: list[Pending] = []
+            positions: list[int] = []
+            fresh: list[bool] = []
+            for event in events:
+                position = known.get(event.event_id)
+                fresh.append(position is None)
+                if position is None:
+                    new.append(event)
+                    known[event.event_id] = position = last + len(new)
+                positions.append(position)
+            if new:
+                if stored[0] is None:
+                    self.create_run(connection, run_id)
+                self._record(connection, _chained(run_id, head, last, new, now()))
+            return Appended(positions, fresh)
 
-    def _append(
-        self, connection: Connection, run_id: str, expected: int, events: Sequence[Pending]
-    ) -> Appended:
-        self.lock(connection)
-        ids = [event.event_id for event in events]
-        stand = self._write.stand.one(connection, run_id, listed(self.database, ids), run_id)
-        if stand is None:
-            raise DamagedError("the row that gives the positions is missing")
-        last, taken, *stored = stand
-        head = Head(0, GENESIS) if stored[0] is None else Head(*stored)
-        if expected != head.sequence:
-            return self._all_known(connection, run_id, expected, head, events)
-        known = self._known(connection, run_id, events) if taken or len(set(ids)) < len(ids) else {}
-        new: list[Pending] = []
-        positions: list[int] = []
-        fresh: list[bool] = []
-        for event in events:
-            position = known.get(event.event_id)
-            fresh.append(position is None)
-            if position is None:
-                new.append(event)
-                known[event.event_id] = position = last + len(new)
-            positions.append(position)
-        sequence, hash_ = head.sequence, head.hash
-        if new:
-            rows = _chained(run_id, head, last, new, now())
-            sequence, hash_ = sequence + len(rows), rows[-1][-1]
-            if stored[0] is None:
-                self.create_run(connection, run_id)
-            self._record(connection, rows)
-        return Appended(tuple(positions), tuple(fresh), sequence, hash_)
-
-    def _all_known(
-        self, connection: Connection, run_id: str, expected: int, head: Head, events: Sequence[Pending]
-    ) -> Appended:
-        known = self._known(connection, run_id, events)
-        if any(event.event_id not in known for event in events):
-            raise StaleWriterError(
-                f"run {run_id} is at sequence {head.sequence}, this writer expected {expected}",
-                hint="somebody else wrote in between: open the run again",
-            )
-        positions = tuple(known[event.event_id] for event in events)
-        return Appended(positions, (False,) * len(events), head.sequence, head.hash)
-
-    def _known(self, connection: Connection, run_id: str, events: Sequence[Pending]) -> dict[str, int]:
+    def _known(self, run_id: str, events: Sequence[Pending]) -> dict[str, int]:
         """Positions of those events that the run has. Raises ConflictError where the content differs, or
         where an id comes twice with different content."""
         given: dict[str, Pending] = {}
         for event in events:
             if given.setdefault(event.event_id, event) != event:
                 raise ConflictError(f"{event.type} {event.event_id} comes twice, with different content")
-        ids = list(given)
-        stored: dict[str, Any] = {}
-        for start in range(0, len(ids), 500):
-            some = EVENT.c.event_id.in_(ids[start : start + 500])
-            query = select(*COLUMNS).where(EVENT.c.run_id == run_id, some)
-            stored |= {row.event_id: row for row in connection.execute(query)}
-        for event_id, row in stored.items():
+        stored = self.known(run_id, given)
+        for event_id, found in stored.items():
             event = given[event_id]
-            if Pending(*(getattr(row, name) for name in Pending.__struct_fields__)) != event:
+            if any(getattr(found, name) != getattr(event, name) for name in Pending.__struct_fields__):
                 raise ConflictError(
-                    f"{event.type} {event_id} is recorded at position {row.position} with other content",
-                    hint=f"recorded: {row.payload[:200]}\ngiven:    {event.payload[:200]}",
+                    f"{event.type} {event_id} is recorded at position {found.position} with other content",
+                    hint=f"recorded: {found.payload[:200]}\ngiven:    {event.payload[:200]}",
                 )
-        return {event_id: row.position for event_id, row in stored.items()}
+        return {event_id: found.position for event_id, found in stored.items()}
 
     def _record(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert the rows and move the heads."""
@@ -215,10 +182,10 @@ class Log:
         if self.database.dialect == "postgresql":
             self._write.queue(connection)
 
-    def head(self, run_id: str, connection: Connection | None = None) -> Head:
+    def head(self, run_id: str) -> Head:
         """Where the run's chain ends; sequence 0 for a run without events."""
-        with nullcontext(connection) if connection is not None else self.database.read() as joined:
-            row = self._head.one(joined, run_id)
+        with self.database.read() as connection:
+            row = self._head.one(connection, run_id)
         if row is None:
             return Head(0, GENESIS)
         if [type(value) for value in row] != [int, str]:

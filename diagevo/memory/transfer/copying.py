@@ -52,7 +52,7 @@ class Copy:
     def __init__(self, connection: Connection, log: Log, run_id: str, folder: Path) -> None:
         """`folder`: the new run's. Raises ConfigError where the run exists."""
         log.lock(connection)
-        if log.head(run_id, connection).sequence:
+        if log.head(run_id).sequence:
             raise ConfigError(f"run {run_id} exists already", hint="give the new run another name")
         self.connection, self.log, self.run_id = connection, log, run_id
         self.state = MemoryState(run_id)

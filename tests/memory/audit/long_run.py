@@ -222,7 +222,8 @@ class LongRun:
                 with self.database.write() as connection:
                     artifacts.put_many(waiting)
                     waiting.clear()
-                    done = self.log.append(run, written, batch, connection=connection)
+                    self.log.append(run, written, batch)
+                    head = self.log.head(run)
                     if committed:
                         assert playing.closed is not None
                         projection.write(connection, playing.state, playing.closed, now())
@@ -231,7 +232,7 @@ class LongRun:
                 if committed:
                     assert playing.closed is not None
                     number = playing.closed.number
-                    heads.append(folder / run, heads.ChainHead(number, written, done.hash))
+                    heads.append(folder / run, heads.ChainHead(number, written, head.hash))
                     if written >= events:
                         break
         self.state = playing.state
