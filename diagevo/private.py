@@ -5,6 +5,8 @@ A stricter umask stays as it is; a laxer one makes nothing of these readable for
 """
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -30,6 +32,22 @@ def private_file(file: Path) -> None:
     """Make an empty file for this user alone, unless it is there."""
     with open(file, "ab", opener=private):
         pass
+
+
+@contextmanager
+def whole(file: Path) -> Generator[Path]:
+    """A file for this user alone under another name, which gets its own, in one step, once the block is
+    through; removed where that fails. Raises OSError."""
+    part = file.with_name(f"{file.name}.part")
+    private_folder(file.parent)
+    part.unlink(missing_ok=True)
+    try:
+        private_file(part)
+        yield part
+        os.replace(part, file)
+    finally:
+        with suppress(OSError):
+            part.unlink()
 
 
 def close_to_others(folder: Path) -> None:

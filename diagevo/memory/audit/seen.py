@@ -1,11 +1,10 @@
 """Keys that were met so far, as many as a run has texts: kept in a temporary file, not in memory."""
 
 import sqlite3
-from collections.abc import Iterator
 
 
 class Seen:
-    """A set of texts that only grows, in a database of its own that is gone when it is closed."""
+    """A set of texts in a database of its own, which is gone when it is closed."""
 
     def __init__(self) -> None:
         self._file = sqlite3.connect("", isolation_level=None)  # without a name: a file that nobody else sees
@@ -16,14 +15,12 @@ class Seen:
         """Whether the key is new."""
         return self._file.execute("INSERT OR IGNORE INTO seen VALUES (?)", (key,)).rowcount > 0
 
+    def remove(self, key: str) -> bool:
+        """Whether the key was there."""
+        return self._file.execute("DELETE FROM seen WHERE key = ?", (key,)).rowcount > 0
+
     def __contains__(self, key: str) -> bool:
         return self._file.execute("SELECT 1 FROM seen WHERE key = ?", (key,)).fetchone() is not None
-
-    def __len__(self) -> int:
-        return self._file.execute("SELECT count(*) FROM seen").fetchone()[0]
-
-    def __iter__(self) -> Iterator[str]:
-        return (key for (key,) in self._file.execute("SELECT key FROM seen ORDER BY key"))
 
     def close(self) -> None:
         self._file.close()

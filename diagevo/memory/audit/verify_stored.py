@@ -91,13 +91,13 @@ def _check_texts(log: Log, run_id: str, report: Verification) -> None:
     try:
         batch: dict[str, Recorded] = {}
         for record, digest in _texts(log, run_id):
-            if digest not in batch and seen.add(digest):
+            if seen.add(digest):
                 batch[digest] = record
+                report.texts += 1
             if len(batch) == PAGE:
                 report.faults.extend(_wrong_texts(log, batch))
                 batch.clear()
         report.faults.extend(_wrong_texts(log, batch))
-        report.texts = len(seen)
     except (StoreError, DBAPIError):
         report.notes.append("not all texts were checked: an event that names some cannot be read")
     finally:

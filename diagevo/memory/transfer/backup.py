@@ -8,7 +8,7 @@ it stands.
 import os
 import sqlite3
 from collections.abc import Generator, Iterable
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from diagevo.memory.log.log import LOG, Log
 from diagevo.memory.log.migrate import HEAD, prepare, refuse_folder, refuse_missing, revision, upgrade
 from diagevo.memory.log.writer_lock import acquire
 from diagevo.memory.places import runs_folder
-from diagevo.private import private_file, private_folder
+from diagevo.private import whole
 
 PAGE = 1000
 ONE_FILE = "PRAGMA journal_mode = DELETE"
@@ -54,33 +54,22 @@ def backup(database: Database, target: Path) -> Backup:
     """Write a backup to a new file, checked before it gets its name. Raises StoreError, ConfigError."""
     if target.exists():
         raise ConfigError(f"{target} exists", hint="name a new file: a backup never replaces one")
-    part = target.with_name(target.name + ".part")
+    called = str(database.file or shown(database.url))
+    wrong = "see what is wrong: diagevo db status; or name another: --db"
     try:
-        private_folder(target.parent)
-        part.unlink(missing_ok=True)
-        private_file(part)  # says why where it cannot be made; SQLite would not
-        if database.dialect == "sqlite":
-            _copy_sqlite(database, part)
-        else:
-            _copy_to_sqlite(database, part)
-        called = str(database.file or shown(database.url))
-        runs, position = _checked(part, called, "see what is wrong: diagevo db status; or name another: --db")
-        size = part.stat().st_size
-        os.replace(part, target)
+        with whole(target) as part:
+            if database.dialect == "sqlite":
+                _copy_sqlite(database, part)
+            else:
+                _copy_to_sqlite(database, part)
+            runs, position = _checked(part, called, wrong)
+            size = part.stat().st_size
     except OSError as error:
         raise StoreError(
             f"the backup {target} cannot be written: {error.strerror}",
             hint="name a file in a folder that you may write to and that has room",
         ) from error
-    finally:
-        _discard(part)
     return Backup(target, size, runs, position)
-
-
-def _discard(part: Path) -> None:
-    """Remove what is left of a file that was never finished, if it can be."""
-    with suppress(OSError):
-        part.unlink()
 
 
 def _readable(path: Path) -> sqlite3.Connection:
@@ -191,29 +180,22 @@ def _restore_file(file: Path, database: Database, replace: bool, stamp: str) -> 
     target = database.file
     assert target is not None
     aside: list[Path] = []
-    part = target.with_name(target.name + ".restoring")
     try:
-        private_folder(target.parent)
-        part.unlink(missing_ok=True)
-        private_file(part)
-        with closing(_readable(file)) as source, closing(sqlite3.connect(part)) as copy:
-            source.backup(copy)
-        with _alone(database, replace):
+        with _alone(database, replace), whole(target) as part:
+            with closing(_readable(file)) as source, closing(sqlite3.connect(part)) as copy:
+                source.backup(copy)
             if target.exists():
                 old = target.with_name(f"{target.name}.before-restore-{stamp}")
                 os.replace(target, old)
                 aside.append(old)
                 for companion in ("-wal", "-shm"):
                     Path(f"{target}{companion}").unlink(missing_ok=True)
-            os.replace(part, target)
     except (OSError, sqlite3.Error) as error:
         said = error.strerror if isinstance(error, OSError) else error
         raise StoreError(
             f"{target} cannot be written: {said}",
             hint="name a place that you may write to and that has room: --db FILE",
         ) from error
-    finally:
-        _discard(part)
     return aside
 
 

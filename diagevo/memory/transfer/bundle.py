@@ -8,8 +8,9 @@ verifies, and `export_bundle` does so with what it wrote. A run has the same hea
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,7 +32,7 @@ from diagevo.memory.transfer.bundle_check import Contents
 from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, Stranger, Writer
 from diagevo.memory.transfer.bundle_texts import rows_of
 from diagevo.memory.transfer.copying import CopiedRun, Copy, keep_heads
-from diagevo.private import private_file, private_folder
+from diagevo.private import whole
 
 BATCH = 500
 
@@ -55,24 +56,17 @@ def export_bundle(history: History, as_of: AsOf, file: Path) -> Exported:
     where the file is there, StoreError where the run does not hold."""
     if os.path.lexists(file):
         raise ConfigError(f"{file} exists", hint="name a new file: a bundle never replaces one")
-    part = file.with_name(f"{file.name}.part")
     try:
-        private_folder(file.parent)
-        part.unlink(missing_ok=True)
-        private_file(part)
-        with closing(Writer(part)) as out:
-            head = _write(history, as_of, out)
-        check_bundle(part)
-        os.replace(part, file)
+        with whole(file) as part:
+            with closing(Writer(part)) as out:
+                head = _write(history, as_of, out)
+            check_bundle(part)
     except (OSError, sqlite3.Error) as error:
         said = error.strerror if isinstance(error, OSError) else error
         raise StoreError(
             f"the bundle {file} cannot be written: {said}",
             hint="name a new file where you may write and that has room",
         ) from error
-    finally:
-        with suppress(OSError):
-            part.unlink()
     rows = out.rows
     return Exported(
         file=file,
@@ -113,7 +107,7 @@ def check_bundle(file: Path) -> CopiedRun:
         TemporaryDirectory(prefix="diagevo-") as scratch,
         closing(Database(str(Path(scratch, "check.db")))) as database,
     ):
-        run_id = bundle.run().run_id
+        run_id = bundle.run()["run_id"]
         check_name(run_id)
         prepare(database, create=True)
         return _take(bundle, database, run_id, Path(scratch, run_id))
@@ -131,7 +125,7 @@ def import_bundle(
     cannot have.
     """
     with closing(Stranger(file)) as bundle:
-        run_id = bundle.run().run_id if name is None else name
+        run_id = bundle.run()["run_id"] if name is None else name
         check_name(run_id)
         place = runs_folder(database, root) / run_id
         check_place(database, place)
@@ -156,7 +150,7 @@ def _take(bundle: Stranger, database: Database, run_id: str, place: Path) -> Cop
             (insert_missing(database, REPLY), _brought(contents.replies(), run_id)),
             (insert_missing(database, VECTOR), _brought(contents.vectors(), run_id)),
         ):
-            for batch in _batches(taken):
+            while batch := list(islice(taken, BATCH)):
                 connection.execute(add, batch)
     return written
 
@@ -170,14 +164,3 @@ def _impossible(bundle: Stranger, what: str) -> InconsistentError:
 def _brought(rows: Iterator[dict[str, Any]], run_id: str) -> Iterator[dict[str, Any]]:
     """Replies and vectors agree with the events, yet are the bundle's word alone for what models said."""
     return (row | {"model": brought(row["model"], run_id)} for row in rows)
-
-
-def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    batch: list[dict[str, Any]] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

@@ -4,7 +4,7 @@ What is read was written by somebody else, and SQLite says how such a file is op
 (https://www.sqlite.org/security.html): for reading alone and as it lies, with no trust in its schema, cells
 checked, nothing mapped into memory, bounds on what a row may weigh and on the time that a step may take. It
 holds these tables, word for word, and nothing else: no view, trigger, index or virtual table can be run.
-Every row then has the types that were written.
+They are STRICT: SQLite's own check finds a value of another type.
 """
 
 import errno
@@ -12,17 +12,18 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
-import msgspec
-from msgspec import Meta
+from sqlalchemy import Table
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.log.migrate import declared
+from diagevo.memory.log.tables import ArtifactRow, EventRow, ReplyRow, RunRow, VectorRow
+from diagevo.memory.log.tables import table as table_of
 
 EXPORT_AGAIN = "take a whole copy of the bundle, or write it again: diagevo runs export RUN -o FILE"
 APPLICATION = 0x44674576
@@ -34,65 +35,8 @@ SECONDS = 60
 """That one step of reading may take; the look at the whole file a second more for each 4 MiB."""
 PAGE = 500
 
-Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Long = Annotated[int, Meta(ge=1, le=2**63 - 1)]
-Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-
-
-class BundledRow(msgspec.Struct, frozen=True, gc=False):
-    """Base of the rows: the columns of a table, in their order, with values that a database takes."""
-
-
-class BundledRun(BundledRow, frozen=True, gc=False):
-    run_id: str
-    sequence: Long
-    hash: Sha256
-    created_at: str
-    imported: str | None
-
-
-class BundledEvent(BundledRow, frozen=True, gc=False):
-    position: Long
-    event_id: str
-    run_id: str
-    sequence: Long
-    round: Count
-    type: str
-    schema_version: Count
-    cause_id: str | None
-    payload: str
-    causation_id: str | None
-    recorded_at: str
-    previous_hash: Sha256
-    hash: Sha256
-
-
-class TextRow(BundledRow, frozen=True, gc=False):
-    digest: Sha256
-    content: bytes
-    """UTF-8."""
-
-
-class BundledReply(BundledRow, frozen=True, gc=False):
-    model: str
-    request: Sha256
-    text: Sha256
-    input_tokens: Count
-    output_tokens: Count
-
-
-class BundledVector(BundledRow, frozen=True, gc=False):
-    model: str
-    text_hash: Sha256
-    vector: bytes
-
-
-TABLES: dict[str, type[BundledRow]] = {
-    "run": BundledRun,
-    "event": BundledEvent,
-    "artifact": TextRow,
-    "reply": BundledReply,
-    "vector": BundledVector,
+TABLES: dict[str, Table] = {
+    found.name: found for found in map(table_of, (RunRow, EventRow, ArtifactRow, ReplyRow, VectorRow))
 }
 
 
@@ -111,18 +55,17 @@ class Writer:
             self._file.execute(declared()[name])
         self._file.execute("BEGIN")
 
-    def add(self, table: str, row: dict[str, Any]) -> None:
-        """Raises StoreError for a row that nobody could read."""
-        self.rows[table] += 1
-        names = TABLES[table].__struct_fields__
+    def add(self, table: str, row: Mapping[str, Any]) -> None:
+        """A row, unless one of its key is there. Raises StoreError for a row that nobody could read."""
+        number, marks = self.rows[table] + 1, ", ".join(f":{column.name}" for column in TABLES[table].c)
         try:
-            marks = ", ".join("?" * len(names))
-            self._file.execute(f"INSERT INTO {table} VALUES ({marks})", [row[name] for name in names])
+            added = self._file.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)
         except sqlite3.DataError as error:
             raise StoreError(
-                f"row {self.rows[table]} of {table} has more than {LONGEST:,} bytes, which a bundle takes",
+                f"row {number} of {table} has more than {LONGEST:,} bytes, which a bundle takes",
                 hint="keep the whole database instead: diagevo db backup FILE",
             ) from error
+        self.rows[table] += added.rowcount
 
     def close(self) -> None:
         if self._file.in_transaction:
@@ -142,6 +85,7 @@ class Stranger:
         self._until = time.monotonic() + SECONDS
         with self._explained():
             self._file = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=0)
+            self._file.row_factory = sqlite3.Row
             try:
                 self._look(size)
             except BaseException:
@@ -182,12 +126,10 @@ class Stranger:
     def _refuse_others(self) -> None:
         """Whatever is neither one of the tables, as they are declared, nor an index of their keys."""
         wanted = {(name, declared()[name]) for name in TABLES}
-        for kind, name, table, sql in self._file.execute(
-            "SELECT type, name, tbl_name, sql FROM sqlite_master"
-        ):
-            if (kind, name) == ("table", table) and (name, sql) in wanted:
+        for kind, name, of, sql in self._file.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"):
+            if (kind, name) == ("table", of) and (name, sql) in wanted:
                 wanted.remove((name, sql))
-            elif kind != "index" or sql is not None or table not in TABLES:
+            elif kind != "index" or sql is not None or of not in TABLES:
                 raise StoreError(
                     f"the bundle {self.path} holds the {kind} {str(name)[:80]!r}, which no bundle has",
                     hint=EXPORT_AGAIN,
@@ -196,28 +138,20 @@ class Stranger:
             missing = ", ".join(sorted(name for name, _ in wanted))
             raise StoreError(f"the bundle {self.path} lacks {missing}", hint=EXPORT_AGAIN)
 
-    def rows(self, table: str) -> Iterator[Any]:
-        """The rows of a table as they lie in it, streamed, each of the type in `TABLES`. Raises StoreError
-        where they cannot be read or a row has another type."""
-        kind = TABLES[table]
-        names = kind.__struct_fields__
-        number = 0
+    def rows(self, table: str) -> Iterator[sqlite3.Row]:
+        """The rows of a table as they lie in it, streamed. Raises StoreError where they cannot be read."""
+        names = ", ".join(column.name for column in TABLES[table].c)
         with self._explained():
-            cursor = self._file.execute(f"SELECT {', '.join(names)} FROM {table} NOT INDEXED ORDER BY rowid")
+            cursor = self._file.execute(f"SELECT {names} FROM {table} NOT INDEXED ORDER BY rowid")
         while page := self._page(cursor):
-            for values in page:
-                number += 1
-                try:
-                    yield msgspec.convert(dict(zip(names, values, strict=True)), kind)
-                except msgspec.ValidationError as error:
-                    raise self.refusal(table, number, f"cannot be read: {error}") from error
+            yield from page
 
     def _page(self, cursor: sqlite3.Cursor) -> list[Any]:
         self._until = time.monotonic() + SECONDS
         with self._explained():
             return cursor.fetchmany(PAGE)
 
-    def run(self) -> BundledRun:
+    def run(self) -> sqlite3.Row:
         """Which run it is, and where its chain ends."""
         found = list(self.rows("run"))
         if len(found) != 1:

@@ -31,6 +31,8 @@ from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
 
 BATCH = 2000
+LARGEST = 2**31 - 1
+"""Number that PostgreSQL keeps in an INTEGER."""
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -86,6 +88,8 @@ class Copy:
         texts = [value for value in msgspec.structs.astuple(recorded) if isinstance(value, str)]
         if any("\0" in text for text in texts) or _NUL.search(recorded.payload):
             raise ValueError("it holds a NUL, which no database keeps")
+        if not 0 <= recorded.round <= LARGEST:
+            raise ValueError(f"its round is {recorded.round}")
         if recorded.hash != recorded.computed_hash:
             raise ValueError("its hash is another one's")
         if recorded.previous_hash != self.hash or recorded.sequence != self.state.sequence + 1:

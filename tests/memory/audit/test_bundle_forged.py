@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from sqlalchemy import update
-from sqlmodel import SQLModel
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.events import Embedder, NodeAssigned
@@ -22,7 +21,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.vectors import Vectors, text_hash
 from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
-from diagevo.memory.transfer.bundle_file import TABLES, Writer
+from diagevo.memory.transfer.bundle_file import Writer
 from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory.audit.forging import Rows, alter, forge_events, rows_of, write_rows
@@ -187,7 +186,7 @@ def test_a_history_that_does_not_follow_is_refused_though_its_chain_holds(
         ("hash", "0" * 64, "; its run says 139 in 000000000000…"),
         ("run_id", "b", "row 1 of event in the bundle {} is an event of run played"),
         ("run_id", "../b", "'../b' cannot name a run"),
-        ("hash", "head", "row 1 of run in the bundle {} cannot be read: Expected `str` matching regex"),
+        ("hash", "head", "; its run says 139 in head…"),
     ],
 )
 def test_a_run_that_says_otherwise_than_its_events_is_refused(
@@ -391,8 +390,3 @@ def test_every_refusal_leaves_the_log_as_it_was(bundle: Path, my_history: Histor
     assert Log(my_history.database).runs() == ["played"]
     with pytest.raises(Exception, match="no text with digest"):
         Artifacts(my_history.database).get(new["digest"])
-
-
-def test_every_table_of_a_bundle_has_the_columns_of_the_log() -> None:
-    for name, row in TABLES.items():
-        assert list(row.__struct_fields__) == [column.name for column in SQLModel.metadata.tables[name].c]
