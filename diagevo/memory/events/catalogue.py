@@ -8,7 +8,6 @@ belong to the envelope (`records.Recorded`), never to the payload.
 An event is validated by encoding it and decoding it strictly (`records.recordable`): when it is appended, not
 when it is made.
 
-`key()` is the business key: unique in a run together with the round and the type, and the seed of `event_id`.
 Facts are what happened outside; consequences follow from facts and the state, and are rechecked on replay.
 
 Long, but one file: what can happen is read and searched as one list, each event beside its version.
@@ -166,15 +165,18 @@ class Event(Value, frozen=True):
     """Base of all events."""
 
     schema_version: ClassVar[int] = 1
+    identity: ClassVar[tuple[str, ...]]
+    """Fields that are unique in a run together with the round and the type."""
 
     def key(self) -> str:
-        """Unique in a run together with round and type."""
-        raise NotImplementedError  # each event has its own; only this base has none
+        """The business key: the values of `identity`, and the seed of `event_id`."""
+        return ".".join([str(getattr(self, name)) for name in self.identity])
 
 
 class RunConfigured(Event, frozen=True):
     """The configuration that the following rounds are played with, resolved and without secrets."""
 
+    identity = ("number",)
     config: dict[str, Any]
     models: dict[str, Model]
     embedder: Embedder
@@ -186,13 +188,11 @@ class RunConfigured(Event, frozen=True):
     """SHA-256 of each prompt template, which is not stored, by its file's name; empty where the trainer named
     none."""
 
-    def key(self) -> str:
-        return str(self.number)
-
 
 class RoundOpened(Event, frozen=True):
     """A round begins, with the schedule that follows from the last commit (Equations 1 and 2)."""
 
+    identity = ()
     epsilon: Ratio
     failures: int
     reference_failures: int | None
@@ -200,23 +200,19 @@ class RoundOpened(Event, frozen=True):
     seed: int
     weights: list[Weight]
 
-    def key(self) -> str:
-        return ""
-
 
 class StageStarted(Event, frozen=True):
     """An attempt at a stage of the round begins."""
 
+    identity = ("stage", "attempt")
     stage: str
     attempt: int
-
-    def key(self) -> str:
-        return f"{self.stage}.{self.attempt}"
 
 
 class StageCompleted(Event, frozen=True):
     """The attempt is done; the files that it left behind."""
 
+    identity = ("stage", "attempt")
     stage: str
     attempt: int
     artifacts: list[Artifact] = []
@@ -230,13 +226,11 @@ class StageCompleted(Event, frozen=True):
     reward: float | None = None
     """Of a stage that trains: mean reward over the attempt's steps."""
 
-    def key(self) -> str:
-        return f"{self.stage}.{self.attempt}"
-
 
 class StageAbandoned(Event, frozen=True):
     """The attempt is given up; what it observed after a step will be observed again."""
 
+    identity = ("stage", "attempt")
     stage: str
     attempt: int
     after_step: int
@@ -246,14 +240,12 @@ class StageAbandoned(Event, frozen=True):
     reason: str | None = None
     """What was lost, where the run went on by itself; None where its process ended."""
 
-    def key(self) -> str:
-        return f"{self.stage}.{self.attempt}"
-
 
 class PhaseMeasured(Event, frozen=True):
     """What a phase of training measured of itself, as a whole or up to where it was ended. It changes no
     state."""
 
+    identity = ("stage", "attempt")
     stage: str
     attempt: int
     steps: int
@@ -273,13 +265,11 @@ class PhaseMeasured(Event, frozen=True):
     """The implementation of attention that trained."""
     findings: list[PhaseFinding] = []
 
-    def key(self) -> str:
-        return f"{self.stage}.{self.attempt}"
-
 
 class CandidateScored(Event, frozen=True):
     """The votes on one question of the pool, and whether it is kept (Equation 3)."""
 
+    identity = ("question_id",)
     question_id: str
     question: Digest
     """The question's text (the raw completion where it is invalid)."""
@@ -309,9 +299,6 @@ class CandidateScored(Event, frozen=True):
     are the passes). p1 of rewards is accuracy under that trainer's check, not self-consistency."""
     drawn_round: int | None = None
     """Round whose schedule the prompt was drawn from, where it is an earlier one: a trainer draws ahead."""
-
-    def key(self) -> str:
-        return self.question_id
 
 
 class FailedRollout(Value, frozen=True):
@@ -364,20 +351,19 @@ class GroupIngested(Event, frozen=True):
 class CausePromoted(Event, frozen=True):
     """Active → Mastered: the mean p1 over the questions aimed at the cause reached θ_up (Equations 6, 7)."""
 
+    identity = ("cause_id",)
     cause_id: str
     questions: int
     consistency: Ratio
     threshold: Ratio
     closed_frequency: int
 
-    def key(self) -> str:
-        return self.cause_id
-
 
 class FailureObserved(Event, frozen=True):
     """A failed response of training, beside a response that agrees with the label, or the known answer."""
 
-    schema_version: ClassVar[int] = 3
+    schema_version = 3
+    identity = ("failure_id", "stage", "attempt")
     failure_id: str
     question_id: str
     stage: str
@@ -392,13 +378,11 @@ class FailureObserved(Event, frozen=True):
     is false. Measurement only, never read by the loop."""
     against: Evidence = "response"
 
-    def key(self) -> str:
-        return f"{self.failure_id}.{self.stage}.{self.attempt}"
-
 
 class FailureDiagnosed(Event, frozen=True):
     """What the diagnostician says of a failure: a known cause, a new one, a slip, or nothing readable."""
 
+    identity = ("failure_id", "attempt", "asked")
     failure_id: str
     attempt: int
     """Attempt of the stage whose observation this answers."""
@@ -411,13 +395,11 @@ class FailureDiagnosed(Event, frozen=True):
     asked: int = 1
     """1 for the first diagnosis; an unresolved failure may be asked again."""
 
-    def key(self) -> str:
-        return f"{self.failure_id}.{self.attempt}.{self.asked}"
-
 
 class DuplicateJudged(Event, frozen=True):
     """Whether a new description is a cause that is stored already."""
 
+    identity = ("failure_id",)
     failure_id: str
     candidates: list[SimilarCause]
     """Causes above the threshold, best first; empty where none was and no model was asked."""
@@ -428,13 +410,11 @@ class DuplicateJudged(Event, frozen=True):
     """How many candidates above the threshold were left out by the cap."""
     call: Call | None = None
 
-    def key(self) -> str:
-        return self.failure_id
-
 
 class NodeAssigned(Event, frozen=True):
     """Under which skill node a new cause goes: a stored one or a new one."""
 
+    identity = ("failure_id",)
     failure_id: str
     shortlist: list[SimilarNode]
     node_id: str | None
@@ -442,54 +422,43 @@ class NodeAssigned(Event, frozen=True):
     flags: list[str] = []
     call: Call | None = None
 
-    def key(self) -> str:
-        return self.failure_id
-
 
 class NodeCreated(Event, frozen=True):
     """A new skill node."""
 
+    identity = ("node_id",)
     node_id: str
     label: str
-
-    def key(self) -> str:
-        return self.node_id
 
 
 class CauseCreated(Event, frozen=True):
     """A new cause: Active, with frequency 1."""
 
+    identity = ("cause_id",)
     cause_id: str
     description: str
     node_id: str
     failure_id: str
 
-    def key(self) -> str:
-        return self.cause_id
-
 
 class CauseMatched(Event, frozen=True):
     """A failure counted under a stored cause: its frequency grows by one (Equation 8)."""
 
+    identity = ("failure_id",)
     cause_id: str
     failure_id: str
     via: Via
     similarity: float | None
 
-    def key(self) -> str:
-        return self.failure_id
-
 
 class CauseReactivated(Event, frozen=True):
     """Mastered → Active, by the first new failure since the promotion (Equation 8)."""
 
+    identity = ("cause_id",)
     cause_id: str
     failure_id: str
     promotion: str
     """event_id of the promotion that this undoes."""
-
-    def key(self) -> str:
-        return self.cause_id
 
 
 class NodePairJudged(Event, frozen=True):
@@ -510,17 +479,16 @@ class NodePairJudged(Event, frozen=True):
 class NodesMerged(Event, frozen=True):
     """Two nodes became one; causes keep their states and frequencies."""
 
+    identity = ("survivor", "absorbed")
     survivor: str
     absorbed: str
     label: str
-
-    def key(self) -> str:
-        return f"{self.survivor}.{self.absorbed}"
 
 
 class RoundCommitted(Event, frozen=True):
     """The round is over: F, ε of the next round, counts, and the hash of the state."""
 
+    identity = ()
     failures: int
     reference_round: int | None
     reference_failures: int | None
@@ -532,14 +500,12 @@ class RoundCommitted(Event, frozen=True):
     undiagnosed: int = 0
     """Valid observations that were never diagnosed, or stayed unresolved: none of them is counted."""
 
-    def key(self) -> str:
-        return ""
-
 
 class RoundsSuperseded(Event, frozen=True):
     """The diagnoses of rounds `first` to `last` count no more; their groups are played again as the rounds
     that follow. Carries the memory that round `first` was opened with."""
 
+    identity = ("first", "last")
     first: int
     last: int
     """The last round that was opened; it need not have been committed."""
@@ -555,13 +521,11 @@ class RoundsSuperseded(Event, frozen=True):
     refused: dict[str, str]
     """Pairs of nodes that were judged to be two, with a fingerprint of their contents."""
 
-    def key(self) -> str:
-        return f"{self.first}.{self.last}"
-
 
 class CheckpointEvaluated(Event, frozen=True):
     """A measurement of a policy after a round (round 0: before any training). It changes no state."""
 
+    identity = ("role", "benchmark")
     role: Literal["solver", "challenger"]
     checkpoint: str
     """Folder of the policy, relative to the run's folder, or the model's name."""
@@ -570,9 +534,6 @@ class CheckpointEvaluated(Event, frozen=True):
     conditions: dict[str, Any]
     """What the measurement was made under: samples, temperature, top-p, seed."""
     metrics: dict[str, float]
-
-    def key(self) -> str:
-        return f"{self.role}.{self.benchmark}"
 
 
 EVENT_TYPES: dict[str, type[Event]] = {event.__name__: event for event in Event.__subclasses__()}
