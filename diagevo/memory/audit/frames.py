@@ -1,6 +1,5 @@
 """A run as polars frames, for notebooks; polars is loaded when one is asked for."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from html import escape
@@ -16,9 +15,9 @@ from diagevo.memory.audit.references import resolve
 from diagevo.memory.audit.replay import describe
 from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.why import why_cause
-from diagevo.memory.events import CandidateScored
-from diagevo.memory.history import History, expect
+from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
+from diagevo.progress import RoundFigures
 from diagevo.text.numbers import count
 
 if TYPE_CHECKING:
@@ -90,21 +89,25 @@ class RunFrames:
         return _frame(columns, rows)
 
     def history(self) -> "polars.DataFrame":
-        """A row a cause and committed round: how states and frequencies went."""
+        """A row a cause and committed round that counts: how states and frequencies went."""
         columns = {
             "round": "int",
             "cause_id": "str",
             "node_id": "str",
             "state": "str",
             "frequency": "int",
-        } | {
             "probability": "float",
             "probability_exact": "str",
         }
+        counted = {commit.round for commit in self._run.commits}
+        query = (
+            "SELECT round, cause_id, node_id, state, frequency, probability FROM v_cause_history"
+            " WHERE run_id = :run ORDER BY round, length(cause_id), cause_id"
+        )
         rows = (
-            (commit.round, c.id, c.node, c.state, c.frequency, *_both(c.probability))
-            for commit in self._run.commits
-            for c in describe(self._run.state(commit.as_of)).causes
+            (round_, *told, *_both(None if p is None else Fraction(p)))
+            for round_, *told, p in self._ask(query)
+            if round_ in counted
         )
         return _frame(columns, rows)
 
@@ -129,27 +132,17 @@ class RunFrames:
             "position": "int",
             "committed_at": "str",
         }
-        rows = (
-            (
-                r.round,
-                r.failures,
-                *_both(r.z),
-                *_both(r.epsilon_next),
-                r.active,
-                r.mastered,
-                r.nodes,
-                r.candidates,
-                r.kept,
-                r.observed,
-                len(r.promoted),
-                len(r.reactivated),
-                r.created,
-                r.position,
-                r.committed_at,
-            )
-            for r in round_figures(self._run)
-        )
-        return _frame(columns, rows)
+
+        def cell(line: RoundFigures, name: str, kind: str) -> Any:
+            value: Any = getattr(line, name.removesuffix("_exact"))
+            if value is None:
+                return None
+            if name in ("promoted", "reactivated"):
+                return len(value)
+            return {"float": float, "str": str, "int": int}[kind](value)
+
+        lines = round_figures(self._run)
+        return _frame(columns, (tuple(cell(line, *one) for one in columns.items()) for line in lines))
 
     def candidates(self, *, round: int | None = None, texts: bool = False) -> "polars.DataFrame":
         """A row a scored question.
@@ -175,36 +168,22 @@ class RunFrames:
             "label": "str",
             "verdict": "str",
             "truth": "str",
-            "label_true": "bool",
+            "label_true": "int",
             "votes": "str",
             "votes_are": "str",
             "question_digest": "str",
         } | ({"question": "str"} if texts else {})
-
-        def row(round_: int, e: CandidateScored) -> tuple[Any, ...]:
-            return (
-                round_,
-                e.question_id,
-                e.mode,
-                e.cause_id,
-                e.stitched_cause_id,
-                e.responses,
-                e.first,
-                e.second,
-                e.first / e.responses if e.responses else None,
-                e.second / e.responses if e.responses else None,
-                e.label,
-                e.verdict,
-                e.truth,
-                e.label_true,
-                json.dumps(e.votes, ensure_ascii=False),
-                e.votes_are,
-                e.question,
-                *((self._run.text(e.question),) if texts else ()),
-            )
-
-        found = self._run.events(CandidateScored, round=round)
-        return _frame(columns, (row(r.round, expect(r, CandidateScored)) for r in found))
+        derived = {
+            "p1": "CAST(first AS double precision) / nullif(responses, 0) AS p1",
+            "p2": "CAST(second AS double precision) / nullif(responses, 0) AS p2",
+            "question_digest": "question AS question_digest",
+            "question": "(SELECT text FROM v_question q WHERE q.run_id = v_candidate.run_id"
+            " AND q.position = v_candidate.position) AS question",
+        }
+        chosen = ", ".join(derived.get(name, name) for name in columns)
+        only = "" if round is None else " AND round = :round"
+        query = f"SELECT {chosen} FROM v_candidate WHERE run_id = :run{only} ORDER BY position"
+        return _frame(columns, self._ask(query, round=round)).cast({"label_true": bool})
 
     def failures(self, *, cause: str | None = None) -> "polars.DataFrame":
         """The failures with their texts, in order of the log.
@@ -298,9 +277,15 @@ class RunFrames:
 
     def _view(self, view: str, columns: Mapping[str, str]) -> "polars.DataFrame":
         """Columns of a stable view, in order of the log."""
-        query = text(f"SELECT {', '.join(columns)} FROM {view} WHERE run_id = :run ORDER BY position")
+        chosen = ", ".join(columns)
+        return _frame(
+            columns, self._ask(f"SELECT {chosen} FROM {view} WHERE run_id = :run ORDER BY position")
+        )
+
+    def _ask(self, query: str, **values: Any) -> Sequence[tuple[Any, ...]]:
         with self._run.database.read() as connection:
-            return _frame(columns, map(tuple, connection.execute(query, {"run": self._run.run_id})))
+            found = connection.execute(text(query), {"run": self._run.run_id} | values)
+            return [tuple(row) for row in found]
 
     def events(
         self, *, types: Sequence[str] | None = None, rounds: tuple[int, int] | None = None
@@ -335,6 +320,6 @@ def _frame(columns: Mapping[str, str], rows: Iterable[tuple[Any, ...]]) -> "pola
         import polars
     except ImportError as error:
         raise MissingDependencyError("frames need polars", hint="run: pip install polars") from error
-    types = {"int": polars.Int64, "float": polars.Float64, "str": polars.String, "bool": polars.Boolean}
+    types = {"int": polars.Int64, "float": polars.Float64, "str": polars.String}
     schema = {name: types[type_] for name, type_ in columns.items()}
     return polars.DataFrame(list(rows), schema=schema, orient="row")
