@@ -1,7 +1,7 @@
 """What a consumer calls: verbs that append facts and the consequences that follow from them.
 
-Every verb is one transaction; `atomic()` joins several. A memory has two parts: the run's writer
-(`writer.py`) and its embedding model (`embedding.py`). Thread-safe.
+Every verb is one transaction; `atomic()` joins several. It appends through the run's writer (`writer.py`).
+Thread-safe.
 
 Long, but one file: it is one class, and each of its verbs is a few lines that check, decide, append.
 """
@@ -19,13 +19,14 @@ from msgspec import structs
 
 from diagevo.equations.policy import BUILT_IN, Policy, epsilon_of
 from diagevo.errors import (
+    ConfigError,
     ConflictError,
     NotFoundError,
     OutOfOrderError,
     StoreError,
 )
-from diagevo.memory.embedding import Embedding, configuration
 from diagevo.memory.events import (
+    UNNAMED,
     Artifact,
     CandidateScored,
     Cause,
@@ -49,27 +50,24 @@ from diagevo.memory.events import (
     StageAbandoned,
     StageCompleted,
     StageStarted,
+    number_of,
 )
 from diagevo.memory.events.records import event_id, payload_of, storable_event
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import now
-from diagevo.memory.log.vectors import Embed
+from diagevo.memory.log.vectors import Embed, Vectors
 from diagevo.memory.nearest.recall import NodeCandidate
+from diagevo.memory.nearest.similarity import Similarity
 from diagevo.memory.policy import Policies, models_of
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.effects import unsettled
-from diagevo.memory.state.model import KnownCause, MemoryState, Stage
-from diagevo.memory.state.open_round import (
-    by_question,
-    check_settlement,
-    refuse_other,
-    stage_status,
-    supplied,
-    undiagnosed,
-)
+from diagevo.memory.state.model import KnownCause, MemoryState, OpenRound, Stage
 from diagevo.memory.state.schedule import Schedule
 from diagevo.memory.state.superseded import played_again
 from diagevo.memory.writer import Item, RunWriter
+
+PORTION = 256
+"""Texts that a change of the embedding model embeds and keeps at a time."""
 
 
 class Memory:
@@ -91,8 +89,11 @@ class Memory:
         self.log = self._run.log
         self.artifacts = self._run.artifacts
         self._config = config
-        self._embedding = Embedding(self._run, embedder)
+        self._similarity = Similarity(self._run)
         self._policies = Policies(self.log, run_id, config)
+        self._embedder = embedder or UNNAMED
+        if embedder is not None:
+            self.check_embedder(embedder)
 
     @property
     def state(self) -> MemoryState:
@@ -147,7 +148,7 @@ class Memory:
                 self._run.append([Item(event)])
                 return
             self.check_embedder(event.embedder)
-            stored = configuration(self.log, self.run_id)
+            stored = self._configured()
             ours = {"number": event.number, "origin": event.origin, "version": event.version}
             if payload_of(structs.replace(stored, **ours)) != payload_of(event):
                 raise ConflictError(
@@ -162,10 +163,17 @@ class Memory:
         unsaid = RunConfigured(
             config=self._config,
             models=models_of(self._config),
-            embedder=self._embedding.embedder,
+            embedder=self._embedder,
             version=version("diagevo"),
         )
         self._run.append([Item(unsaid)])
+
+    def _configured(self) -> RunConfigured:
+        """The latest configuration."""
+        newest = self.log.read(self.run_id, types=["RunConfigured"], newest_first=True, limit=1)
+        event = next(newest).event
+        assert isinstance(event, RunConfigured)
+        return event
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -183,7 +191,7 @@ class Memory:
                 may change at any time.
         """
         with self.atomic():
-            last = configuration(self.log, self.run_id)
+            last = self._configured()
             if config != last.config:
                 changed = structs.replace(last, config=dict(config), number=last.number + 1)
                 self._run.append([Item(changed)])
@@ -191,12 +199,12 @@ class Memory:
     @property
     def played_by_train(self) -> bool:
         """Whether `diagevo train` plays the run: its configuration names a challenger."""
-        return self.state.config is not None and "challenger" in configuration(self.log, self.run_id).models
+        return self.state.config is not None and "challenger" in self._configured().models
 
     @property
     def names_embedder(self) -> bool:
         """Whether the run says whose its vectors are: `diagevo.open(embedder=…)` or `configure` told it."""
-        return self._embedding.named
+        return self.state.embedder not in (None, UNNAMED)
 
     def check_embedder(self, embedder: Embedder) -> None:
         """Refuse another embedding model than the run's: cosines between two models mean nothing.
@@ -204,7 +212,14 @@ class Memory:
         Raises:
             ConfigError: The run's vectors are another model's.
         """
-        self._embedding.check(embedder)
+        stored = self.state.embedder
+        if stored not in (None, embedder):
+            raise ConfigError(
+                f"run {self.run_id} was embedded by {_spelled(stored)}, the configuration names"
+                f" {_spelled(embedder)}",
+                hint="use that model again, or re-embed the run: diagevo memory rebuild --embedder"
+                f" --run {self.run_id} (and calibrate the thresholds: diagevo memory calibrate)",
+            )
 
     def change_embedder(
         self,
@@ -232,7 +247,32 @@ class Memory:
         Raises:
             OutOfOrderError: A round is open.
         """
-        return self._embedding.change(embedder, embed, config=config, on_progress=on_progress)
+        with self._run.lock:
+            self.claim()
+            state = self.state
+            if state.open is not None:
+                raise OutOfOrderError(
+                    f"round {state.open.number} is open: the embedder changes between rounds",
+                    hint=f"finish it with the old model, or continue from the last commit: diagevo runs fork"
+                    f" {self.run_id} --round {state.round}"
+                    if state.round
+                    else "finish it with the old model, or start another run",
+                )
+            if state.config is None:
+                raise OutOfOrderError(f"run {self.run_id} has no configuration yet")
+            texts = [c.description for c in state.causes.values()] + [n.label for n in state.nodes.values()]
+            vectors = Vectors(self.database, self.run_id, embedder)
+            for start in range(0, len(texts), PORTION):
+                vectors.embed(texts[start : start + PORTION], embed)
+                if on_progress is not None:
+                    on_progress(min(start + PORTION, len(texts)), len(texts))
+            last = self._configured()
+            values = last.config if config is None else dict(config)
+            if (embedder, values) != (last.embedder, last.config):
+                changed = structs.replace(last, embedder=embedder, config=values, number=last.number + 1)
+                with self.atomic():
+                    self._run.append([Item(changed)])
+            return len(texts)
 
     def vectors(self, texts: Sequence[str], embed: Embed) -> np.ndarray:
         """Vectors of texts. Those that the database does not hold are embedded and stored.
@@ -244,7 +284,7 @@ class Memory:
         Returns:
             (n, d) float32, in the order of `texts`.
         """
-        return self._embedding.similarity.vectors(texts, embed)
+        return self._similarity.vectors(texts, embed)
 
     def similar_causes(self, vector: np.ndarray, *, above: float | None = None) -> list[SimilarCause]:
         """Every stored cause with its cosine, best first. A cause made a moment ago is there.
@@ -253,7 +293,7 @@ class Memory:
             vector: (d,), of length 1.
             above: Only the nearest cause, and those whose cosine is above this.
         """
-        return self._embedding.similarity.causes(vector, above)
+        return self._similarity.causes(vector, above)
 
     def similar_nodes(self, vector: np.ndarray, k: int) -> list[NodeCandidate]:
         """The k nodes whose nearest member is nearest, best first.
@@ -262,7 +302,7 @@ class Memory:
             vector: (d,), of length 1.
             k: At most so many.
         """
-        return self._embedding.similarity.nodes(vector, k)
+        return self._similarity.nodes(vector, k)
 
     def node_pairs(self, theta: float, embed: Embed) -> list[tuple[str, str, float]]:
         """Pairs of nodes that may be one skill.
@@ -274,13 +314,13 @@ class Memory:
         Returns:
             (lower id, higher id, cosine) by falling cosine, then by ids.
         """
-        return self._embedding.similarity.node_pairs(theta, embed)
+        return self._similarity.node_pairs(theta, embed)
 
     def rebuild_index(self) -> int:
         """Make the index of vectors again from SQL. The number of causes in it; 0 where so few need none."""
         with self._run.lock:
             self.claim()
-            return self._embedding.similarity.rebuild()
+            return self._similarity.rebuild()
 
     def open_round(self, round: int, *, seed: int | None = None) -> Schedule:
         """Open a round. A run without a configuration gets that of `diagevo.open`, or the paper's values.
@@ -402,7 +442,7 @@ class Memory:
             self._run.append([Item(event, self._run.id_of("RoundOpened", ""))])
             projection.write(connection, self.state, closed, now())
             self._run.keep_head()
-            self._run.after.append(self._embedding.similarity.committed)
+            self._run.after.append(self._similarity.committed)
             return event
 
     def supersede(self, first: int, reason: str) -> RoundsSuperseded:
@@ -431,7 +471,7 @@ class Memory:
             event = decide.superseding(*self._before(first), first, self.state.last_opened, reason)
             self._run.append([Item(event, round=event.last)])
             projection.write_memory(connection, self.state)
-            self._embedding.similarity.reset()
+            self._similarity.reset()
             return event
 
     def evaluated(self, event: CheckpointEvaluated, round: int) -> None:
@@ -450,7 +490,8 @@ class Memory:
 
     def stage(self, stage: str) -> Stage:
         """Where a stage of the open round stands; an abandoned one is not started."""
-        return stage_status(self._run.opened(), stage)
+        found = self._run.opened().stages.get(stage, Stage("not_started", 0))
+        return Stage("not_started", found.attempt) if found.status == "abandoned" else found
 
     def start_stage(self, stage: str) -> int:
         """Begin a stage of the open round.
@@ -579,7 +620,11 @@ class Memory:
         with self.atomic():
             now_ = self._run.opened()
             for failure in failures:
-                refuse_other(now_, failure)
+                if now_.failures.get(failure.failure_id, failure) != failure:
+                    raise ConflictError(
+                        f"{failure.failure_id} was already observed with other content",
+                        hint="abandon a stage before repeating it: abandon_stage(stage, after_step=...)",
+                    )
             self._run.append([Item(f, self._run.id_of("CandidateScored", f.question_id)) for f in failures])
             if any(f.failure_id not in self._run.opened().failures for f in failures):
                 raise OutOfOrderError("an observation of an abandoned attempt stays void")
@@ -588,7 +633,13 @@ class Memory:
         """Valid failures without a diagnosis, by question and sample; with `again` also the unresolved
         ones."""
         with self._run.lock:
-            return undiagnosed(self._run.opened(), again)
+            now_ = self._run.opened()
+            waiting = [
+                f
+                for f in now_.failures
+                if f not in now_.diagnoses or (again and now_.diagnoses[f].verdict == "unresolved")
+            ]
+            return [now_.failures[f] for f in sorted(waiting, key=_by_question)]
 
     def asked(self, failure_id: str) -> int:
         """How often the failure's valid observation was diagnosed: `asked` of the next diagnosis is one
@@ -620,7 +671,7 @@ class Memory:
         """Diagnosed failures not yet assigned to a cause, by question number and sample."""
         with self._run.lock:
             now_ = self._run.opened()
-            return [now_.diagnoses[f] for f in sorted(unsettled(now_), key=by_question)]
+            return [now_.diagnoses[f] for f in sorted(unsettled(now_), key=_by_question)]
 
     def settle(
         self, failure_id: str, *, judged: DuplicateJudged | None = None, assigned: NodeAssigned | None = None
@@ -639,7 +690,7 @@ class Memory:
         """
         with self.atomic():
             now_ = self._run.opened()
-            diagnosis = check_settlement(now_, failure_id, judged, assigned)
+            diagnosis = _settled_by(now_, failure_id, judged, assigned)
             items: list[Item] = []
             key = f"{failure_id}.{diagnosis.attempt}.{diagnosis.asked}"
             cause = self._run.id_of("FailureDiagnosed", key)
@@ -719,4 +770,42 @@ class Memory:
 
     def supplied(self, question_id: str) -> tuple[KnownCause, ...]:
         """Causes that the question's writer was given, in their state as committed in the round before."""
-        return supplied(self._run.opened(), question_id)
+        now_ = self._run.opened()
+        candidate = now_.candidates.get(question_id)
+        if candidate is None:
+            raise NotFoundError(f"round {now_.number} has no candidate {question_id}")
+        shown = [c for c in (candidate.cause_id, candidate.stitched_cause_id) if c is not None]
+        return tuple(KnownCause(c, now_.causes[c].state, now_.causes[c].description) for c in shown)
+
+
+def _by_question(failure_id: str) -> tuple[int, ...]:
+    """r3.q318.a5 → (3, 318, 5): by question number and sample."""
+    return tuple(number_of(part) for part in failure_id.split("."))
+
+
+def _settled_by(
+    now: OpenRound, failure_id: str, judged: DuplicateJudged | None, assigned: NodeAssigned | None
+) -> FailureDiagnosed:
+    """The diagnosis that these facts settle. Raises OutOfOrderError where they cannot."""
+    diagnosis = now.diagnoses.get(failure_id)
+    if diagnosis is None:
+        raise OutOfOrderError(f"{failure_id} has no diagnosis")
+    verdict = diagnosis.verdict
+    if verdict not in ("recurrence", "new_cause"):
+        raise OutOfOrderError(f"{failure_id} is {verdict}: there is no cause to count it under")
+    if verdict == "recurrence" and (judged is not None or assigned is not None):
+        raise OutOfOrderError(f"{failure_id} is a recurrence: nothing is left to judge")
+    if verdict == "new_cause" and judged is None:
+        raise OutOfOrderError(f"{failure_id} needs a judgement on duplicates")
+    if judged is not None and judged.duplicate == (assigned is not None):
+        raise OutOfOrderError(f"{failure_id}: a node is assigned exactly where the cause is no duplicate")
+    for fact in (judged, assigned):
+        if fact is not None and fact.failure_id != failure_id:
+            raise OutOfOrderError(f"a fact about {fact.failure_id} cannot settle {failure_id}")
+    return diagnosis
+
+
+def _spelled(embedder: Embedder) -> str:
+    if embedder == UNNAMED:
+        return "a model that was never named"
+    return f"{embedder.name} @ {embedder.revision or '-'} ({embedder.dimension} numbers)"
