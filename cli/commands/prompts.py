@@ -25,7 +25,7 @@ def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[A
     from diagevo.ingest.weights import weigh as weighed
 
     dataset, state = read_dataset(file), history.state(as_of)
-    schedule = state.next_schedule()
+    schedule = state.schedule()
     found = weighed(history.log, state, schedule, dataset)
     count, aimed = len(found.prompts), sum(1 for each in found.prompts if each.cause is not None)
     notes = [

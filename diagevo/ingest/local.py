@@ -83,7 +83,7 @@ class LocalDiagnostician:
 def _diagnosed(memory: Memory) -> dict[_Digests, str]:
     """Failures that have a cause which counts, with its description."""
     state = memory.state
-    counted = set(state.counted(range(1, state.last_opened + 1)))
+    counted = set(state.counted())
     questions: dict[str, str] = {}
     observed: dict[str, FailureObserved] = {}
     found: dict[_Digests, str] = {}

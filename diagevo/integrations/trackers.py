@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from math import isclose
@@ -23,6 +23,7 @@ from diagevo.memory.audit.pass_rates import CauseRate, pass_rates
 from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.history import History
+from diagevo.memory.state.stored_config import leaves
 
 Tracker = Literal["trackio", "wandb", "mlflow"]
 Row = dict[str, float]
@@ -203,7 +204,7 @@ def _mlflow(project: str, run: str, new: New, described: Description) -> list[Ro
     rows = new(runs[0].data.metrics if runs and "round" in runs[0].data.metrics else None)
     if rows:
         tracked = runs[0] if runs else client.create_run(number, run_name=run, tags={"diagevo.run": run})
-        params = [] if runs else [Param(name, value) for name, value in _flat(described.config)]
+        params = [] if runs else [Param(name, str(value)) for name, value in leaves(described.config)]
         for start in range(0, len(params), 100):  # the most of one batch; a parameter never changes
             client.log_batch(tracked.info.run_id, params=params[start : start + 100])
         client.log_dict(tracked.info.run_id, dict(described.config), "configuration.json")
@@ -222,11 +223,3 @@ def _mlflow(project: str, run: str, new: New, described: Description) -> list[Ro
 
 def _cells(table: Table) -> tuple[list[Any], list[Any]]:
     return list(table[0]), [list(row.values()) for row in table]
-
-
-def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", str(value)

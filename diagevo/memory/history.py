@@ -321,12 +321,9 @@ class History:
             return None
         return found, expect(found, event)
 
-    def chain(self, last: Recorded) -> list[Recorded]:
-        """`last` and what it follows from, back to the first cause: a walk along `causation_id`."""
-        return self.chains([last])[0]
-
     def chains(self, ends: Sequence[Recorded]) -> list[list[Recorded]]:
-        """The chain of each, walked side by side: a question a step, not one an event."""
+        """Each event and what it follows from, back to the first cause: a walk along `causation_id`, side by
+        side: a question a step, not one an event."""
         links = [[last] for last in ends]
         while waiting := {one for of in links if (one := of[-1].causation_id) is not None}:
             found = self.log.by_ids(self.run_id, waiting)

@@ -373,17 +373,15 @@ class Memory:
         """
         state = self.state
         if state.open is not None and state.open.number == round:
-            schedule = state.open_schedule(self.policy())
-            assert schedule is not None
-            return schedule
+            return state.schedule(self.policy())
         if state.open is None and round == state.round + 1:
             policy = self.policy()
             epsilon = state.epsilon if policy is None else epsilon_of(policy, state.known())
-            return replace(state.next_schedule(policy), epsilon=epsilon)
+            return replace(state.schedule(policy), epsilon=epsilon)
         if not 1 <= round <= state.round:
             raise NotFoundError(f"run {self.run_id} has no round {round}; {state.round} are committed")
         before, opened = self._before(round)
-        return replace(before.next_schedule(self.policy(before)), epsilon=Fraction(opened.epsilon))
+        return replace(before.schedule(self.policy(before)), epsilon=Fraction(opened.epsilon))
 
     def policy(self, state: MemoryState | None = None) -> Policy | None:
         """The policy of one's own that the configuration names, now or in `state`.

@@ -89,7 +89,7 @@ def is_short(history: History) -> bool:
 def facts(history: History) -> Facts:
     """Of a run as it is now."""
     state = history.state(history.end)
-    counted = state.counted(range(1, state.last_opened + 1))
+    counted = state.counted()
     rounds = _affordable(history, counted)
     steered = history.steered
     found = Facts(rounds, len(counted) - len(rounds), history.ingested is not None, steered)

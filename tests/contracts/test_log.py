@@ -285,7 +285,7 @@ def test_a_view_is_one_moment_for_every_read_and_refuses_a_write(store: Store) -
         log.append("a", 2, [_event(3)])
         assert log.head("a").sequence == 3
         with log.database.write(), log.database.view():
-            assert log.append("a", 3, [_event(4)]).sequence == 4
+            log.append("a", 3, [_event(4)])
         assert _positions(log) == [1, 2, 3, 4]
 
 

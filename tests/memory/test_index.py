@@ -169,7 +169,7 @@ def test_versions_and_files_stay_bounded_over_fifty_rounds(tmp_path: Path) -> No
         for _ in range(50):
             _round(memory, 1)
             sizes.append(sum(1 for _ in (memory.folder / "vectors").rglob("*")))
-        index = memory._embedding.similarity._index
+        index = memory._similarity._index
         assert index is not None
         assert (index.size, index.versions() <= 3) == (50, True)
         assert max(sizes[10:]) <= max(sizes[:10]) + 3

@@ -1,6 +1,5 @@
 """Which event made each field of a cause or a node what it is."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from diagevo.errors import ConfigError
@@ -43,25 +42,11 @@ def blame(history: History, reference: Reference, as_of: AsOf) -> list[Blame]:
     )
 
 
-class _Fields:
+class _Fields(dict[str, Blame]):
     """The last event to write each field."""
 
-    def __init__(self) -> None:
-        self.fields: dict[str, Blame] = {}
-
-    def set(self, field: str, value: str | int, by: Recorded, note: str = "") -> None:
-        self.fields[field] = Blame(
-            field=field,
-            value=value,
-            type=by.type,
-            round=by.round,
-            position=by.position,
-            event_id=by.event_id,
-            note=note,
-        )
-
-    def __iter__(self) -> Iterator[Blame]:
-        return iter(self.fields.values())
+    def put(self, field: str, value: str | int, by: Recorded, note: str = "") -> None:
+        self[field] = Blame(field, value, by.type, by.round, by.position, by.event_id, note)
 
 
 def _cause(history: History, cause_id: str, as_of: AsOf) -> list[Blame]:
@@ -72,51 +57,51 @@ def _cause(history: History, cause_id: str, as_of: AsOf) -> list[Blame]:
         match change.event:
             case CauseCreated() as event:
                 origin = event.node_id
-                found.set("description", event.description, by, f"the diagnosis of {event.failure_id}")
-                found.set("node", origin, by)
-                found.set("label", "", by)
-                found.set("state", change.state, by)
-                found.set("frequency", change.frequency, by, event.failure_id)
+                found.put("description", event.description, by, f"the diagnosis of {event.failure_id}")
+                found.put("node", origin, by)
+                found.put("label", "", by)
+                found.put("state", change.state, by)
+                found.put("frequency", change.frequency, by, event.failure_id)
             case CausePromoted() as event:
-                found.set("state", change.state, by, f"mean p1 {event.consistency} ≥ {event.threshold}")
-                found.set("frequency", change.frequency, by, f"closed at {event.closed_frequency}")
+                found.put("state", change.state, by, f"mean p1 {event.consistency} ≥ {event.threshold}")
+                found.put("frequency", change.frequency, by, f"closed at {event.closed_frequency}")
             case CauseReactivated() as event:
-                found.set("state", change.state, by, event.failure_id)
-                found.set("frequency", change.frequency, by, event.failure_id)
+                found.put("state", change.state, by, event.failure_id)
+                found.put("frequency", change.frequency, by, event.failure_id)
             case CauseMatched() as event if change.state == "active":
-                found.set("frequency", change.frequency, by, f"{event.failure_id} by {event.via}")
+                found.put("frequency", change.frequency, by, f"{event.failure_id} by {event.via}")
             case CauseMatched():
                 pass  # its reactivation comes next, and sets both
             case RoundsSuperseded() as event:
                 note = f"back to before round {event.first}"
-                found.set("state", change.state, by, note)
-                found.set("frequency", change.frequency, by, note)
+                found.put("state", change.state, by, note)
+                found.put("frequency", change.frequency, by, note)
     walked = nodes(history, as_of)
     made, node = walked.created[origin]
-    found.set("label", node.label, made)
+    found.put("label", node.label, made)
     for merge in walked.way(origin):
         if merge.absorbed == origin:
-            found.set("node", merge.survivor, merge.recorded, f"{origin} became part of {merge.survivor}")
+            found.put("node", merge.survivor, merge.recorded, f"{origin} became part of {merge.survivor}")
         note = "" if merge.absorbed == origin else f"merged with {merge.absorbed}"
-        found.set("label", merge.label, merge.recorded, note)
+        found.put("label", merge.label, merge.recorded, note)
         origin = merge.survivor
-    return list(found)
+    return list(found.values())
 
 
 def _node(history: History, node_id: str, as_of: AsOf) -> list[Blame]:
     found = _Fields()
     walked = nodes(history, as_of)
     made, node = walked.created[node_id]
-    found.set("label", node.label, made)
+    found.put("label", node.label, made)
     for merge in walked.merges:
         if merge.survivor == node_id:
-            found.set("label", merge.label, merge.recorded, f"merged with {merge.absorbed}")
+            found.put("label", merge.label, merge.recorded, f"merged with {merge.absorbed}")
         if merge.absorbed == node_id:
-            found.set("merged into", merge.survivor, merge.recorded)
+            found.put("merged into", merge.survivor, merge.recorded)
     for recorded in history.events(CauseCreated, as_of=as_of):
         event = expect(recorded, CauseCreated)
         moves = walked.moves(event.node_id)
         home, by = (moves[-1].survivor, moves[-1].recorded) if moves else (event.node_id, recorded)
         if home == node_id:
-            found.set(f"member {event.cause_id}", event.cause_id, by)
-    return list(found)
+            found.put(f"member {event.cause_id}", event.cause_id, by)
+    return list(found.values())

@@ -13,19 +13,20 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
 from diagevo.errors import extra
 from diagevo.memory.audit.round_figures import round_figures
-from diagevo.memory.audit.timeline.causes import Life, lives
+from diagevo.memory.audit.timeline.causes import lives
 from diagevo.memory.audit.timeline.measurements import Measured, measured
-from diagevo.memory.events import Cause, CauseState, Embedder, number_of
+from diagevo.memory.events import CauseState, Embedder, number_of
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.vectors import Vectors
 from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.stored_config import leaves
 from diagevo.text.redaction import redacted
 
 _VOLATILE: dict[str, tuple[str, ...]] = {
@@ -179,20 +180,10 @@ def _learnt(history: History, last: int) -> dict[int, dict[str, Any]]:
 
 def configuration(a: History, b: History, at_a: AsOf, at_b: AsOf) -> Iterator[Difference]:
     """The values of the configuration in which the two points differ, in the order of their keys."""
-    left, right = (_flat(redacted(run.configuration(at).config)) for run, at in ((a, at_a), (b, at_b)))
+    left, right = (dict(leaves(redacted(run.configuration(at).config))) for run, at in ((a, at_a), (b, at_b)))
     for key in sorted(left.keys() | right.keys()):
         if left.get(key) != right.get(key):
             yield Difference(key, left.get(key), right.get(key))
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(cast("dict[str, Any]", value), f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def _content(recorded: Recorded) -> bytes:
@@ -264,7 +255,8 @@ def _first_difference(
     key = first_a.event.key()
     alike = (r for r in events_b if r.type == first_a.type and _content(r) in lacking_a)
     twin = next((r for r in alike if r.event.key() == key), None)
-    return Divergence(number, _side(first_a), _side(twin), _fields(first_a, twin), number - 1)
+    sides = _side(first_a), _side(twin)
+    return Divergence(number, *sides, _fields(*sides), number - 1)
 
 
 def _side(recorded: Recorded | None) -> Side | None:
@@ -273,31 +265,30 @@ def _side(recorded: Recorded | None) -> Side | None:
     return Side(recorded.position, recorded.type, json.loads(recorded.payload))
 
 
-def _fields(a: Recorded, b: Recorded | None) -> tuple[str, ...]:
-    if b is None:
+def _fields(a: Side | None, b: Side | None) -> tuple[str, ...]:
+    if a is None or b is None:
         return ()
-    left, right = json.loads(a.payload), json.loads(b.payload)
+    names = sorted(a.payload.keys() | b.payload.keys())
     volatile = _VOLATILE.get(a.type, ())
     return tuple(
-        k for k in sorted(left.keys() | right.keys()) if k not in volatile and left.get(k) != right.get(k)
+        name for name in names if name not in volatile and a.payload.get(name) != b.payload.get(name)
     )
 
 
 def _in_run(history: History, as_of: AsOf, state: MemoryState) -> list[InRun]:
     told = lives(history, as_of)
-    return [_told(cause, told[cause_id]) for cause_id, cause in state.causes.items()]
-
-
-def _told(cause: Cause, life: Life) -> InRun:
-    return InRun(
-        id=cause.cause_id,
-        description=cause.description,
-        state=cause.state,
-        frequency=cause.frequency,
-        created=life.created,
-        promoted=tuple(life.promoted),
-        reactivated=tuple(life.reactivated),
-    )
+    return [
+        InRun(
+            id=cause_id,
+            description=cause.description,
+            state=cause.state,
+            frequency=cause.frequency,
+            created=told[cause_id].created,
+            promoted=tuple(told[cause_id].promoted),
+            reactivated=tuple(told[cause_id].reactivated),
+        )
+        for cause_id, cause in state.causes.items()
+    ]
 
 
 def _match(

@@ -23,7 +23,7 @@ from diagevo.memory.events import (
     SuppliedCause,
 )
 from diagevo.memory.events.records import Recorded
-from diagevo.memory.history import AsOf, History
+from diagevo.memory.history import AsOf, E, History, expect
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bo
 
 def held_against_answers(history: History, as_of: AsOf) -> tuple[int, int]:
     """Of the rounds that count: failures of questions that no response passed, and all failures."""
-    counted = set(history.state(as_of).counted(range(1, as_of.round + 2)))
+    counted = set(history.state(as_of).counted())
     found = Counter(
         failure.against
         for payload in history.log.payloads(history.run_id, ["FailureObserved"])
@@ -149,15 +149,10 @@ def held_against_answers(history: History, as_of: AsOf) -> tuple[int, int]:
     return found["answer"], found.total()
 
 
-def story_of(history: History, consequence: Recorded, *, full: bool = False) -> FailureStory:
-    """The story behind a CauseMatched or CauseCreated: a walk along its causation to where it began."""
-    return stories_of(history, [consequence], full=full)[0]
-
-
 def stories_of(
     history: History, consequences: Sequence[Recorded], *, full: bool = False
 ) -> tuple[FailureStory, ...]:
-    """The story behind each of them."""
+    """The story behind each CauseMatched or CauseCreated: a walk along its causation to where it began."""
     return tuple(_story_of(history, chain, full) for chain in history.chains(consequences))
 
 
@@ -165,8 +160,7 @@ def _story_of(history: History, chain: Sequence[Recorded], full: bool) -> Failur
     found: dict[str, Recorded] = {}
     for link in chain:
         found.setdefault(link.type, link)
-    observed = found["FailureObserved"].event
-    assert isinstance(observed, FailureObserved)
+    observed = expect(found["FailureObserved"], FailureObserved)
     if "CandidateScored" not in found:
         scored = history.find(CandidateScored, chain[0].round, observed.question_id)
         if scored is not None:
@@ -187,18 +181,14 @@ def _created(history: History, assigned: Recorded, failure_id: str) -> Recorded 
 
 
 def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureStory:
-    events = {kind: recorded.event for kind, recorded in found.items()}
-    observed = events["FailureObserved"]
-    assert isinstance(observed, FailureObserved)
-    scored, diagnosed = events.get("CandidateScored"), events.get("FailureDiagnosed")
-    judged, assigned = events.get("DuplicateJudged"), events.get("NodeAssigned")
-    matched, created = events.get("CauseMatched"), events.get("CauseCreated")
-    assert scored is None or isinstance(scored, CandidateScored)
-    assert diagnosed is None or isinstance(diagnosed, FailureDiagnosed)
-    assert judged is None or isinstance(judged, DuplicateJudged)
-    assert assigned is None or isinstance(assigned, NodeAssigned)
-    assert matched is None or isinstance(matched, CauseMatched)
-    assert created is None or isinstance(created, CauseCreated)
+    def event(kind: type[E]) -> E | None:
+        recorded = found.get(kind.__name__)
+        return None if recorded is None else expect(recorded, kind)
+
+    observed = expect(found["FailureObserved"], FailureObserved)
+    scored, diagnosed = event(CandidateScored), event(FailureDiagnosed)
+    judged, assigned = event(DuplicateJudged), event(NodeAssigned)
+    matched, created = event(CauseMatched), event(CauseCreated)
     counted = matched or created
     return FailureStory(
         failure_id=observed.failure_id,
@@ -217,7 +207,9 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
         stage=observed.stage,
         attempt=observed.attempt,
         step=observed.step,
-        void=_void(history, found["FailureObserved"], observed),
+        void=history.abandoned.void(
+            found["FailureObserved"].round, observed.stage, observed.attempt, observed.step
+        ),
         supplied=tuple(diagnosed.supplied) if diagnosed else (),
         verdict=diagnosed.verdict if diagnosed else None,
         chosen=diagnosed.cause_id if diagnosed else None,
@@ -237,10 +229,6 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
         positions={kind: recorded.position for kind, recorded in found.items()},
         texts=_texts(history, observed, scored, diagnosed, judged, assigned) if full else None,
     )
-
-
-def _void(history: History, recorded: Recorded, observed: FailureObserved) -> bool:
-    return history.abandoned.void(recorded.round, observed.stage, observed.attempt, observed.step)
 
 
 def _texts(

@@ -1,12 +1,12 @@
 """The settings of a run that are its method: what runs have in common that differ by their seeds alone."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from diagevo.config.sources import dotted, keys
 from diagevo.memory.audit.retention import by_round
 from diagevo.memory.history import Configuration, History
+from diagevo.memory.state.stored_config import leaves
 from diagevo.text.fractions import fraction
 
 ELSEWHERE = frozenset(
@@ -46,7 +46,7 @@ def method(history: History, last: int) -> dict[str, str]:
 
 def _settings(configuration: Configuration) -> dict[str, str]:
     values = {dotted(path): field.default for path, field in keys().items()}
-    values |= dict(_leaves(configuration.event.config))
+    values |= dict(leaves(configuration.event.config))
     templates = repr(sorted(configuration.event.prompts.items())).encode()
     values["prompt templates"] = hashlib.sha256(templates).hexdigest()[:8]
     values |= {f"revision of {role}": model.revision for role, model in configuration.event.models.items()}
@@ -55,14 +55,6 @@ def _settings(configuration: Configuration) -> dict[str, str]:
 
 def _of_method(key: str) -> bool:
     return key not in ELSEWHERE and not key.startswith("hardware.") and key.split(".")[-1] not in _APART
-
-
-def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def said(value: Any) -> str:

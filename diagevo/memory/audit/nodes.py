@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from diagevo.memory.audit.failures import FailureStory, ModelExchange, asked, story_of
+from diagevo.memory.audit.failures import FailureStory, ModelExchange, asked, stories_of
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.events import CauseCreated, NodePairJudged, number_of
 from diagevo.memory.events.records import Recorded
@@ -75,7 +75,7 @@ def why_node(history: History, node_id: str, as_of: AsOf, *, full: bool = False)
         round=created.round,
         position=created.position,
         merged_into=into,
-        evidence=story_of(history, born, full=full),
+        evidence=stories_of(history, [born], full=full)[0],
         members=tuple(members),
         pairs=tuple(_judged(history, node_id, *judged, full) for judged in walked.judged),
     )

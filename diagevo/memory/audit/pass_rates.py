@@ -123,16 +123,10 @@ def prompts_in_both(a: History, b: History, at_a: AsOf, at_b: AsOf) -> PromptsIn
     )
 
 
-def _counted(history: History) -> list[int]:
-    """The rounds that were not superseded: each batch of rollouts is played by one of them, in order."""
-    state = history.state(history.end)
-    return state.counted(range(1, state.last_opened + 1))
-
-
 def _last_rates(history: History, until: int) -> dict[str, float]:
     """Of each prompt by its digest, in the last step that has it; of the last round all that was recorded."""
-    counted = _counted(history)
-    batches = sum(round_ <= until for round_ in counted)
+    # Each batch of rollouts is played by one of the rounds that count, in order.
+    batches = sum(round_ <= until for round_ in history.state(history.end).counted())
     if until >= history.end.round:
         batches = LAST_BATCH
     attempts = Attempts.of(history.log, history.run_id)
@@ -152,7 +146,7 @@ def _last_rates(history: History, until: int) -> dict[str, float]:
 
 def _causes_of(history: History, until: int, wanted: set[str]) -> dict[str, str]:
     """The causes of the last failures of these prompts, up to a round."""
-    counted = {round_ for round_ in _counted(history) if round_ <= until}
+    counted = {round_ for round_ in history.state(history.end).counted() if round_ <= until}
     groups: dict[str, CandidateScored] = {}
     by_cause: dict[str, Counter[str]] = {}
     types = ["CandidateScored", "CauseCreated", "CauseMatched"]
@@ -180,7 +174,7 @@ def pass_rates(history: History) -> PassRates | None:
     if history.ingested is None:
         return None
     state = history.state(history.end)
-    counted = state.counted(range(1, state.last_opened + 1))  # the round of each batch
+    counted = state.counted()  # the round of each batch
     attempts = Attempts.of(history.log, history.run_id)
     steps: dict[tuple[int, int], list[GroupIngested]] = {}
     groups: dict[str, CandidateScored] = {}

@@ -26,7 +26,7 @@ from diagevo.memory.audit.cause_story import (
     Turn,
     Vote,
 )
-from diagevo.memory.audit.failures import FailureStory, asked, stories_of, story_of
+from diagevo.memory.audit.failures import FailureStory, asked, stories_of
 from diagevo.memory.audit.timeline.causes import Aimed, Change, aimed, changes
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.audit.timeline.rounds import played
@@ -111,7 +111,7 @@ class _Reader:
             match change.event:
                 case CauseCreated() as event:
                     created, since = event, recorded.round
-                    evidence = story_of(self.history, recorded, full=self.full)
+                    [evidence] = stories_of(self.history, [recorded], full=self.full)
                     new = evidence.new_label is not None
                     self.turns.append(
                         Created(recorded.round, recorded.position, event.node_id, new, evidence)

@@ -168,29 +168,17 @@ class MemoryState:
             return self.reference_round, found
         return (self.open.number if self.open else self.round), found
 
-    def next_schedule(self, policy: Policy | None = None) -> Schedule:
-        """The schedule of the round after the last committed one, drawn by `policy`: one's own, where the
-        configuration names it."""
-        return self._schedule(self.round + 1, self.epsilon, self.causes, self.nodes, policy)
+    def schedule(self, policy: Policy | None = None) -> Schedule:
+        """The schedule of the open round, or of the next one, with the memory as committed before it.
 
-    def open_schedule(self, policy: Policy | None = None) -> Schedule | None:
-        """The schedule of the open round, with the memory as committed before it."""
-        if (now := self.open) is None:
-            return None
-        return self._schedule(now.number, now.epsilon, now.causes, now.nodes, policy)
-
-    def _schedule(
-        self,
-        round_: int,
-        epsilon: Fraction,
-        causes: Mapping[str, Cause],
-        nodes: Mapping[str, Node],
-        policy: Policy | None,
-    ) -> Schedule:
+        Args:
+            policy: One's own, where the configuration names it.
+        """
+        now = self.open
         return Schedule(
-            round_,
-            epsilon,
-            _scheduled(causes, nodes),
+            self.last_opened if now else self.round + 1,
+            now.epsilon if now else self.epsilon,
+            _scheduled(now.causes, now.nodes) if now else _scheduled(self.causes, self.nodes),
             self.settings.stitching,
             policy=policy or built_in(self.settings) or PAPER,
             reference=self.reference_failures,
@@ -243,9 +231,10 @@ class MemoryState:
         """The first batch that no round was ever made of: what is ingested goes there, or behind it."""
         return max((self.batch(number) for number in range(1, self.last_opened + 1)), default=0) + 1
 
-    def counted(self, rounds: Iterable[int]) -> list[int]:
-        """Those of the rounds that were not superseded."""
-        return [n for n in rounds if not any(first <= n <= last for first, last in self.superseded)]
+    def counted(self, rounds: Iterable[int] | None = None) -> list[int]:
+        """Those of the rounds, or of all that were opened, that were not superseded."""
+        of = range(1, self.last_opened + 1) if rounds is None else rounds
+        return [n for n in of if not any(first <= n <= last for first, last in self.superseded)]
 
     def pair(self, a: str, b: str) -> tuple[str, str]:
         """Two nodes, the lower number first."""

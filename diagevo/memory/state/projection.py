@@ -137,7 +137,7 @@ def node_rows(state: MemoryState) -> list[dict[str, Any]]:
 
 
 def history_rows(state: MemoryState) -> list[dict[str, Any]]:
-    p = state.next_schedule().probabilities
+    p = state.schedule().probabilities
     return [
         {
             "run_id": state.run_id,

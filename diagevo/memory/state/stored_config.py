@@ -1,7 +1,7 @@
 """A stored configuration, read: what the memory and the audits look at. What is absent has the paper's value,
 because another trainer may have written only what is its own."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,6 +33,15 @@ def _reading() -> Generator[None]:
     except (ValueError, TypeError, AttributeError, OverflowError) as error:  # pydantic's is the first
         said = "; ".join(str(error).splitlines()[:3])
         raise DamagedError(f"a stored configuration cannot be read: {said}") from error
+
+
+def leaves(config: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
+    """Its values by dotted keys."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(cast("Mapping[str, Any]", value), f"{section}{key}.")
+        else:
+            yield f"{section}{key}", value
 
 
 def configured(config: Mapping[str, Any]) -> Configured:

@@ -18,6 +18,7 @@ from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
 from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.policy import ROLE, models_of
+from diagevo.memory.state.stored_config import leaves
 from diagevo.memory.transfer.copying import CopiedRun, Copy, keep_heads
 from diagevo.private import private_folder
 
@@ -59,7 +60,8 @@ def fork(
     as_of = _measured(history, history.commit(round).as_of)
     before = history.configuration(as_of)
     values = before.config if config is None else dict(config)
-    changed = changed_keys(before.config, values)
+    old, new = dict(leaves(before.config)), dict(leaves(values))
+    changed = tuple(key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
     if _embedder(before.config) != _embedder(values):
         raise ConfigError(
             "a fork keeps the embedding model, because its thresholds and vectors belong to it",
@@ -121,19 +123,6 @@ def _embedder(config: Mapping[str, Any]) -> Any:
         return role
     values = cast("Mapping[str, Any]", role)
     return {key: value for key, value in values.items() if key not in ("base_url", "api_key_env")}
-
-
-def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> tuple[str, ...]:
-    """Dotted keys whose values differ, in order."""
-    changed: list[str] = []
-    for key in sorted(before.keys() | after.keys()):
-        old, new = before.get(key), after.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            both = cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", new)
-            changed += changed_keys(*both, f"{prefix}{key}.")
-        elif old != new:
-            changed.append(f"{prefix}{key}")
-    return tuple(changed)
 
 
 def _link(

@@ -100,7 +100,7 @@ def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:
 def _failures(history: History) -> tuple[list[_Failure], dict[str, str]]:
     """The failures that count, with their questions, and the cause of each that has one."""
     state = history.state(history.end)
-    counted = set(state.counted(range(1, state.last_opened + 1)))
+    counted = set(state.counted())
     questions: dict[str, CandidateScored] = {}
     failures: dict[str, _Failure] = {}
     causes: dict[str, str] = {}

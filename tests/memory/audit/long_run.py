@@ -75,9 +75,7 @@ class Playing:
 
     def _round(self) -> Iterator[Pending]:
         yield self._step(decide.opening(self.state, seed=self._number))
-        schedule = self.state.open_schedule()
-        assert schedule is not None
-        for draw in schedule.draw(self._questions, seed=self._number):
+        for draw in self.state.schedule().draw(self._questions, seed=self._number):
             yield self._step(self._candidate(draw), self._id("RoundOpened", ""))
         for promoted in decide.promotions(self.state):
             yield self._step(promoted)

@@ -105,18 +105,6 @@ def measured(
     return found
 
 
-def labels_true(history: History, round: int) -> float | None:
-    """The share of a round's kept labels that are true, as `Measured` has it: a list of runs asks each of
-    them."""
-    found = history.log.payloads(history.run_id, ["CandidateScored"], (round, round))
-    known = [
-        event.label_true
-        for event in (one.event for one in found)
-        if isinstance(event, CandidateScored) and event.verdict == "kept" and event.label_true is not None
-    ]
-    return sum(known) / len(known) if known else None
-
-
 def _count(now: Measured, scored: CandidateScored) -> None:
     now.verdicts[scored.verdict] += 1
     if scored.verdict == "invalid":
