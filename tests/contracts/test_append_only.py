@@ -59,6 +59,8 @@ ON_SQLITE = {
 }
 
 ON_POSTGRES = {
+    "a dropped trigger": (["DROP TRIGGER event_no_update ON event"], "event_no_update"),
+    "a disabled trigger": (["ALTER TABLE event DISABLE TRIGGER event_no_update"], "event_no_update"),
     "event_no_update WHEN (false)": (
         [
             "DROP TRIGGER event_no_update ON event",

@@ -60,8 +60,7 @@ def fork(
     as_of = _measured(history, history.commit(round).as_of)
     before = history.configuration(as_of)
     values = before.config if config is None else dict(config)
-    old, new = dict(leaves(before.config)), dict(leaves(values))
-    changed = tuple(key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
+    changed = changed_keys(before.config, values)
     if _embedder(before.config) != _embedder(values):
         raise ConfigError(
             "a fork keeps the embedding model, because its thresholds and vectors belong to it",
@@ -123,6 +122,12 @@ def _embedder(config: Mapping[str, Any]) -> Any:
         return role
     values = cast("Mapping[str, Any]", role)
     return {key: value for key, value in values.items() if key not in ("base_url", "api_key_env")}
+
+
+def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """Dotted keys whose values differ, in order."""
+    old, new = dict(leaves(before)), dict(leaves(after))
+    return tuple(key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
 
 
 def _link(

@@ -166,7 +166,7 @@ def test_killed_in_the_middle_nothing_is_lost_and_nothing_is_embedded_twice(
         portions += 1
         return Answer(stall=60) if portions > 2 else answering(request, before)
 
-    small = "import diagevo.memory.embedding as m; m.PORTION = 2; from diagevo.cli.main import app; app()"
+    small = "import diagevo.memory.memory as m; m.PORTION = 2; from diagevo.cli.main import app; app()"
     with Server(stalling) as server:
         command = ["memory", "rebuild", "--embedder", "--profile", "embedded", served(server)]
         process = subprocess.Popen(

@@ -168,17 +168,6 @@ def test_a_whole_database_passes_every_check(played: Store) -> None:
     assert findings(played.url) == dict.fromkeys(looked, True)
 
 
-def test_the_checks_name_a_missing_trigger(store: Store) -> None:
-    database = Database(store.url)
-    with database.write() as connection:
-        on = " ON event" if store.dialect == "postgresql" else ""
-        connection.exec_driver_sql(f"DROP TRIGGER event_no_update{on}")
-    told = {finding.check: finding for finding in check(database)}
-    assert not told["triggers"].ok
-    assert "event_no_update" in told["triggers"].detail
-    database.close()
-
-
 def test_the_checks_find_a_deleted_end_of_the_log(copied: Store) -> None:
     copied.tamper("DELETE FROM event WHERE position = (SELECT max(position) FROM event)")
     found = findings(copied.url)

@@ -121,31 +121,3 @@ def test_a_run_that_does_not_hold_is_not_exported(mine: Store, tmp_path: Path) -
         export_bundle(history, history.end, tmp_path / "out")
     assert list(tmp_path.glob("out*")) == []
     history.close()
-
-
-def test_replies_and_vectors_travel(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
-    from diagevo.memory.events import NodeAssigned
-    from diagevo.memory.log.artifacts import Artifacts, Reply
-    from tests.memory.audit.played import C1, embed, play
-
-    source, target = sqlite_stores.new(tmp_path), tmp_path / "target"
-    target.mkdir()
-    there = sqlite_stores.new(target)
-    play(source.url, "a", root=source.root, rounds=1)
-    history = open_history(source.url, "a")
-    artifacts = Artifacts(history.database)
-    call = next(history.events(NodeAssigned)).event.call  # pyright: ignore[reportAttributeAccessIssue]
-    reply = Reply(artifacts.get(call.reply), 3, 1)
-    artifacts.remember_reply("hand-diagnostician", call.request, reply)
-    export_bundle(history, history.end, tmp_path / "out")
-    database = Database(there.url)
-    import_bundle(tmp_path / "out", database, root=there.root)
-    assert Artifacts(database, "a").recall_reply("hand-diagnostician", call.request) == reply
-    with there.open("a") as memory:
-
-        def refuse(texts):
-            raise AssertionError("embedded again")
-
-        assert memory.vectors([C1], refuse).tolist() == embed([C1]).tolist()
-    history.close()
-    database.close()

@@ -9,7 +9,6 @@ import pytest
 from diagevo.errors import StoreError
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.log import heads
-from diagevo.memory.log.check import check
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import RUN
 from diagevo.memory.log.writer_lock import writer
@@ -100,18 +99,6 @@ def test_a_database_that_somebody_reads_is_not_replaced(sqlite_stores: SQLiteSto
         connection.execute(RUN.select()).all()
         with pytest.raises(StoreError, match="is in use"):
             restore(made.file, database, replace=True)
-    database.close()
-
-
-def test_a_trigger_that_was_switched_off_is_found(store: Store) -> None:
-    database = Database(store.url)
-    with database.write() as connection:
-        off = "DROP TRIGGER event_no_update"
-        if store.dialect == "postgresql":
-            off = "ALTER TABLE event DISABLE TRIGGER event_no_update"
-        connection.exec_driver_sql(off)
-    [finding] = [f for f in check(database) if f.check == "triggers"]
-    assert (finding.ok, "event_no_update" in finding.detail) == (False, True)
     database.close()
 
 
