@@ -128,12 +128,12 @@ def _said(call: Call, run_id: str) -> "tuple[dict[KeyPath, Any], Layer]":
     from diagevo.config.adjusting import refuse_fixed
     from diagevo.config.imported import REACHING
     from diagevo.config.sources import from_settings
+    from diagevo.memory.history import resolve_run
     from diagevo.memory.log.log import Log
-    from diagevo.memory.opening import refuse_unknown
 
     given = from_settings(call.settings)
     with database(call) as found:
-        refuse_unknown(found, run_id)
+        resolve_run(found, run_id)
         imported = Log(found).imported(run_id) is not None
     if imported:
         for path in given.values.keys() & set(REACHING):

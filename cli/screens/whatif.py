@@ -86,7 +86,7 @@ def _rows(
         for r, own in zip(kept, over, strict=True):
             said = {name: getattr(r, name) for name in ("candidates", "kept", "share", "label_truth")}
             said |= {"was_kept": r.recorded, "kept_both": r.both}
-            said["own"] = ", ".join(f"{name} = {getattr(own.filter, name)}" for name in filtered)
+            said["own"] = ", ".join(f"{name} = {getattr(own.configured.filter, name)}" for name in filtered)
             rows.append(row("retention", r.round, RECORDED, **said))
         for m in moved(history, over, filtered):
             said = {name: getattr(m, name) for name in ("label", "label_true", "truth")}

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from diagevo.config.models import Config
-from diagevo.errors import NotFoundError
 from diagevo.memory.events import Embedder
+from diagevo.memory.history import resolve_run
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
 from diagevo.memory.places import check_name, check_place, runs_folder
@@ -26,7 +25,7 @@ def open_memory(
     database = Database(url)
     prepare(database, create=create)
     if not create:
-        refuse_unknown(database, run)
+        resolve_run(database, run)
     settings = {} if config is None else config.model_dump(mode="json")
     try:
         folder = runs_folder(database, root)
@@ -35,10 +34,3 @@ def open_memory(
     except BaseException:
         database.close()
         raise
-
-
-def refuse_unknown(database: Database, run: str) -> None:
-    """Raises NotFoundError, with the runs that there are."""
-    known = Log(database).runs()
-    if run not in known:
-        raise NotFoundError(f"there is no run {run}", hint=f"runs here: {', '.join(known) or 'none'}")

@@ -52,10 +52,10 @@ def _own(observed: Sequence[Observed]) -> dict[str, list[Fraction]]:
     """What the run was played with, round by round. A slider stands where the last round has it."""
     return {
         "k": [one.following.settings.k for one in observed],
-        "theta": [one.settings.theta_up for one in observed],
-        "tau": [one.filter.tau for one in observed],
-        "p_low": [one.filter.p_low for one in observed],
-        "p_high": [one.filter.p_high for one in observed],
+        "theta": [one.configured.settings.theta_up for one in observed],
+        "tau": [one.configured.filter.tau for one in observed],
+        "p_low": [one.configured.filter.p_low for one in observed],
+        "p_high": [one.configured.filter.p_high for one in observed],
     }
 
 
@@ -71,7 +71,7 @@ def theta_stops(observed: Sequence[Observed]) -> list[Fraction]:
 
 def _round(one: Observed) -> dict[str, Any]:
     """The settings in force, and the votes by kind."""
-    filter_, following = one.filter, one.following.settings
+    filter_, following = one.configured.filter, one.following.settings
     return {
         "round": one.round,
         "k": _pair(following.k),

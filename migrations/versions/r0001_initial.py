@@ -51,47 +51,49 @@ def upgrade() -> None:
         op.execute(f"CREATE VIEW {name} AS {query}")
 
 
-def _create(name: str, *parts: sa.Column | sa.Constraint) -> None:
-    op.create_table(name, *parts, sqlite_strict=True)
+Columns = list[sa.Column]
 
 
-def _key(*columns: str) -> sa.PrimaryKeyConstraint:
-    return sa.PrimaryKeyConstraint(*columns)
+def _create(name: str, *parts: Columns, key: tuple[str, ...], more: tuple[sa.Constraint, ...] = ()) -> None:
+    columns = (column for part in parts for column in part)
+    op.create_table(name, *columns, sa.PrimaryKeyConstraint(*key), *more, sqlite_strict=True)
 
 
-def _text(name: str, *, null: bool = False) -> sa.Column:
-    return sa.Column(name, sa.Text, nullable=null)
+def _text(*names: str, null: bool = False) -> Columns:
+    return [sa.Column(name, sa.Text, nullable=null) for name in names]
 
 
-def _integer(name: str, *, null: bool = False) -> sa.Column:
-    return sa.Column(name, sa.Integer, nullable=null, autoincrement=False)
+def _integer(*names: str, null: bool = False) -> Columns:
+    return [sa.Column(name, sa.Integer, nullable=null, autoincrement=False) for name in names]
 
 
-def _long(name: str) -> sa.Column:
-    return sa.Column(name, LONG, nullable=False, autoincrement=False)
+def _long(*names: str) -> Columns:
+    return [sa.Column(name, LONG, nullable=False, autoincrement=False) for name in names]
 
 
-def _bytes(name: str) -> sa.Column:
-    return sa.Column(name, sa.LargeBinary, nullable=False)
+def _bytes(name: str) -> Columns:
+    return [sa.Column(name, sa.LargeBinary, nullable=False)]
+
+
+def _real(name: str, *, null: bool = False) -> Columns:
+    return [sa.Column(name, REAL, nullable=null)]
 
 
 def _log() -> None:
-    _create("log", _integer("id"), _long("position"), _key("id"))
+    _create("log", _integer("id"), _long("position"), key=("id",))
     op.execute("INSERT INTO log (id, position) VALUES (1, 0)")
     _create(
         "run",
         _text("run_id"),
         _long("sequence"),
-        _text("hash"),
-        _text("created_at"),
+        _text("hash", "created_at"),
         _text("imported", null=True),
-        _key("run_id"),
+        key=("run_id",),
     )
     _create(
         "event",
         _long("position"),
-        _text("event_id"),
-        _text("run_id"),
+        _text("event_id", "run_id"),
         _long("sequence"),
         _integer("round"),
         _text("type"),
@@ -99,12 +101,12 @@ def _log() -> None:
         _text("cause_id", null=True),
         _text("payload"),
         _text("causation_id", null=True),
-        _text("recorded_at"),
-        _text("previous_hash"),
-        _text("hash"),
-        _key("position"),
-        sa.UniqueConstraint("run_id", "event_id", name="uq_event_run_event_id"),
-        sa.UniqueConstraint("run_id", "sequence", name="uq_event_run_sequence"),
+        _text("recorded_at", "previous_hash", "hash"),
+        key=("position",),
+        more=(
+            sa.UniqueConstraint("run_id", "event_id", name="uq_event_run_event_id"),
+            sa.UniqueConstraint("run_id", "sequence", name="uq_event_run_sequence"),
+        ),
     )
     op.create_index("ix_event_run_type_round", "event", ["run_id", "type", "round"])
     for index, columns in (
@@ -116,82 +118,65 @@ def _log() -> None:
 
 
 def _named_by_events() -> None:
-    _create("artifact", _text("digest"), _bytes("content"), _key("digest"))
+    _create("artifact", _text("digest"), _bytes("content"), key=("digest",))
     _create(
         "reply",
-        _text("model"),
-        _text("request"),
-        _text("text"),
-        _integer("input_tokens"),
-        _integer("output_tokens"),
-        _key("model", "request"),
+        _text("model", "request", "text"),
+        _integer("input_tokens", "output_tokens"),
+        key=("model", "request"),
     )
-    _create("vector", _text("model"), _text("text_hash"), _bytes("vector"), _key("model", "text_hash"))
+    _create("vector", _text("model", "text_hash"), _bytes("vector"), key=("model", "text_hash"))
 
 
 def _projections() -> None:
     _create(
         "cause",
-        _text("run_id"),
-        _text("cause_id"),
+        _text("run_id", "cause_id"),
         _integer("number"),
-        _text("description"),
-        _text("node_id"),
-        _text("state"),
-        _integer("frequency"),
-        _integer("created_round"),
-        _key("run_id", "cause_id"),
+        _text("description", "node_id", "state"),
+        _integer("frequency", "created_round"),
+        key=("run_id", "cause_id"),
     )
     _create(
         "skill_node",
-        _text("run_id"),
-        _text("node_id"),
+        _text("run_id", "node_id"),
         _integer("number"),
         _text("label"),
         _text("absorbed_by", null=True),
-        _key("run_id", "node_id"),
+        key=("run_id", "node_id"),
     )
     counts = ("active", "mastered", "nodes", "candidates", "kept", "observed", "promoted", "reactivated")
     _create(
         "round_summary",
         _text("run_id"),
         _integer("round"),
-        _long("first_sequence"),
-        _long("last_sequence"),
-        _long("position"),
+        _long("first_sequence", "last_sequence", "position"),
         _integer("failures"),
-        _integer("reference_round", null=True),
-        _integer("reference_failures", null=True),
+        _integer("reference_round", "reference_failures", null=True),
         _text("epsilon_next"),
-        sa.Column("epsilon_next_value", REAL, nullable=False),
-        *(_integer(name) for name in (*counts, "created")),
-        _text("state_hash"),
-        _text("committed_at"),
-        _key("run_id", "round"),
+        _real("epsilon_next_value"),
+        _integer(*counts, "created"),
+        _text("state_hash", "committed_at"),
+        key=("run_id", "round"),
     )
     _create(
         "cause_history",
         _text("run_id"),
         _integer("round"),
-        _text("cause_id"),
-        _text("node_id"),
-        _text("node_label"),
-        _text("description"),
-        _text("state"),
+        _text("cause_id", "node_id", "node_label", "description", "state"),
         _integer("frequency"),
         _text("probability", null=True),
-        _key("run_id", "round", "cause_id"),
+        key=("run_id", "round", "cause_id"),
     )
     _create(
         "snapshot",
         _text("run_id"),
         _integer("round"),
-        _long("sequence"),
-        _long("position"),
+        _long("sequence", "position"),
         _integer("version"),
         _text("state_hash"),
         _bytes("state"),
-        _key("run_id", "round"),
+        key=("run_id", "round"),
     )
 
 
@@ -201,14 +186,12 @@ def _evaluations() -> None:
         _text("evaluation_id"),
         _text("run_id", null=True),
         _integer("round", null=True),
-        _text("benchmark"),
-        _text("model"),
-        _text("conditions"),
+        _text("benchmark", "model", "conditions"),
         _integer("questions"),
         _text("metrics", null=True),
         _text("began_at"),
         _text("finished_at", null=True),
-        _key("evaluation_id"),
+        key=("evaluation_id",),
     )
     op.create_index("ix_evaluation_run_round", "evaluation", ["run_id", "round"])
     _create(
@@ -216,30 +199,20 @@ def _evaluations() -> None:
         _text("evaluation_id"),
         _integer("question"),
         _text("category", null=True),
-        _text("kind"),
-        _text("prompt"),
-        _text("reference"),
-        _text("responses"),
-        _text("truncated"),
-        _text("extracted"),
-        _text("by_rule"),
-        _text("judged", null=True),
-        _text("judge", null=True),
-        _text("correct", null=True),
-        sa.Column("score", REAL),
-        _key("evaluation_id", "question"),
-        sa.ForeignKeyConstraint(["evaluation_id"], ["evaluation.evaluation_id"]),
+        _text("kind", "prompt", "reference", "responses", "truncated", "extracted", "by_rule"),
+        _text("judged", "judge", "correct", null=True),
+        _real("score", null=True),
+        key=("evaluation_id", "question"),
+        more=(sa.ForeignKeyConstraint(["evaluation_id"], ["evaluation.evaluation_id"]),),
     )
     optional = ("proposed", "votes", "proposer", "answer", "source", "note")
     _create(
         "oracle",
         _text("run_id"),
         _integer("round"),
-        _text("question_id"),
-        _text("question"),
-        _text("label"),
-        *(_text(name, null=True) for name in optional),
-        _key("run_id", "round", "question_id"),
+        _text("question_id", "question", "label"),
+        _text(*optional, null=True),
+        key=("run_id", "round", "question_id"),
     )
 
 

@@ -10,8 +10,9 @@ differ.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import partial
 from importlib import import_module
 from typing import Any, Literal
 
@@ -197,6 +198,10 @@ def _content(recorded: Recorded) -> bytes:
     return hashlib.blake2b(f"{recorded.type}\n{payload}".encode(), digest_size=16).digest()
 
 
+Events = Callable[[], Iterator[Recorded]]
+"""Of one round, read from the log as often as they are needed."""
+
+
 def _rounds(history: History, as_of: AsOf) -> dict[int, tuple[int, int]]:
     """The positions (after, until) of each round, the open one included."""
     after = 0
@@ -211,18 +216,11 @@ def _rounds(history: History, as_of: AsOf) -> dict[int, tuple[int, int]]:
     return spans
 
 
-class _Round:
-    """The events of one round, read from the log as often as they are needed; none where `span` is None.
-    Configurations are left out: those are compared as a whole."""
-
-    def __init__(self, history: History, span: tuple[int, int] | None) -> None:
-        self.history, self.span = history, span
-
-    def __iter__(self) -> Iterator[Recorded]:
-        if self.span is not None:
-            after, until = self.span
-            found = self.history.log.read(self.history.run_id, after=after, until=until)
-            yield from (r for r in found if r.type != "RunConfigured")
+def _events(history: History, span: tuple[int, int] | None) -> Iterator[Recorded]:
+    """The events of a round; none where there is no `span`. Configurations are compared as a whole."""
+    if span is not None:
+        found = history.log.read(history.run_id, after=span[0], until=span[1])
+        yield from (r for r in found if r.type != "RunConfigured")
 
 
 def _divergence(
@@ -232,8 +230,9 @@ def _divergence(
     spans_a, spans_b = _rounds(a, at_a), _rounds(b, at_b)
     last_a, last_b = len(spans_a), len(spans_b)
     for number in range(1, max(last_a, last_b) + 1):
-        events_a, events_b = _Round(a, spans_a.get(number)), _Round(b, spans_b.get(number))
-        contents_a, contents_b = Counter(map(_content, events_a)), Counter(map(_content, events_b))
+        events_a = partial(_events, a, spans_a.get(number))
+        events_b = partial(_events, b, spans_b.get(number))
+        contents_a, contents_b = Counter(map(_content, events_a())), Counter(map(_content, events_b()))
         lacking_b, lacking_a = contents_a - contents_b, contents_b - contents_a
         if not lacking_a and not lacking_b:
             continue
@@ -246,14 +245,14 @@ def _divergence(
 
 
 def _first_difference(
-    number: int, events_a: _Round, events_b: _Round, lacking_a: Counter[bytes], lacking_b: Counter[bytes]
+    number: int, events_a: Events, events_b: Events, lacking_a: Counter[bytes], lacking_b: Counter[bytes]
 ) -> Divergence:
-    first_a = next((r for r in events_a if _content(r) in lacking_b), None)
+    first_a = next((r for r in events_a() if _content(r) in lacking_b), None)
     if first_a is None:
-        first_b = next(r for r in events_b if _content(r) in lacking_a)
+        first_b = next(r for r in events_b() if _content(r) in lacking_a)
         return Divergence(number, None, _side(first_b), (), number - 1)
     key = first_a.event.key()
-    alike = (r for r in events_b if r.type == first_a.type and _content(r) in lacking_a)
+    alike = (r for r in events_b() if r.type == first_a.type and _content(r) in lacking_a)
     twin = next((r for r in alike if r.event.key() == key), None)
     sides = _side(first_a), _side(twin)
     return Divergence(number, *sides, _fields(*sides), number - 1)

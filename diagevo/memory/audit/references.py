@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from diagevo.errors import ConfigError, NotFoundError
-from diagevo.memory.audit.timeline.nodes import nodes as walked
+from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.events import CandidateScored, CauseCreated, FailureObserved
 from diagevo.memory.events.records import Recorded, event_id
 from diagevo.memory.history import AsOf, History, expect
@@ -56,11 +56,6 @@ def causes(history: History, as_of: AsOf) -> dict[str, tuple[str, int]]:
     return {event.cause_id: (event.description, r.round) for r in found if (event := expect(r, CauseCreated))}
 
 
-def nodes(history: History, as_of: AsOf) -> dict[str, str]:
-    """Every node created by then, merged ones included, by id: the last label."""
-    return walked(history, as_of).labels
-
-
 def _must_exist(history: History, reference: Reference, as_of: AsOf) -> None:
     where = f"in run {history.run_id} as of position {as_of.position}"
     match reference.kind:
@@ -68,7 +63,7 @@ def _must_exist(history: History, reference: Reference, as_of: AsOf) -> None:
             there = reference.id in causes(history, as_of)
             hint = "list the causes: diagevo memory show"
         case "node":
-            there = reference.id in nodes(history, as_of)
+            there = reference.id in nodes(history, as_of).labels
             hint = "list the nodes: diagevo memory show --tree"
         case "question":
             there = history.find(CandidateScored, reference.round, reference.id, as_of) is not None
@@ -97,7 +92,7 @@ def _by_text(history: History, text: str, as_of: AsOf, wanted: tuple[Kind, ...])
         made = causes(history, as_of).items()
         named += [(Reference("cause", i), words) for i, (words, round_) in made if round_ not in gone]
     if "node" in wanted:
-        found = walked(history, as_of)
+        found = nodes(history, as_of)
         living = [(i, label) for i, label in found.labels.items() if found.created[i][0].round not in gone]
         named += [(Reference("node", i), label) for i, label in living]
     piece = text.casefold()

@@ -80,7 +80,7 @@ def filters(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> li
 
     A fork may have another filter than its origin. Raises ConfigError where p_low comes out above p_high.
     """
-    found = [replace(round_.filter, **changed) for round_ in observed]
+    found = [replace(round_.configured.filter, **changed) for round_ in observed]
     for round_, one in zip(observed, found, strict=True):
         if one.p_low > one.p_high:
             raise ConfigError(

@@ -1,6 +1,5 @@
 """The runs of a database, each in one line."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -150,6 +149,7 @@ class RunStory:
     superseded: tuple[RoundFigures, ...]
     """That count no more."""
     phases: tuple[PhaseLine, ...]
+    """In order, those that ended themselves too."""
     shared: int | None
     """Of a fork: how many events it begins with are those of the run it comes from, by their hashes. None
     where that run is not here."""
@@ -171,7 +171,7 @@ def run_story(history: History, *, counted: bool = True) -> RunStory:
             before=dict(measured(history, 0, candidates=False).get(0, Measured()).validation),
             rounds=tuple(line for line in lines if line.superseded_by is None),
             superseded=tuple(line for line in lines if line.superseded_by is not None),
-            phases=tuple(phase_lines(history)),
+            phases=tuple(PhaseLine(r.round, expect(r, PhaseMeasured)) for r in history.events(PhaseMeasured)),
             shared=_shared(history),
             pass_rates=pass_rates(history) if counted else None,
         )
@@ -189,9 +189,3 @@ def _shared(history: History) -> int | None:
     if origin.run not in hashes:
         return None
     return last if hashes[origin.run] == hashes.get(history.run_id) else 0
-
-
-def phase_lines(history: History) -> Iterator[PhaseLine]:
-    """The phases of training in order, those that ended themselves too."""
-    for recorded in history.events(PhaseMeasured):
-        yield PhaseLine(recorded.round, expect(recorded, PhaseMeasured))

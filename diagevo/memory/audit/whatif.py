@@ -163,7 +163,7 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
     causes: dict[str, tuple[CauseState, int]] = {}
     first: int | None = None
     for round_ in observed:
-        settings = changes.at(round_.round, round_.settings)
+        settings = changes.at(round_.round, round_.configured.settings)
         promoted: list[str] = []
         reactivated: list[str] = []
         for cause, tally in round_.scores.items():

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Insert, delete, select
 
 from diagevo.errors import ChangedTextError, NotFoundError
-from diagevo.memory.log.database import Database, Prepared, among, insert_missing, listed
+from diagevo.memory.log.database import Database, Prepared, among, insert_into, insert_missing, listed
 from diagevo.memory.log.tables import ArtifactRow, ReplyRow, brought, table
 from diagevo.text.escaping import utf8
 
@@ -40,12 +40,7 @@ def is_text(content: Any, digest: str) -> bool:
 def put_right(database: Database) -> Insert:
     """An INSERT of texts that fit their digests. Where another content stands under a digest, it was damaged,
     and gives way."""
-    # Each dialect is imported only where it is used: PostgreSQL's takes a tenth of a second.
-    if database.dialect == "sqlite":
-        from sqlalchemy.dialects.sqlite import insert
-    else:
-        from sqlalchemy.dialects.postgresql import insert
-    add = insert(ARTIFACT)
+    add = insert_into(database, ARTIFACT)
     given = add.excluded.content
     return add.on_conflict_do_update(
         index_elements=[ARTIFACT.c.digest], set_={"content": given}, where=ARTIFACT.c.content != given

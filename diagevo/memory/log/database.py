@@ -201,14 +201,19 @@ def _given_up(connection: Connection) -> Generator[None]:
         raise
 
 
-def insert_missing(database: Database, target: Table) -> Executable:
-    """An INSERT that leaves rows alone that are there already."""
+def insert_into(database: Database, target: Table) -> Any:
+    """An INSERT of the dialect, which may say what happens where a row is there already."""
     # Each dialect is imported only where it is used: PostgreSQL's takes a tenth of a second.
     if database.dialect == "sqlite":
         from sqlalchemy.dialects.sqlite import insert
     else:
         from sqlalchemy.dialects.postgresql import insert
-    return insert(target).on_conflict_do_nothing()
+    return insert(target)
+
+
+def insert_missing(database: Database, target: Table) -> Executable:
+    """An INSERT that leaves rows alone that are there already."""
+    return insert_into(database, target).on_conflict_do_nothing()
 
 
 def among(database: Database, column: ColumnElement[str], name: str) -> ColumnElement[bool]:

@@ -209,13 +209,9 @@ class MemoryState:
     @property
     def memory(self) -> str:
         """A fingerprint of all that a superseding restores: equal exactly where the memories are."""
-        return fingerprint_of(
-            self.causes.values(),
-            self.nodes.values(),
-            self.absorbed,
-            self.refused,
-            (self.failures, self.reference_round, self.reference_failures, self.epsilon),
-        )
+        figures = self.failures, self.reference_round, self.reference_failures, self.epsilon
+        content = [*self.causes.values()], [*self.nodes.values()], self.absorbed, self.refused, figures
+        return hashlib.sha256(_json.encode(content)).hexdigest()
 
     @property
     def last_opened(self) -> int:
@@ -244,18 +240,6 @@ class MemoryState:
         """Of the contents of two nodes: labels and members."""
         content = [(n.label, n.causes) for n in (self.nodes[a], self.nodes[b])]
         return hashlib.sha256(_json.encode(content)).hexdigest()
-
-
-def fingerprint_of(
-    causes: Iterable[Cause],
-    nodes: Iterable[Node],
-    absorbed: Mapping[str, tuple[str, str]],
-    refused: Mapping[str, str],
-    figures: tuple[int, int | None, int | None, Fraction],
-) -> str:
-    """SHA-256 over a memory between rounds. `figures`: F, the round of F₁, F₁, ε."""
-    content = ([*causes], [*nodes], absorbed, refused, figures)
-    return hashlib.sha256(_json.encode(content)).hexdigest()
 
 
 def _scheduled(causes: Mapping[str, Cause], nodes: Mapping[str, Node]) -> tuple[ScheduledCause, ...]:

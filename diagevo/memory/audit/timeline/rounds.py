@@ -1,16 +1,14 @@
 """Rounds as they were played: the configuration in force, the schedule, the votes, the failures."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import msgspec
 from sqlalchemy import bindparam, func, select
 
 from diagevo.equations.policy import next_epsilon
-from diagevo.equations.settings import Filter, Settings
 from diagevo.equations.states import Tally, tallied
 from diagevo.errors import DamagedError
 from diagevo.memory.events import CandidateScored, CauseCreated, RoundCommitted, RoundOpened
@@ -115,18 +113,6 @@ class Observed:
     votes: Counter[VoteKind] = field(default_factory=Counter[VoteKind])
     committed: RoundCommitted | None = None
     position: int = 0
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        return self.configured.config
-
-    @property
-    def settings(self) -> Settings:
-        return self.configured.settings
-
-    @property
-    def filter(self) -> Filter:
-        return self.configured.filter
 
 
 def observations(history: History, as_of: AsOf) -> list[Observed]:
