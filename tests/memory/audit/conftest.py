@@ -2,12 +2,14 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
 
 from diagevo.memory.history import History, open_history
+from diagevo.memory.log.database import Database
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory.audit.played import play
 
@@ -77,6 +79,13 @@ def my_history(mine: Store) -> Iterator[History]:
     opened = open_history(mine.url, RUN)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def database(mine: Store) -> Iterator[Database]:
+    """Connections to the copy."""
+    with closing(Database(mine.url)) as found:
+        yield found
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -12,30 +12,21 @@ from diagevo.memory.audit.trail import Trail, trail
 from diagevo.memory.history import AsOf, History
 
 
-def listed(history: History, **wanted) -> list[str]:
-    return [r.type for r in trail(history, Trail(**wanted), history.end)]
-
-
-def test_the_trail_of_a_cause_is_every_event_that_names_it(history: History) -> None:
-    assert listed(history, ref="c4") == ["CauseCreated", "CandidateScored"]
-    assert listed(history, ref="c3", types=("CausePromoted", "CauseReactivated")) == [
-        "CausePromoted",
-        "CauseReactivated",
-    ]
-
-
-def test_the_trail_of_a_question_has_its_failures(history: History) -> None:
-    assert listed(history, ref="r4.q0") == [
-        "CandidateScored",
-        "FailureObserved",
-        "FailureDiagnosed",
-        "CauseMatched",
-        "CauseReactivated",
-    ]
-
-
-def test_the_trail_of_a_node_has_its_causes_and_merges(history: History) -> None:
-    assert listed(history, ref="n3") == ["NodeCreated", "CauseCreated", "NodePairJudged", "NodesMerged"]
+@pytest.mark.parametrize(
+    ("wanted", "types"),
+    [
+        ({"ref": "c4"}, "CauseCreated CandidateScored"),
+        ({"ref": "c3", "types": ("CausePromoted", "CauseReactivated")}, "CausePromoted CauseReactivated"),
+        (
+            {"ref": "r4.q0"},
+            "CandidateScored FailureObserved FailureDiagnosed CauseMatched CauseReactivated",
+        ),
+        ({"ref": "n3"}, "NodeCreated CauseCreated NodePairJudged NodesMerged"),
+    ],
+)
+def test_a_trail_is_every_event_that_names_it(history: History, wanted: dict, types: str) -> None:
+    """A question has its failures, a node its causes and merges."""
+    assert [r.type for r in trail(history, Trail(**wanted), history.end)] == types.split()
 
 
 @pytest.mark.parametrize("ref", [None, "c1", "n1"])

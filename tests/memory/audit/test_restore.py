@@ -12,7 +12,7 @@ from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import RUN
 from diagevo.memory.log.writer_lock import writer
-from diagevo.memory.transfer.backup import backup, restore
+from diagevo.memory.transfer.backup import Backup, backup, restore
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory.play import first_round
 
@@ -22,6 +22,14 @@ def _play(store: Store, run: str = "a") -> None:
         first_round(memory, [("drops a carry", "add", 1)])
 
 
+def _kept(stores: SQLiteStores, folder: Path) -> tuple[Store, Database, Backup]:
+    """A run of one round, and a backup of it."""
+    store = stores.new(folder)
+    _play(store)
+    database = Database(store.url)
+    return store, database, backup(database, folder / "copy.db")
+
+
 def _rounds(store: Store, run: str) -> list[int]:
     return [line.round for line in heads.read(store.root / run / heads.NAME).heads]
 
@@ -29,10 +37,7 @@ def _rounds(store: Store, run: str) -> list[int]:
 def test_heads_of_commits_and_of_runs_that_the_backup_does_not_have_are_put_aside(
     sqlite_stores: SQLiteStores, tmp_path: Path
 ) -> None:
-    store = sqlite_stores.new(tmp_path)
-    _play(store)
-    database = Database(store.url)
-    made = backup(database, tmp_path / "copy.db")
+    store, database, made = _kept(sqlite_stores, tmp_path)
     _play(store)
     _play(store, "b")
     heads.append(store.root / "elsewhere", heads.ChainHead(1, 5, "a" * 64))
@@ -50,10 +55,7 @@ def test_heads_of_commits_and_of_runs_that_the_backup_does_not_have_are_put_asid
 def test_heads_that_may_only_be_added_to_stay_and_the_restore_says_so(
     sqlite_stores: SQLiteStores, tmp_path: Path
 ) -> None:
-    store = sqlite_stores.new(tmp_path)
-    _play(store)
-    database = Database(store.url)
-    made = backup(database, tmp_path / "copy.db")
+    store, database, made = _kept(sqlite_stores, tmp_path)
     _play(store)
     kept = store.root / "a" / heads.NAME
     if subprocess.run(["chattr", "+a", kept], capture_output=True, check=False).returncode:
@@ -73,10 +75,7 @@ def test_heads_that_may_only_be_added_to_stay_and_the_restore_says_so(
 def test_nobody_takes_a_run_while_its_database_is_replaced(
     sqlite_stores: SQLiteStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = sqlite_stores.new(tmp_path)
-    _play(store)
-    database = Database(store.url)
-    made = backup(database, tmp_path / "copy.db")
+    store, database, made = _kept(sqlite_stores, tmp_path)
     real, held = os.replace, list[str]()
 
     def replaced(*files: Path) -> None:

@@ -178,11 +178,6 @@ def test_a_question_tells_its_draw_its_votes_and_the_inequality_that_decided(his
     assert [f.failure_id for f in told.failures] == ["r3.q0.a0"]
 
 
-def test_a_contested_question_shows_which_constraint_it_broke(history: History) -> None:
-    told = question_story(history, Reference("question", "r1.q2"), history.end)
-    assert told.reason == "p₁ = 1/3 < τ·p₂ = 8/5·1/3 = 8/15"
-
-
 def test_a_node_tells_its_members_and_the_pairs_that_were_judged(history: History) -> None:
     told = why_node(history, "n1", history.end)
     assert [(m.cause_id, m.created_under) for m in told.members] == [("c1", "n1"), ("c3", "n3")]
