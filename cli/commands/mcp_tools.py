@@ -130,7 +130,7 @@ class Tools:
 
         with self._asked(round) as (history, as_of):
             memory = describe(history.state(as_of, snapshots=False))
-            data = {**render.plain(memory), "differences": compare_with_commit(history, memory)}
+            data = {**render.plain(memory), "differences": compare_with_commit(history, as_of)}
             return self._told(history, as_of, data)
 
     def schedule(self, round: Round = None) -> dict[str, Any]:

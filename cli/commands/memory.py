@@ -108,7 +108,7 @@ def replay(
             title = f"run {history.run_id}, round {stepped}"
             return Result(listed, memory_text.STEPS, title=title, run=history.run_id, as_of=as_of)
         memory = describe(history.state(as_of, snapshots=False))
-        differences = compare_with_commit(history, memory) if check else []
+        differences = compare_with_commit(history, as_of) if check else []
     checked = memory_text.check_text(memory, differences) if check else ""
     rows = memory_text.replayed_rows(memory)
     text = memory_text.replay_text(history.run_id, memory, as_of.position)

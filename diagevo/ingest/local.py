@@ -88,10 +88,10 @@ def _diagnosed(memory: Memory) -> dict[_Digests, str]:
     observed: dict[str, FailureObserved] = {}
     found: dict[_Digests, str] = {}
     types = ["CandidateScored", "FailureObserved", "CauseCreated", "CauseMatched"]
-    for payload in memory.log.payloads(memory.run_id, types):
-        if payload.round not in counted:
+    for fact in memory.log.chosen(memory.run_id, types):
+        if fact.round not in counted:
             continue
-        match payload.event:
+        match fact.event:
             case CandidateScored() as scored:
                 questions[scored.question_id] = scored.question
             case FailureObserved() as failure:

@@ -96,7 +96,7 @@ def facts(history: History) -> Facts:
     if not rounds:
         return found
     counts = set(rounds)
-    for payload in history.log.payloads(history.run_id, TYPES, (rounds[0], rounds[-1])):
+    for payload in history.log.chosen(history.run_id, TYPES, (rounds[0], rounds[-1])):
         number = payload.round
         if number not in counts:
             continue

@@ -150,6 +150,10 @@ def test_the_last_position_given_may_be_missing(played: Store) -> None:
 
 READERS: dict[str, tuple[str, Callable[[Log], Any]]] = {
     "an event": ("UPDATE event SET round = 'x' WHERE position = 3", lambda log: list(log.read("a"))),
+    "a chosen fact": (
+        "UPDATE event SET round = 'x' WHERE type = 'CandidateScored'",
+        lambda log: list(log.chosen("a", ["CandidateScored"])),
+    ),
     "a fact": ("UPDATE event SET payload = '[' WHERE position = 3", lambda log: list(log.facts("a"))),
     "bytes as a fact": (
         "UPDATE event SET payload = X'07' WHERE position = 3",

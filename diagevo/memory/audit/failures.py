@@ -141,10 +141,10 @@ def held_against_answers(history: History, as_of: AsOf) -> tuple[int, int]:
     counted = set(history.state(as_of).counted())
     found = Counter(
         failure.against
-        for payload in history.log.payloads(history.run_id, ["FailureObserved"])
-        if payload.round in counted
-        and payload.position <= as_of.position
-        and isinstance(failure := payload.event, FailureObserved)
+        for fact in history.log.chosen(history.run_id, ["FailureObserved"])
+        if fact.round in counted
+        and fact.position <= as_of.position
+        and isinstance(failure := fact.event, FailureObserved)
     )
     return found["answer"], found.total()
 

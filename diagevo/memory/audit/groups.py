@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, zip_longest
 
-from diagevo.memory.events import CandidateScored, FailureObserved, GroupIngested
+from diagevo.memory.events import CandidateScored, Event, FailureObserved, GroupIngested
+from diagevo.memory.events.decode import Fact
 from diagevo.memory.log.artifacts import digest_of
-from diagevo.memory.log.log import Log, Payload
+from diagevo.memory.log.log import Log
 from diagevo.memory.state.model import MemoryState
 
 GROUP = GroupIngested.__name__
@@ -21,18 +22,18 @@ OWN = (CandidateScored.__name__, FailureObserved.__name__)
 class Attempts:
     """A training's attempts: each began with a step, and voids what earlier ones wrote from there on."""
 
-    def __init__(self, ingested: Iterable[Payload]) -> None:
+    def __init__(self, ingested: Iterable[Fact[Event]]) -> None:
         self._began: dict[int, tuple[int, int]] = {}
-        for payload in ingested:
-            group = payload.event
+        for fact in ingested:
+            group = fact.event
             assert isinstance(group, GroupIngested)
             if group.attempt > 1:
-                self._began.setdefault(group.attempt, (group.step, payload.position))
+                self._began.setdefault(group.attempt, (group.step, fact.position))
 
     @classmethod
     def of(cls, log: Log, run_id: str) -> "Attempts":
         """As the log has them."""
-        return cls(log.payloads(run_id, [GROUP]))
+        return cls(log.chosen(run_id, [GROUP]))
 
     @property
     def last(self) -> int:
@@ -46,7 +47,7 @@ class Attempts:
         )
 
 
-Read = Callable[[Sequence[str], tuple[int, int] | None], Iterable[Payload]]
+Read = Callable[[Sequence[str], tuple[int, int] | None], Iterable[Fact[Event]]]
 """What a run's events of some types say, of all rounds or those from the first to the last, in order."""
 
 
@@ -55,7 +56,7 @@ def first_stranger(log: Log, state: MemoryState) -> tuple[int, str] | None:
     is the fold of the run."""
     if not log.count(state.run_id, GROUP):
         return None
-    return stranger(lambda types, rounds: log.payloads(state.run_id, types, rounds), state)
+    return stranger(lambda types, rounds: log.chosen(state.run_id, types, rounds), state)
 
 
 def stranger(read: Read, state: MemoryState) -> tuple[int, str] | None:
@@ -75,8 +76,8 @@ def stranger(read: Read, state: MemoryState) -> tuple[int, str] | None:
 
 
 def strangers(
-    ingested: Iterable[Payload],
-    told: Iterable[Payload],
+    ingested: Iterable[Fact[Event]],
+    told: Iterable[Fact[Event]],
     number: int,
     attempts: Attempts,
     *,
@@ -86,26 +87,26 @@ def strangers(
     any more was made of the groups that stood then."""
     candidates: list[tuple[int, CandidateScored]] = []
     failures: list[tuple[int, FailureObserved]] = []
-    for payload in told:
-        match payload.event:
+    for fact in told:
+        match fact.event:
             case CandidateScored() as candidate:
-                candidates.append((payload.position, candidate))
+                candidates.append((fact.position, candidate))
             case FailureObserved() as failure:
-                failures.append((payload.position, failure))
+                failures.append((fact.position, failure))
             case _:
                 pass
     made = candidates[0][0] if candidates else None
     groups: list[GroupIngested] = []
     places = Counter[tuple[int, int]]()
-    for payload in ingested:
-        group = payload.event
+    for fact in ingested:
+        group = fact.event
         assert isinstance(group, GroupIngested)
         if group.group != (place := places[group.attempt, group.step]):
-            yield payload.position, f"group {place} of step {group.step} comes next"
+            yield fact.position, f"group {place} of step {group.step} comes next"
         places[group.attempt, group.step] += 1
-        if made is not None and payload.position > made:
+        if made is not None and fact.position > made:
             if counts:
-                yield payload.position, f"round {number} was made before this group of step {group.step}"
+                yield fact.position, f"round {number} was made before this group of step {group.step}"
         elif not attempts.void(group.step, group.attempt, made):
             groups.append(group)
     if not groups or not candidates:

@@ -131,10 +131,10 @@ def _last_rates(history: History, until: int) -> dict[str, float]:
         batches = LAST_BATCH
     attempts = Attempts.of(history.log, history.run_id)
     last: dict[str, list[GroupIngested]] = {}
-    for payload in history.log.payloads(history.run_id, ["GroupIngested"]):
-        group = payload.event
+    for fact in history.log.chosen(history.run_id, ["GroupIngested"]):
+        group = fact.event
         assert isinstance(group, GroupIngested)
-        if payload.round > batches or attempts.void(group.step, group.attempt):
+        if fact.round > batches or attempts.void(group.step, group.attempt):
             continue
         known = last.get(group.question)
         if known is not None and known[0].step == group.step:
@@ -150,10 +150,10 @@ def _causes_of(history: History, until: int, wanted: set[str]) -> dict[str, str]
     groups: dict[str, CandidateScored] = {}
     by_cause: dict[str, Counter[str]] = {}
     types = ["CandidateScored", "CauseCreated", "CauseMatched"]
-    for payload in history.log.payloads(history.run_id, types):
-        if payload.round not in counted:
+    for fact in history.log.chosen(history.run_id, types):
+        if fact.round not in counted:
             continue
-        match payload.event:
+        match fact.event:
             case CandidateScored() as scored if scored.question in wanted:
                 groups[scored.question_id] = scored
             case (
@@ -182,11 +182,11 @@ def pass_rates(history: History) -> PassRates | None:
     by_cause: dict[str, Counter[str]] = {}
     descriptions: dict[str, str] = {}
     types = ["GroupIngested", "CandidateScored", "FailureObserved", "CauseCreated", "CauseMatched"]
-    for payload in history.log.payloads(history.run_id, types):
-        round_ = payload.round
-        if payload.type != "GroupIngested" and round_ not in counted:
+    for fact in history.log.chosen(history.run_id, types):
+        round_ = fact.round
+        if fact.type != "GroupIngested" and round_ not in counted:
             continue
-        match payload.event:
+        match fact.event:
             case GroupIngested() as group:
                 if not attempts.void(group.step, group.attempt):
                     place = round_ - len(counted)  # its batch, behind those that were played

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sqlalchemy import select
-
 from diagevo.equations.policy import next_epsilon
 from diagevo.equations.schedule import aimed_share, probabilities, z
 from diagevo.memory.events import (
@@ -26,7 +24,7 @@ from diagevo.memory.events import (
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.state.model import MemoryState
-from diagevo.memory.state.projection import HISTORY
+from diagevo.memory.state.projection import HISTORY, history_rows, wrong_rows
 from diagevo.memory.state.walk import walk
 
 
@@ -292,19 +290,11 @@ def _shown(state: MemoryState, event: Event) -> str:
     return ""
 
 
-def compare_with_commit(history: History, memory: Rebuilt) -> list[str]:
-    """Where the causes rebuilt from events differ from the rows that the round's commit wrote. A commit whose
-    figures are others is refused by the fold."""
-    if not memory.round or memory.open_round is not None or memory.superseded is not None:
+def compare_with_commit(history: History, as_of: AsOf) -> list[str]:
+    """The causes that the round's commit wrote and that the events do not give, rebuilt from the first of
+    them. A commit whose figures are others is refused by the fold."""
+    state = history.state(as_of, snapshots=False)
+    if not state.round or state.open is not None or any(last == state.round for _, last in state.superseded):
         return []
-    with history.database.read() as connection:
-        query = select(HISTORY).where(HISTORY.c.run_id == history.run_id, HISTORY.c.round == memory.round)
-        rows = {row.cause_id: row for row in connection.execute(query)}
-    told: list[str] = []
-    for cause in memory.causes:
-        row = rows.pop(cause.id, None)
-        events = (cause.state, cause.frequency, cause.node, cause.description)
-        stored = None if row is None else (row.state, row.frequency, row.node_id, row.description)
-        if stored != events:
-            told.append(f"{cause.id}: the events give {events}, cause_history says {stored}")
-    return told + [f"{cause_id}: in cause_history, and made by no event" for cause_id in rows]
+    rows = history_rows(state)
+    return list(wrong_rows(history.log, state.run_id, HISTORY, rows, "cause_id", round=state.round))

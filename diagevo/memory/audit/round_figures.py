@@ -73,7 +73,7 @@ def _moved(history: History, round: int | None) -> tuple[dict[int, list[str]], d
     promoted: dict[int, list[str]] = defaultdict(list)
     reactivated: dict[int, list[str]] = defaultdict(list)
     rounds = None if round is None else (round, round)
-    for found in history.log.payloads(history.run_id, ["CausePromoted", "CauseReactivated"], rounds):
+    for found in history.log.chosen(history.run_id, ["CausePromoted", "CauseReactivated"], rounds):
         match found.event:
             case CausePromoted(cause_id=cause):
                 promoted[found.round].append(cause)

@@ -8,6 +8,7 @@ candidate's counts, label and verdict again; ingested groups are held against wh
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +152,9 @@ def _check_replay(log: Log, run_id: str, report: Verification) -> None:
                 report.rounds += 1
                 row = projection.round_row(state, closed, "")
                 del row["committed_at"]
-                key = {"round": state.round}
-                _compare(log, report, ROUND, [row], "round", key)
-                _compare(log, report, HISTORY, projection.history_rows(state), "cause_id", key)
+                _compare(log, report, ROUND, [row], "round", round=state.round)
+                rows = projection.history_rows(state)
+                _compare(log, report, HISTORY, rows, "cause_id", round=state.round)
                 _check_snapshot(log, report, state)
             elif fact.type != "RoundsSuperseded":
                 continue
@@ -164,8 +165,8 @@ def _check_replay(log: Log, run_id: str, report: Verification) -> None:
     if (stranger := first_stranger(log, state)) is not None:
         report.faults.append(Fault("replay", f"#{stranger[0]}: {stranger[1]}", stranger[0]))
     if report.rounds:
-        _compare(log, report, CAUSE, causes, "cause_id", {})
-        _compare(log, report, NODE, nodes, "node_id", {})
+        _compare(log, report, CAUSE, causes, "cause_id")
+        _compare(log, report, NODE, nodes, "node_id")
     _check_rounds(log, report, state.round)
 
 
@@ -195,39 +196,11 @@ def _named(log: Log, run_id: str, sequence: int) -> tuple[int | None, str | None
 
 
 def _compare(
-    log: Log,
-    report: Verification,
-    target: Any,
-    expected: Sequence[dict[str, Any]],
-    key: str,
-    only: dict[str, Any],
+    log: Log, report: Verification, target: Any, expected: Sequence[dict[str, Any]], key: str, **only: Any
 ) -> None:
     """Rows of a projection against those that the events give. The first difference of a table is named."""
-    query = select(target).where(
-        target.c.run_id == report.run_id, *(target.c[k] == v for k, v in only.items())
-    )
-    try:
-        with log.database.read() as connection:
-            stored = {row[key]: dict(row) for row in connection.execute(query).mappings()}
-    except DBAPIError as error:
-        message = f"{target.name} cannot be read: {error.orig}; {REBUILD}"
-        report.faults.append(Fault("projection", message))
-        return
-    for row in expected:
-        found = stored.pop(row[key], None)
-        if found is None or any(found[name] != value for name, value in row.items()):
-            what = f"{target.name} {row[key]}"
-            difference = "is missing" if found is None else _difference(found, row)
-            report.faults.append(Fault("projection", f"{what} {difference}; {REBUILD}"))
-            return
-    if stored:
-        message = f"{target.name} {min(stored, key=str)} follows from no event; {REBUILD}"
-        report.faults.append(Fault("projection", message))
-
-
-def _difference(found: dict[str, Any], row: dict[str, Any]) -> str:
-    name = next(name for name, value in row.items() if found[name] != value)
-    return f"has {name} {found[name]!r}, the events give {row[name]!r}"
+    for message in islice(projection.wrong_rows(log, report.run_id, target, expected, key, **only), 1):
+        report.faults.append(Fault("projection", f"{message}; {REBUILD}"))
 
 
 def _check_snapshot(log: Log, report: Verification, state: MemoryState) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
@@ -88,17 +88,11 @@ def recorded(row: Sequence[Any]) -> Recorded:
     try:
         return Recorded(*msgspec.convert(values, _ROW))
     except msgspec.ValidationError as error:
-        raise damage(values[0], _KINDS, values) from error
-
-
-def damage(position: int, kinds: Mapping[str, Any], values: Sequence[Any]) -> DamagedError:
-    """The error of an event of which a column holds another type than it should."""
-    wrong = (
-        (name, v) for (name, kind), v in zip(kinds.items(), values, strict=True) if not isinstance(v, kind)
-    )
-    name, value = next(wrong)
-    found = "missing" if value is None else f"of type {type(value).__name__}"
-    return DamagedError(f"#{position} is damaged: its {name} is {found}", position=position)
+        pairs = zip(_KINDS.items(), values, strict=True)
+        name, value = next((name, v) for (name, kind), v in pairs if not isinstance(v, kind))
+        found = "missing" if value is None else f"of type {type(value).__name__}"
+        where = f"#{values[0]} is damaged: its {name} is {found}"
+        raise DamagedError(where, position=values[0]) from error
 
 
 def event_id(round: int, type_: str, key: str) -> str:

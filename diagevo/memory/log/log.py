@@ -12,40 +12,20 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
+import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, insert, select
 
 from diagevo.errors import ConflictError, DamagedError, NotFoundError, StaleWriterError
 from diagevo.memory.events import Event
-from diagevo.memory.events.decode import Fact, decoded, facts
-from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, damage, recorded
+from diagevo.memory.events.decode import Fact, FactRow, facts
+from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, recorded
 from diagevo.memory.log.database import PAGE, Database, Prepared, listed
 from diagevo.memory.log.statements import COLUMNS, EVENT, HEAD, LOG, ONE, RUN, Statements
 
 _FOUND = EVENT.alias("found")
-_FACT_COLUMNS = tuple(
-    EVENT.c[name]
-    for name in ("type", "round", "event_id", "sequence", "position", "schema_version", "payload")
-)
+_FACT = ("type", "round", "event_id", "sequence", "position", "schema_version", "payload")
 LATEST = "latest"
 """In place of a run's name: the run that was written to last."""
-
-
-class Payload(NamedTuple):
-    """What an event says, with where it stands."""
-
-    position: int
-    round: int
-    type: str
-    schema_version: int
-    payload: str
-
-    @property
-    def event(self) -> Event:
-        """The payload, upcast to the current version; the digits of its digests are not looked at."""
-        return decoded(self.type, self.schema_version, self.payload)
-
-
-_KINDS = tuple(Payload.__annotations__.values())
 
 
 def now() -> str:
@@ -85,7 +65,7 @@ class Log:
     @cached_property
     def _facts(self) -> Prepared:
         bounds = (EVENT.c.sequence > bindparam("after"), EVENT.c.sequence <= bindparam("until"))
-        rows = select(*_FACT_COLUMNS).where(EVENT.c.run_id == bindparam("run"), *bounds)
+        rows = select(*(EVENT.c[name] for name in _FACT)).where(EVENT.c.run_id == bindparam("run"), *bounds)
         return Prepared(self.database, rows.order_by(EVENT.c.sequence), ["run", "after", "until"])
 
     def append(self, run_id: str, expected: int, events: Sequence[Pending]) -> Appended:
@@ -266,29 +246,31 @@ class Log:
                 for row in page:
                     yield recorded(row)
 
-    def payloads(
-        self, run_id: str, types: Sequence[str], rounds: tuple[int, int] | None = None
-    ) -> Iterator[Payload]:
-        """Stream what a count over many events needs of them: those of a run, by type and round, in order."""
-        chosen = [EVENT.c.run_id == run_id, EVENT.c.type.in_(list(types))]
-        if rounds is not None:
-            chosen.append(EVENT.c.round.between(*rounds))
-        places = select(EVENT.c.position).where(*chosen)
-        columns = [_FOUND.c[name] for name in Payload._fields]
-        query = select(*columns).where(_FOUND.c.position.in_(places)).order_by(_FOUND.c.position)
-        with self.database.read() as connection:
-            for page in connection.execute(query, execution_options={"yield_per": PAGE}).partitions():
-                for row in page:
-                    found = Payload._make(row)
-                    if tuple(map(type, found)) != _KINDS:  # SQLite keeps whatever is put into its file
-                        raise damage(found.position, Payload.__annotations__, found)
-                    yield found
-
     def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact[Event]]:
         """Stream a run for the fold: sequences in (after, until]."""
         with self.database.read() as connection:
             pages = self._facts.stream(connection, run_id, after, 2**62 if until is None else until)
             yield from facts(chain.from_iterable(pages))
+
+    def chosen(
+        self, run_id: str, types: Sequence[str], rounds: tuple[int, int] | None = None
+    ) -> Iterator[Fact[Event]]:
+        """Stream those of a run, by type and round, in order: what a count over many events needs of them."""
+        chosen = [EVENT.c.run_id == run_id, EVENT.c.type.in_(list(types))]
+        if rounds is not None:
+            chosen.append(EVENT.c.round.between(*rounds))
+        places = select(EVENT.c.position).where(*chosen)
+        query = select(*(_FOUND.c[name] for name in _FACT)).where(_FOUND.c.position.in_(places))
+        with self.database.read() as connection:
+            found = connection.execute(
+                query.order_by(_FOUND.c.position), execution_options={"yield_per": PAGE}
+            )
+            for page in found.partitions():
+                try:  # SQLite keeps whatever is put into its file
+                    rows = msgspec.convert(list(map(tuple, page)), list[FactRow])
+                except msgspec.ValidationError as error:
+                    raise DamagedError(f"an event of run {run_id} is damaged: {error}") from error
+                yield from facts(rows)
 
     def known(self, run_id: str, ids: Iterable[str]) -> dict[str, Recorded]:
         """Those of the events that the run has."""

@@ -6,7 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Table, delete, insert, select
+from sqlalchemy.exc import DBAPIError
 
 from diagevo.memory.events import Event, number_of
 from diagevo.memory.events.decode import UNREADABLE, Fact
@@ -111,6 +112,27 @@ def write_memory(connection: Connection, state: MemoryState) -> None:
         connection.execute(delete(target).where(target.c.run_id == state.run_id))
         if rows:
             connection.execute(insert(target), rows)
+
+
+def wrong_rows(
+    log: Log, run_id: str, target: Table, expected: Iterable[dict[str, Any]], key: str, **only: Any
+) -> Iterator[str]:
+    """What is wrong with the stored rows of a projection, held against those that the events give. `only`
+    chooses among the stored ones."""
+    query = select(target).where(target.c.run_id == run_id, *(target.c[k] == v for k, v in only.items()))
+    try:
+        with log.database.read() as connection:
+            stored = {row[key]: row for row in connection.execute(query).mappings()}
+    except DBAPIError as error:
+        yield f"{target.name} cannot be read: {error.orig}"
+        return
+    for row in expected:
+        found, what = stored.pop(row[key], None), f"{target.name} {row[key]}"
+        if found is None:
+            yield f"{what} is missing"
+        elif (name := next((n for n, value in row.items() if found[n] != value), None)) is not None:
+            yield f"{what} has {name} {found[name]!r}, the events give {row[name]!r}"
+    yield from (f"{target.name} {left} follows from no event" for left in sorted(stored, key=str))
 
 
 def cause_rows(state: MemoryState) -> list[dict[str, Any]]:

@@ -105,14 +105,14 @@ def _failures(history: History) -> tuple[list[_Failure], dict[str, str]]:
     failures: dict[str, _Failure] = {}
     causes: dict[str, str] = {}
     types = ["CandidateScored", "FailureObserved", "CauseCreated", "CauseMatched"]
-    for payload in history.log.payloads(history.run_id, types):
-        if payload.round not in counted:
+    for fact in history.log.chosen(history.run_id, types):
+        if fact.round not in counted:
             continue
-        match payload.event:
+        match fact.event:
             case CandidateScored() as scored:
                 questions[scored.question_id] = scored
             case FailureObserved() as failed:
-                if not history.abandoned.void(payload.round, failed.stage, failed.attempt, failed.step):
+                if not history.abandoned.void(fact.round, failed.stage, failed.attempt, failed.step):
                     failures[failed.failure_id] = failed, questions[failed.question_id]
             case (
                 CauseCreated(failure_id=failure_id, cause_id=cause_id)

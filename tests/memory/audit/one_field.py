@@ -17,7 +17,6 @@ from diagevo.memory.audit.groups import stranger
 from diagevo.memory.events import EVENT_TYPES, Ratio, Value
 from diagevo.memory.events.decode import Fact, decoded, read
 from diagevo.memory.events.records import Recorded, event_id
-from diagevo.memory.log.log import Payload
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
 
@@ -68,18 +67,14 @@ class Told:
         """Whether a replay refuses it. `state` is that before the event."""
         told = json.dumps(changed(self.payloads[place], change.path, change.value))
         state = state.copy()
-        payloads: list[Payload] = []
         try:
             for at in range(place, len(self.records)):
                 advance(state, self.fact(at, told if at == place else None))
-            for at, record in enumerate(self.records):
-                payload = told if at == place else record.payload
-                row = (record.position, record.round, record.type, record.schema_version, payload)
-                payloads.append(Payload(*row))
+            facts = [self.fact(at, told if at == place else None) for at in range(len(self.records))]
 
-            def read(types: Sequence[str], rounds: tuple[int, int] | None) -> Iterator[Payload]:
+            def read(types: Sequence[str], rounds: tuple[int, int] | None) -> Iterator[Fact[Any]]:
                 first, last = rounds or (0, 2**31)
-                return (p for p in payloads if p.type in types and first <= p.round <= last)
+                return (f for f in facts if f.type in types and first <= f.round <= last)
 
             return stranger(read, state) is not None
         except DiagEvoError:

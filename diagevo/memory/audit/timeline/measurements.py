@@ -73,10 +73,10 @@ def measured(
     labels: dict[str, bool | None] = {}
     observed: list[tuple[int, FailureObserved]] = []
     given_up = Abandoned()
-    for payload in history.log.payloads(history.run_id, types, rounds):
-        number = payload.round
+    for fact in history.log.chosen(history.run_id, types, rounds):
+        number = fact.round
         now = found.setdefault(number, Measured())
-        match payload.event:
+        match fact.event:
             case CandidateScored() as scored:
                 labels[scored.question_id] = scored.label_true
                 _count(now, scored)

@@ -6,16 +6,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import msgspec
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import func, select
 
 from diagevo.equations.policy import next_epsilon
 from diagevo.equations.states import Tally, tallied
 from diagevo.errors import DamagedError
 from diagevo.memory.events import CandidateScored, CauseCreated, RoundCommitted, RoundOpened
-from diagevo.memory.events.decode import decoded
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import AsOf, History, expect
-from diagevo.memory.log.database import Prepared
 from diagevo.memory.log.log import EVENT
 from diagevo.memory.state.stored_config import Configured
 
@@ -121,12 +119,6 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
     found: list[Observed] = []
     now: Observed | None = None
     created: set[str] = set()
-    votes = select(EVENT.c.schema_version, EVENT.c.payload).where(
-        EVENT.c.run_id == bindparam("run"),
-        EVENT.c.round == bindparam("round"),
-        EVENT.c.type == "CandidateScored",
-    )
-    asked = Prepared(history.database, votes, ["run", "round"])
     types = ["RoundOpened", "CauseCreated", "RoundCommitted"]
     gone = history.superseded(as_of)
     for recorded in history.log.read(history.run_id, types=types, until=as_of.position):
@@ -144,7 +136,7 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
             continue
         created |= set(now.created)
         now.failures = _matched(history, now, created)
-        for (cause_id, kind), count in _votes(history, asked, now.round).items():
+        for (cause_id, kind), count in _votes(history, now.round).items():
             _scored(now, cause_id, kind, count)
         now.committed, now.position = expect(recorded, RoundCommitted), recorded.position
         found.append(now)
@@ -169,15 +161,12 @@ def _matched(history: History, now: Observed, created: Collection[str]) -> Count
     return counts
 
 
-def _votes(history: History, asked: Prepared, round: int) -> Counter[tuple[str | None, VoteKind]]:
+def _votes(history: History, round: int) -> Counter[tuple[str | None, VoteKind]]:
     """The questions of a round with the same aim and the same figures."""
     counts: Counter[tuple[str | None, VoteKind]] = Counter()
-    with history.database.read() as connection:
-        for page in asked.stream(connection, history.run_id, round):
-            for version, payload in page:
-                event = decoded(CandidateScored.__name__, version, payload)
-                assert isinstance(event, CandidateScored)
-                counts[event.cause_id, kind_of(event)] += 1
+    for fact in history.log.chosen(history.run_id, ["CandidateScored"], (round, round)):
+        assert isinstance(fact.event, CandidateScored)
+        counts[fact.event.cause_id, kind_of(fact.event)] += 1
     return counts
 
 
