@@ -61,7 +61,7 @@ def test_a_missing_file_is_made_and_migrated_only_where_that_is_allowed(tmp_path
         diagevo.open(str(path), run="a", create=False)
     assert not path.exists()
     diagevo.open(str(path), run="a").close()
-    with pytest.raises(NotFoundError, match="there is no run a"):
+    with pytest.raises(NotFoundError, match="has no runs yet"):
         diagevo.open(str(path), run="a", create=False)
 
 
