@@ -70,7 +70,6 @@ ON_POSTGRES = {
         ],
         "event_no_update",
     ),
-    "a dropped trigger": (["DROP TRIGGER event_no_update ON event"], "event_no_update"),
     "event_no_update of one column": (
         [
             "DROP TRIGGER event_no_update ON event",
