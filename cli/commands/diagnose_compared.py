@@ -36,7 +36,8 @@ def compare(call: Call, *, sample: int, seed: int, round: int | None, exit_code:
     differing = [line for line in found if not line.agrees]
     title = f"{history.run_id}, asked {asked.name} again: {_summary(found)}"
     code = 1 if exit_code and differing else 0
-    return Result(found, COMPARED, [title, Rows(COMPARED, differing)], run=history.run_id, exit_code=code)
+    parts = [title, *([Rows(COMPARED, differing)] if differing else [])]
+    return Result(found, COMPARED, parts, run=history.run_id, exit_code=code)
 
 
 def _summary(found: "list[Recheck]") -> str:

@@ -24,7 +24,7 @@ QUESTIONS = columns(
 )
 LEARNT = columns(
     "round, mean_at_k: mean@k, greedy, labels_true: labels true, solver_reward: solver's reward, "
-    "challenger_reward: challenger's reward, time: seconds: 0"
+    "challenger_reward: challenger's reward, time: time: 0"
 )
 
 
