@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from diagevo.evaluation.protocol import NORMAL, colder, share_interval
 from diagevo.memory.audit.runs import RunStory
@@ -24,6 +25,10 @@ class MeanOfQuestions:
 
     mean: float
     questions: int
+
+    @classmethod
+    def of(cls, shares: Sequence[float]) -> Self:
+        return cls(math.fsum(shares) / len(shares), len(shares))
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -49,39 +54,29 @@ def by_round(facts: Facts, told: list[str]) -> tuple[list[int], list[CauseByRoun
     """The last rounds, and for the causes that are told what was asked and what failed in each."""
     rounds = facts.rounds[-SHOWN:]
     means = _means(facts)
-    failed = Counter((facts.failures[name][0], cause) for name, cause in facts.cause_of.items())
-    every: dict[int, list[float]] = {}
-    for number, scored, _ in facts.aimed():
-        if scored.verdict != "invalid":
-            every.setdefault(number, []).append(scored.first / scored.responses)
-    rows = [
+    failed = Counter[tuple[int, str | None]]()
+    for name, cause in facts.cause_of.items():
+        number = facts.failures[name][0]
+        failed.update([(number, cause), (number, None)])
+    return rounds, [
         CauseByRound(
             cause, tuple((means.get(cause, {}).get(number), failed[number, cause]) for number in rounds)
         )
-        for cause in told
+        for cause in ((*told, None) if told else ())
     ]
-    of_all = Counter(facts.failures[name][0] for name in facts.cause_of)
-    if rows:
-        cells = tuple((_mean(every.get(number)), of_all[number]) for number in rounds)
-        rows.append(CauseByRound(None, cells))
-    return rounds, rows
 
 
-def _means(facts: Facts) -> dict[str, dict[int, MeanOfQuestions]]:
-    """By cause and round, of the valid questions that aimed at it."""
-    shares: dict[str, dict[int, list[float]]] = {}
+def _means(facts: Facts) -> dict[str | None, dict[int, MeanOfQuestions]]:
+    """By cause and round, of the valid questions that aimed at it; under None of all that aimed at any."""
+    shares: dict[str | None, dict[int, list[float]]] = {}
     for number, scored, cause in facts.aimed():
         if scored.verdict != "invalid":
-            of_cause = shares.setdefault(cause, {})
-            of_cause.setdefault(number, []).append(scored.first / scored.responses)
+            for one in (cause, None):
+                shares.setdefault(one, {}).setdefault(number, []).append(scored.first / scored.responses)
     return {
-        cause: {number: MeanOfQuestions(math.fsum(own) / len(own), len(own)) for number, own in found.items()}
+        cause: {number: MeanOfQuestions.of(own) for number, own in found.items()}
         for cause, found in shares.items()
     }
-
-
-def _mean(shares: list[float] | None) -> MeanOfQuestions | None:
-    return None if not shares else MeanOfQuestions(math.fsum(shares) / len(shares), len(shares))
 
 
 def helped(history: History, facts: Facts, story: RunStory) -> Iterator[Sentence]:
@@ -109,8 +104,8 @@ def _agreement(facts: Facts) -> str:
     """Of each cause that was aimed at in two rounds or more, the last of them against the first."""
     pairs = [
         (of_cause[min(of_cause)], of_cause[max(of_cause)])
-        for of_cause in _means(facts).values()
-        if len(of_cause) > 1
+        for cause, of_cause in _means(facts).items()
+        if cause is not None and len(of_cause) > 1
     ]
     called = "pass rate" if facts.ingested else "agreement p₁"
     if not pairs:
@@ -131,18 +126,14 @@ def _pooled(parts: list[MeanOfQuestions]) -> MeanOfQuestions:
 
 def _passed(story: RunStory) -> str | None:
     """Of another trainer's rollouts, in its first and last step."""
-    if story.pass_rates is None or not story.pass_rates.steps:
-        return None
     found = story.pass_rates
-    first, last = found.steps[0], found.steps[-1]
-
-    def step(one: object) -> str:
-        assert isinstance(one, type(first))
-        rate = MeanOfQuestions(one.pass_rate, one.groups)
-        return f"{str(rate).replace('question', 'prompt')} in step {one.step}"
-
-    text = f"Rollouts that passed: {step(first)}"
-    text += f", {step(last)}" if last is not first else ""
+    if found is None or not found.steps:
+        return None
+    rates = [
+        f"{MeanOfQuestions(one.pass_rate, one.groups)} in step {one.step}".replace("question", "prompt")
+        for one in (*found.steps[:1], *found.steps[1:][-1:])
+    ]
+    text = f"Rollouts that passed: {', '.join(rates)}"
     if found.prompts:
         text += f". Of {count(found.prompts, 'prompt')} that came back, {found.dropped:,} passed less often"
     return text + "."

@@ -180,14 +180,10 @@ def _cause_sentences(
     if not shares:
         yield Sentence("aimed", "No question has been aimed at it.")
         return
-    called = (
-        "pass rate"
-        if any(turn.rewards for turn in story.turns if isinstance(turn, Sampled))
-        else ("agreement p₁")
-    )
+    rewarded = any(turn.rewards for turn in story.turns if isinstance(turn, Sampled))
+    called = "pass rate" if rewarded else "agreement p₁"
     means = ", ".join(
-        f"{MeanOfQuestions(sum(own) / len(own), len(own))} in round {number}"
-        for number, own in sorted(shares.items())
+        f"{MeanOfQuestions.of(own)} in round {number}" for number, own in sorted(shares.items())
     )
     total = sum(map(len, shares.values()))
     text = f"{count(total, 'question was', 'questions were')} aimed at it, with a mean {called} of {means}."
