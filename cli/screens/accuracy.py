@@ -20,7 +20,7 @@ _ROUNDS_SHOWN = 6
 def accuracy(history: "History") -> list[str | Rows]:
     """Two tables: the scores by round and category, the base model at lower temperatures among them; and,
     in a world that knows families, how many questions of free exploration were of each."""
-    from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
+    from diagevo.view.scores import families_in, free_questions, score_names, score_rows
 
     parts: list[str | Rows] = []
     if scores := score_rows(history):
@@ -34,16 +34,14 @@ def accuracy(history: "History") -> list[str | Rows]:
             for name in families_in(written)
         ]
         parts.append(Rows((*columns("family: free questions of"), *rounds), rows))
-    if parts and (said := premise(history)) is not None:
-        parts.append(said)
-    return parts
+    return [*parts, *premises([history.world])] if parts else []
 
 
 def premises(worlds: Iterable[object]) -> list[str]:
     """What results of these worlds rest on, once each."""
-    from diagevo.view.scores import premise_of
+    from diagevo.view.scores import premise
 
-    told = dict.fromkeys(map(premise_of, dict.fromkeys(worlds)))
+    told = dict.fromkeys(map(premise, worlds))
     return [said for said in told if said is not None]
 
 

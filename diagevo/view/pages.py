@@ -62,7 +62,7 @@ def overview(history: History, site: Site) -> Page:
         "beside": site.only[1:] if drawn else (),
         "charts": [one for one in (_passed(story), _accuracy(story)) if one is not None],
         "shown_causes": SHOWN_CAUSES,
-        "premise": premise(history),
+        "premise": premise(history.world),
         "others": [one for one in site.runs() if one != history.run_id],
     }
     return Page("overview.html", history.run_id, data)
@@ -109,7 +109,7 @@ def diagnostics(history: History, site: Site) -> Page:
         "score_names": score_names(scores),
         "free": (free := free_questions(history) if counted else {}),
         "families": families_in(free),
-        "premise": premise(history),
+        "premise": premise(history.world),
     }
     return Page("diagnostics.html", "diagnostics", data, below(history.run_id))
 

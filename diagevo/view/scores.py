@@ -44,13 +44,8 @@ def families_in(written: Mapping[int, Counter[str]]) -> list[str]:
     return [name for name, _ in sum(written.values(), Counter[str]()).most_common()]
 
 
-def premise(history: History) -> str | None:
-    """What a result of the run's world rests on; None where it plays in none."""
-    return premise_of(history.world)
-
-
-def premise_of(world: object) -> str | None:
-    """What a result of a world rests on."""
+def premise(world: object) -> str | None:
+    """What a result of a world rests on; None where there is no such world."""
     if world != "arithmetic":
         return None
     from diagevo.arithmetic import PREMISE
@@ -60,7 +55,7 @@ def premise_of(world: object) -> str | None:
 
 def free_questions(history: History) -> dict[int, Counter[str]]:
     """Valid questions of free exploration by round and family; none where no world knows families."""
-    if premise(history) is None:
+    if premise(history.world) is None:
         return {}
     from diagevo.arithmetic.families import family
 
