@@ -1,8 +1,8 @@
 """How a command opens a database or a run, and the options that say where and when."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,10 +12,7 @@ from . import completion
 from .call import Call
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
-
     from diagevo.config.models import Config
-    from diagevo.config.sources import KeyPath
     from diagevo.memory.history import History
     from diagevo.memory.log.database import Database
 
@@ -77,10 +74,7 @@ def one(call: Call, *given: str | None) -> str | None:
 
 def config_of(call: Call, history: "History") -> "Config":
     """The run's own configuration with what `--set` changes, or the one that `-c` or `--profile` names."""
-    from pydantic import ValidationError
-
-    from diagevo.config.loading import put_method, refuse_secrets, refuse_unused_model
-    from diagevo.config.models import Config
+    from diagevo.config.loading import over, put_method, refuse_unused_model
     from diagevo.config.sources import from_settings
 
     if call.config is not None or call.profile is not None:
@@ -88,11 +82,7 @@ def config_of(call: Call, history: "History") -> "Config":
     given = from_settings(call.settings)
     stored = call.config_in_log(history, history.configuration().config)
     put_method([given], stored.get("world"))
-    try:
-        config = Config.model_validate(given.nested(stored))
-    except ValidationError as error:
-        raise _unfit(history.run_id, given.values, error) from error
-    refuse_secrets(config, given.sources)
+    config = over(stored, given, history.run_id)
     refuse_unused_model(config, [given])
     return config
 
@@ -110,25 +100,3 @@ def there_is_none(call: Call) -> bool:
 
     file = Database(call.database).file
     return file is not None and not file.exists()
-
-
-def _unfit(run_id: str, given: "Mapping[KeyPath, Any]", error: "ValidationError") -> ConfigError:
-    """What is wrong with a value of `--set`; where none is at fault, with what the run stored."""
-    from diagevo.config.loading import told
-    from diagevo.config.sources import dotted
-
-    found = error.errors(include_url=False)
-    for fault in found:
-        place = tuple(str(part) for part in fault["loc"])
-        for path in given:
-            if fault["type"] != "missing" and path[: len(place)] == place[: len(path)]:
-                said = fault["msg"].removeprefix("Value error, ")
-                return ConfigError(
-                    f"--set {dotted(path)}: {said}{told(path, given[path])}",
-                    hint="what each key takes: diagevo config show --schema",
-                )
-    place = ".".join(str(part) for part in found[0]["loc"])
-    return ConfigError(
-        f"run {run_id} has no configuration of this version: {place}: {found[0]['msg']}",
-        hint="name one: -c FILE or --profile NAME",
-    )

@@ -217,7 +217,7 @@ class _Session:
         try:
             history = open_history(self.call.database, self.run)
         except (NotFoundError, StoreError):  # opening it for writing says what is wrong, if anything is
-            return _config(self.call, self.asked).ingest
+            return _config(self.call, self.run, self.asked).ingest
         try:
             return _ingest_settings(history.configuration().config)
         finally:
@@ -306,7 +306,7 @@ def _opened(call: Call, run: str, asked: dict[str, Any]) -> "Memory":
     try:
         memory.claim()
         if memory.state.config is None:
-            config = _config(call, asked)
+            config = _config(call, run, asked)
             configure(memory, config, embedder_for(config.roles.embedder))
         elif memory.played_by_train:
             raise ConfigError(
@@ -326,19 +326,11 @@ def _opened(call: Call, run: str, asked: dict[str, Any]) -> "Memory":
     return memory
 
 
-def _config(call: Call, asked: dict[str, Any]) -> "Config":
-    from pydantic import ValidationError
+def _config(call: Call, run: str, asked: dict[str, Any]) -> "Config":
+    from diagevo.config.loading import over
+    from diagevo.config.sources import Layer, Source
 
-    from diagevo.config.models import Config
-
-    config = call.load_config()
-    values = config.model_dump()
-    try:
-        return Config.model_validate({**values, "ingest": {**values["ingest"], **asked}})
-    except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        name = str(fault["loc"][-1])
-        said = fault["msg"].removeprefix("Value error, ")
-        raise ConfigError(
-            f"--{name.replace('_', '-')} {asked.get(name)}: {said}", hint="see: diagevo ingest --help"
-        ) from error
+    given = Layer()
+    for name, value in asked.items():
+        given.put(("ingest", name), value, Source("flag", f"--{name.replace('_', '-')}"))
+    return over(call.load_config().model_dump(), given, run)

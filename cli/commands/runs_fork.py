@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from diagevo.errors import ConfigError
 from diagevo.text.numbers import count
 
 from .. import options
@@ -37,7 +36,7 @@ def fork(
 
     with opened(call, one(call, run)) as history:
         stored = history.configuration(history.commit(round).as_of).config
-        config = _reconfigured(call.config_in_log(history, stored), call.settings)
+        config = _reconfigured(call.config_in_log(history, stored), call.settings, history.run_id)
         taken = Log(history.database).runs()
         free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
         made = make(history, round, free, config, prompts=_prompts(config) if call.settings else None)
@@ -71,12 +70,9 @@ def _free_name(wanted: str, taken: list[str]) -> str:
     return name
 
 
-def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
+def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...], run: str) -> dict[str, Any]:
     """The stored configuration with the values of `--set`, checked as a whole."""
-    from pydantic import ValidationError
-
-    from diagevo.config.loading import put_method
-    from diagevo.config.models import Config
+    from diagevo.config.loading import over, put_method
     from diagevo.config.sources import from_settings
 
     if not settings:
@@ -84,14 +80,9 @@ def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...]) -> dict[str
     given = from_settings(settings)
     put_method([given], stored.get("world"))
     merged = given.nested(stored)
-    try:
-        return _like(merged, Config.model_validate(merged).model_dump(mode="json"))
-    except ValidationError as error:
-        if "roles" not in stored:  # configured by a trainer of its own: only what it gave
-            return merged
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{where}: {first['msg']}", hint="see: diagevo config show") from error
+    if "roles" not in stored:  # configured by a trainer of its own: only what it gave
+        return merged
+    return _like(merged, over(stored, given, run).model_dump(mode="json"))
 
 
 def _like(given: dict[str, Any], checked: dict[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
-from diagevo.config.loading import explained, refuse_secrets
+from diagevo.config.loading import over, value_at
 from diagevo.config.models import Config
-from diagevo.config.sources import KeyPath, Layer, Source, dotted, keys
+from diagevo.config.sources import KeyPath, Layer, dotted, keys
 from diagevo.errors import ConfigError
 
 ADJUSTABLE = (
@@ -45,18 +43,10 @@ def adjusted(stored: Mapping[str, Any], given: Layer, run: str) -> tuple[dict[st
     Raises ConfigError for a key that says what the run computes, and for a value that is none.
     """
     refuse_fixed(given, run)
-    sources = {path: given.sources.get(path, Source("run", f"run {run}")) for path in keys()}
-    try:
-        config = Config.model_validate(given.nested(stored))
-    except ValidationError as error:
-        raise explained(error, sources) from error
-    refuse_secrets(config, sources)
+    config = over(stored, given, run)
     values, checked = Layer(), config.model_dump(mode="json")
     for path in given.values:
-        value: Any = checked
-        for name in path:
-            value = value[name]
-        values.put(path, value, sources[path])
+        values.put(path, value_at(checked, path), given.sources[path])
     return values.nested(stored), config
 
 

@@ -198,6 +198,18 @@ def _resolved(layers: Sequence[Layer]) -> Resolved:
     return Resolved(config, sources)
 
 
+def over(stored: Mapping[str, Any], given: Layer, run: str) -> Config:
+    """The configuration `stored` of a run with what is given over it. Raises ConfigError for a wrong value,
+    with where it was written."""
+    sources = {path: given.sources.get(path, Source("run", f"run {run}")) for path in keys()}
+    try:
+        config = Config.model_validate(given.nested(stored))
+    except ValidationError as error:
+        raise explained(error, sources) from error
+    refuse_secrets(config, sources)
+    return config
+
+
 def refuse_secrets(config: Config, sources: Mapping[KeyPath, Source]) -> None:
     """Raise ConfigError for a password, key or token in any value: a run's log keeps its configuration for
     ever. It is no rule of the models, or a run that stored one once could not be read."""

@@ -161,7 +161,7 @@ def test_settings_that_no_run_can_have_leave_no_run_behind(
     before = _events(played)
     done = invoke("ingest", "jsonl", rollouts, "--run", "theirs", option, value)
     assert (done.exit_code, _events(played)) == (2, before)
-    assert f"error: {option} " in done.stderr
+    assert f"error: {option}: " in done.stderr
     assert said in done.stderr
     assert "hint: " in done.stderr
 

@@ -51,13 +51,13 @@ def test_runs_diff_exits_1_where_asked(change: Ask) -> None:
 def test_a_key_that_is_new_since_the_run_is_no_change_of_a_fork() -> None:
     stored = of_profile("embedded").config.model_dump(mode="json")
     del stored["hardware"]["restarts"]
-    forked = _reconfigured(stored, ("memory.theta_up=0.8", "filter.tau=1.6"))
+    forked = _reconfigured(stored, ("memory.theta_up=0.8", "filter.tau=1.6"), "a")
     assert changed_keys(stored, forked) == ("memory.theta_up",)  # tau is 8/5 already
 
 
 def test_a_fork_that_names_another_method_takes_its_values() -> None:
     stored = of_profile("embedded").config.model_dump(mode="json")
-    forked = _reconfigured(stored, ("method=r-zero", "solver_grpo.group=8"))
+    forked = _reconfigured(stored, ("method=r-zero", "solver_grpo.group=8"), "a")
     assert (forked["round"]["responses"], forked["solver_grpo"]["group"]) == (10, 8)
     assert {"diagnosis.enabled", "schedule.policy"} <= set(changed_keys(stored, forked))
 

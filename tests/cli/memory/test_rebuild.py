@@ -253,9 +253,8 @@ def test_a_wrong_value_of_set_is_named_and_not_the_run(change: Ask) -> None:
     assert done.exit_code == 2
     assert "--set roles.embedder.engine: Input should be 'openai', 'sentence" in done.stderr
     assert "(it is 'foo')" in done.stderr
-    assert "no configuration of this version" not in done.stderr
     unset = change("memory", "rebuild", "--embedder")
-    assert "run played has no configuration of this version" in unset.stderr
+    assert "run played: " in unset.stderr
 
 
 @pytest.mark.slow
