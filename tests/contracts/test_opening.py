@@ -22,25 +22,24 @@ from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory.audit.played import play
 
 
-def _at_revision(store: Store, revision: str) -> None:
+@pytest.mark.parametrize(
+    ("revision", "said", "hint"),
+    [
+        ("0000", f"is at revision 0000, this version expects {migrate.HEAD}", "run: diagevo db upgrade"),
+        ("9999", "newer than this version's", "install the newer version"),
+    ],
+)
+def test_a_database_of_another_version_is_refused_and_left_alone(
+    store: Store, revision: str, said: str, hint: str
+) -> None:
     store.tamper(f"UPDATE alembic_version SET version_num = '{revision}'")
-
-
-def test_an_older_database_is_refused_with_the_command_that_mends_it(store: Store) -> None:
-    _at_revision(store, "0000")
     with pytest.raises(StoreError) as caught:
         store.open()
-    assert f"is at revision 0000, this version expects {migrate.HEAD}" in caught.value.message
-    assert caught.value.hint == "run: diagevo db upgrade"
+    assert said in caught.value.message
+    assert hint in (caught.value.hint or "")
     assert caught.value.exit_code == 5
-
-
-def test_a_newer_database_is_refused_and_left_alone(store: Store) -> None:
-    _at_revision(store, "9999")
-    with pytest.raises(StoreError, match="newer than this version's"):
-        store.open()
     with store.log() as log, log.database.read() as connection:
-        assert migrate.revision(connection) == "9999"
+        assert migrate.revision(connection) == revision
 
 
 def test_the_tables_are_those_of_the_migrations(store: Store) -> None:

@@ -61,6 +61,8 @@ def test_the_report_draws_the_verdicts_and_no_curve_over_tau(home: Path) -> None
 @pytest.mark.slow
 def test_the_pages_say_it_and_their_sliders_move_no_question(home: Path, tmp_path: Path) -> None:
     said(home, "view", "--export", tmp_path / "site")
+    overview = (tmp_path / "site" / "v" / "index.html").read_text("utf-8")
+    assert "its votes are rewards, not answers that agree" in overview
     page = next(tmp_path.rglob("r1.q0.html")).read_text("utf-8")
     assert "Counted by the rewards of its trainer, not by agreement." in page
     assert "Rewards of 4 responses" in page

@@ -60,12 +60,14 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def page(home: Path, kind: str) -> str:
-    database = Database(f"sqlite:///{home / 'diagevo.db'}")
-    try:
-        return View(Site(database, home, live=True)).render(f"{kind}/index.html")
-    finally:
-        database.close()
+def view(home: Path) -> Iterator[View]:
+    with closing(Database(f"sqlite:///{home / 'diagevo.db'}")) as database:
+        yield View(Site(database, home, live=True))
+
+
+@pytest.fixture
+def page(view: View, kind: str) -> str:
+    return view.render(f"{kind}/index.html")
 
 
 class Sql:
@@ -348,13 +350,9 @@ def test_each_answer_has_an_example_where_there_is_one(page: str, kind: str) -> 
     assert (asked, told) == {"empty": (0, 0), "ingested": (1, 2)}.get(kind, (1, 3))
 
 
-def test_a_cell_of_the_causes_has_the_failures_of_its_round(home: Path, kind: str, sql: Sql) -> None:
+def test_a_cell_of_the_causes_has_the_failures_of_its_round(view: View, kind: str, sql: Sql) -> None:
     """Not f, which only grows while a cause is Active."""
-    database = Database(f"sqlite:///{home / 'diagevo.db'}")
-    try:
-        page = View(Site(database, home, live=True)).render(f"{kind}/causes.html")
-    finally:
-        database.close()
+    page = view.render(f"{kind}/causes.html")
     committed = [n for [n] in sql.rows("SELECT round FROM e WHERE type = 'RoundCommitted' ORDER BY round")]
     rows = dict(re.findall(r'<tr class="one" data-node="\d+" data-id="(\d+)"(.*?)</tr>', page, re.DOTALL))
     causes = sql.rows(
@@ -381,9 +379,7 @@ def test_a_fork_knows_what_was_measured_of_the_round_that_it_begins_with(home: P
         assert [line.mean_at_k for line in run_story(history).rounds] == [None, None, None, 0.7]
 
 
-def test_sql_alone_says_the_sentences_of_a_cause(home: Path, kind: str, sql: Sql) -> None:
-    database = Database(f"sqlite:///{home / 'diagevo.db'}")
-    view = View(Site(database, home, live=True))
+def test_sql_alone_says_the_sentences_of_a_cause(view: View, kind: str, sql: Sql) -> None:
     for [cause] in sql.rows("SELECT DISTINCT cause FROM m"):
         told = said(view.render(f"{kind}/causes/{cause}.html"))
         counts = sql.rows(
@@ -401,4 +397,3 @@ def test_sql_alone_says_the_sentences_of_a_cause(home: Path, kind: str, sql: Sql
         listed = ", ".join(f"{within(mean, n)} in round {number}" for number, mean, n in means)
         aimed = f"{asked} aimed at it, with a mean {called} of {listed}."
         assert told["aimed"] == [aimed if means else "No question has been aimed at it."]
-    database.close()

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from diagevo.ingest.recording import IngestSummary, Recorder
-from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.runs import RunLine
 from diagevo.memory.history import open_history
 from diagevo.memory.log import heads
@@ -20,7 +18,6 @@ from diagevo.view import integrity, pages
 from diagevo.view.export import export
 from diagevo.view.page import Site
 from diagevo.view.site import View
-from tests.ingest.conftest import CONFIGURED, SETTINGS, step
 from tests.memory.audit.played import play
 from tests.memory.play import candidate
 
@@ -100,21 +97,6 @@ def test_a_run_that_came_in_a_bundle_says_so(database: Database, home: Path) -> 
         "back/index.html"
     )
     assert "mported" not in view.render("played/index.html")
-
-
-def test_a_run_of_another_trainer_says_that_its_votes_are_rewards(database: Database, home: Path) -> None:
-    with open_memory(f"sqlite:///{home / 'log.db'}", "theirs", root=home) as memory:
-        memory.configure(CONFIGURED)
-        Recorder(memory, SETTINGS).record([step(1, a="+--+"), step(2, b="++-")], IngestSummary())
-        Rounds(memory).open_next()
-    view = _view(database, home)
-    assert "its votes are rewards, not answers that agree" in view.render("theirs/index.html")
-    question = view.render("theirs/questions/r1.q0.html")
-    assert "Rewards of 4 responses" in question
-    assert "Counted by the rewards of its trainer, not by agreement." in question
-    assert "its trainer" in question
-    assert "free exploration" not in question
-    assert "rewards" not in view.render("played/questions/r1.q0.html")
 
 
 def _commit(home: Path, number: int) -> None:
