@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -70,6 +71,8 @@ class Program(listing.Group):
             code = (_refused if error.errno in REFUSED else _report_bug)(arguments, error)
         except Exception as error:  # what nothing above knows is a bug, and told as one
             code = _report_bug(arguments, error)
+        if code == INTERRUPTED:
+            print("interrupted: what was recorded stays", file=sys.stderr)
         gc.freeze()  # else the end walks all that torch brought once more, for seconds
         sys.exit(code if isinstance(code, int) else 0)
 
@@ -104,7 +107,9 @@ def _refuse_bytes(arguments: list[str]) -> None:
 
 def _wants_json(arguments: list[str]) -> bool:
     """Whether the failure is read by a program; the arguments may be the very thing that is wrong."""
-    return not {"--json", "json", "--format=json", "--display=json"}.isdisjoint(arguments)
+    return not {"--json", "--format=json", "--display=json"}.isdisjoint(arguments) or any(
+        pair in (("--format", "json"), ("--display", "json")) for pair in pairwise(arguments)
+    )
 
 
 def _report(arguments: list[str], kind: str, message: str, hint: str | None, code: int) -> int:

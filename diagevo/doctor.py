@@ -147,7 +147,10 @@ def _stack() -> Iterator[Check]:
     for name, tested in TRAINING.items():
         found = _installed(name)
         if found is None:
-            yield Check(name, "missing", "not installed", "pip install 'diagevo[train]'")
+            fix = "pip install -c constraints.txt 'diagevo[train]'"
+            if _installed("torch") is None:
+                fix = f"pip install torch=={TRAINING['torch']}, then {fix}"
+            yield Check(name, "missing", "not installed", fix)
         elif found.partition("+")[0] != tested:
             fix = f"tested with {tested}: pip install -c constraints.txt 'diagevo[train]'"
             yield Check(name, "warn", found, fix)

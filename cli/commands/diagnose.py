@@ -145,12 +145,17 @@ def diagnose(
         every = all_failed or asks_all_failed(memory)
         if every and config.roles.diagnostician.engine == LOCAL:
             raise ConfigError(
-                "--local holds a failure against a response that passed; where all failed there is none",
+                "--local compares a failure with a response that passed; where all failed there is none",
                 hint="ask a language model: --model M --base-url URL; or ingest into another run",
             )
         if plan:
             found = cost(memory, config, all_failed=every)
             return Result([asdict(found)], columns(", ".join(asdict(found))), run=run)
+        if not again and not cost(memory, config, all_failed=every).rounds:
+            next_ = f"to ask once more: diagevo diagnose --run {run} --again"
+            if not memory.state.began:
+                next_ = f"its rollouts come with: diagevo ingest FORMAT PATH --run {run}"
+            return Result([], ROUNDS, f"{run}: nothing waits for a diagnosis; {next_}\n", run=run)
         if said:
             _keep(memory, said)
         engine = config.roles.diagnostician.engine
@@ -195,7 +200,7 @@ def _check_answers(memory: "Memory", since: int | None) -> None:
     if not any(map(answered, groups)):
         raise ConfigError(
             f"the right answer is not known to any of the {count(len(groups), 'group')} in which all failed,"
-            " so nothing can be held against it",
+            " so there is nothing to compare with",
             hint="ingest files that have it into another run: --map answer=FIELD --run NAME",
         )
 
@@ -277,7 +282,7 @@ def _diagnose(call: Call, memory: "Memory", config: "Config", asked: "Diagnostic
             raise StoppedSafely(stopped.message, hint=again) from stopped
         except ServiceError as error:
             raise ServiceError(
-                error.message, hint=f"{error.hint}; {again}" if error.hint else again
+                error.message, hint=f"{error.hint.rstrip('.')}; {again}" if error.hint else again
             ) from error
         finally:
             _say_stored(call, getattr(asked, "usage", {}))

@@ -91,10 +91,10 @@ def ingest(
     asked = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
     asked["map"] = None if map is None else _mapped(map, format, reward)
     asked = {name: value for name, value in asked.items() if value is not None}
-    report, stop = IngestSummary(), StopFlag()
+    report, stop = IngestSummary(), StopFlag("continue with the same command")
     with (
         _Session(call, call.run, asked, stop if follow else None, resumed=resumed) as session,
-        stopped_by_signals(stop),
+        stopped_by_signals(stop, waits=follow),
     ):
         settings = session.settings()
         steps = read(
@@ -107,6 +107,8 @@ def ingest(
             on_note=report.notes.append,
         )
         for step in steps:
+            if not follow:
+                stop.check(f"before step {step.number}")
             session.recorder.record([step], report)
             if follow:
                 render.say(call, f"step {step.number}: {len(step.rollouts)} rollouts")

@@ -41,7 +41,10 @@ def _accuracy(oracle: "Oracle") -> Result[Any]:
         }
         for line in lines
     ]
-    return Result(rows, ACCURACY, run=oracle.run_id)
+    nothing = "no label was compared with a true answer yet: --model M --base-url URL proposes answers, and "
+    nothing += "--check FILE.csv asks a human"
+    notes = [] if any(line.accuracy for line in lines) else [nothing]
+    return Result(rows, ACCURACY, run=oracle.run_id, notes=notes)
 
 
 @options.command(

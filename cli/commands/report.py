@@ -153,7 +153,9 @@ def _build_pages(
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.build import PAGES, tables_of
     from diagevo.report.build import build as build_
+    from diagevo.report.files import need_the_extra
 
+    need_the_extra()
     planned = None if plan is None else load_plan(call.home, plan)
     with _gathered(call, beside) as (history, materials):
         tables = tables_of(call.database, materials, planned, lambda text: render.say(call, text))
@@ -185,10 +187,12 @@ def _build_only(
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.figure import Missing
     from diagevo.report.figures import draw, entry
-    from diagevo.report.files import write_figure, write_table
+    from diagevo.report.files import need_the_extra, write_figure, write_table
 
     for name in figures:
         entry(name)
+    if figures:
+        need_the_extra()
     arms = _arms(call, None if plan is None or not figures else load_plan(call.home, plan))
     lines: list[dict[str, str]] = []
     parts: list[str | Rows] = []

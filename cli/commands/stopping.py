@@ -10,8 +10,10 @@ from diagevo.progress import StopFlag, handling_stops
 
 
 @contextmanager
-def stopped_by_signals(stop: StopFlag) -> Iterator[None]:
-    """The first SIGINT or SIGTERM asks for a safe stop, the second ends it at once."""
+def stopped_by_signals(stop: StopFlag, *, waits: bool = False) -> Iterator[None]:
+    """The first SIGINT or SIGTERM asks for a safe stop, the second ends it at once.
+
+    `waits`: for more to come, so that a stop is its end."""
 
     def ask(number: int, _frame: FrameType | None) -> None:
         again = bool(stop)
@@ -27,3 +29,5 @@ def stopped_by_signals(stop: StopFlag) -> Iterator[None]:
 
     with handling_stops(ask):
         yield
+    if stop and not waits:
+        print("no safe point came before the end: everything is done", file=sys.stderr)

@@ -119,7 +119,7 @@ def train(
                 emit(call, Result([], text=[*round_tables(view.history), *accuracy(history)]))
     took = clock(view.whole())
     shown = f"diagevo memory show --run {run_id}"
-    render.say(call, f"run {run_id} stands after round {last}, {took} in all; see: {shown}")
+    render.say(call, f"run {run_id} is at round {last}, after {took} in all; see: {shown}")
     return None
 
 

@@ -162,8 +162,11 @@ def leave() -> NoReturn:
 
 
 def opened(path: Path, mode: Literal["w", "wb"]) -> IO[Any]:
+    if not path.parent.is_dir():
+        raise ConfigError(
+            f"cannot write {path}: there is no folder {path.parent}", hint="make the folder first"
+        )
     with writing(path, hint="name another file with -o"):
-        path.parent.mkdir(parents=True, exist_ok=True)
         return path.open(mode, encoding=None if mode == "wb" else "utf-8")
 
 

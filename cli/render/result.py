@@ -71,6 +71,8 @@ def emit(call: Call, result: Result[Any]) -> None:
     else:
         if call.format == "table" and result.title is not None:
             say(call, result.title)
+        elif call.format != "json" and call.run in (None, "latest") and (latest := _header(result, "")):
+            say(call, latest)
         print_rows(call, result.columns, rows, **place)
     for note in result.notes:
         say(call, note)

@@ -115,7 +115,9 @@ class PromptDataset:
             elif file.suffix == ".jsonl":
                 file.write_text("".join(f"{json_text(row)}\n" for row in found), encoding="utf-8")
             else:
-                raise ConfigError(f"{file} is no .parquet and no .jsonl", hint="name it so: -o next.parquet")
+                raise ConfigError(
+                    f"{file} is neither .parquet nor .jsonl", hint="name it so: -o next.parquet"
+                )
         except (OSError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
             raise ConfigError(f"{file} cannot be written: {error}", hint="try -o next.jsonl") from error
 

@@ -60,10 +60,10 @@ def array(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         found = _loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{file} is no JSON: {error}", hint=_A_ROW) from error
+        raise ConfigError(f"{file} is not JSON: {error}", hint=_A_ROW) from error
     for number, row in enumerate(found, start=1):
         if not isinstance(row, dict):
-            raise ConfigError(f"{file}, row {number} is no object", hint=_A_ROW)
+            raise ConfigError(f"{file}, row {number} is not an object", hint=_A_ROW)
         yield number, row
 
 
@@ -149,7 +149,7 @@ def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[
     try:
         value = _loads(line)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{place} is no JSON: {error}", hint=_A_ROW) from error
+        raise ConfigError(f"{place} is not JSON: {error}", hint=_A_ROW) from error
     try:
         return msgspec.convert(value, decoder.type)
     except (ValueError, RecursionError) as error:

@@ -55,7 +55,7 @@ class _Observed:
             self._rewards = trainer._calculate_rewards  # TRL has no public place that sees them all
         except AttributeError:
             raise ConfigError(
-                f"{type(trainer).__name__} is no trainer of TRL that rewards completions",
+                f"{type(trainer).__name__} is not a TRL trainer that rewards completions",
                 hint="GRPOTrainer or RLOOTrainer, of TRL 1.16: pip install 'diagevo[train]'",
             ) from None
         self.trainer = trainer

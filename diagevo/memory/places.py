@@ -31,7 +31,7 @@ def check_place(database: Database, folder: Path) -> None:
     if os.path.abspath(folder) in [os.path.abspath(f"{file}{end}") for end in ends]:
         what = "is a place of the database"
     elif os.path.lexists(folder) and not folder.is_dir():
-        what = "is no folder"
+        what = "is not a folder"
     else:
         return
     raise ConfigError(

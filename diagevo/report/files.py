@@ -8,7 +8,7 @@ from typing import Any
 
 from diagevo.errors import extra
 from diagevo.report.figure import Figure
-from diagevo.report.style import themed
+from diagevo.report.style import altair, themed
 from diagevo.report.table_text import FORMATS
 from diagevo.report.tables import ReportTable
 from diagevo.text.escaping import csv_text, json_text, visible
@@ -21,6 +21,12 @@ def converter() -> Any:
     with extra("report", "a picture"):
         import vl_convert
     return vl_convert
+
+
+def need_the_extra() -> None:
+    """Before the work: raises MissingDependencyError where no figure could be drawn or written."""
+    altair()
+    converter()
 
 
 def svg(specification: dict[str, Any]) -> str:

@@ -81,7 +81,7 @@ def _line(file: Path, line: int, row: Mapping[str, str | None], columns: Mapping
         except ValueError:
             scores[column] = float("nan")
         if not 0 <= scores[column] <= 100:
-            raise ConfigError(f"{file}, line {line}: {visible(text)!r} is no percentage", hint=HINT)
+            raise ConfigError(f"{file}, line {line}: {visible(text)!r} is not a percentage", hint=HINT)
     return Reported(words["solver"], words["method"], words["source"], scores)
 
 

@@ -1,7 +1,7 @@
 """Where each table and figure of the paper stands: made by which command, or what it lacks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +14,8 @@ from diagevo.report.hyperparameters import ROWS
 from diagevo.report.material import Material
 from diagevo.report.paper import PAPER, PaperItem
 from diagevo.report.tables import TITLES, VALIDATION, TableName, results, table
+
+OF_PLAYED = ("intro", "performance", "labels", "difficulty", "variants", "time", "table-main", "table-time")
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,15 @@ def standing(history: History, material: Material, home: Path) -> list[ReportIte
     planned = [load_plan(home, name) for name in plans(home)]
     lines = [_line(shown, history, material, planned) for shown in PAPER]
     known = {shown.name for shown in PAPER if shown.kind == "fig"}
-    return lines + [_figure(entry, material) for entry in FIGURES if entry.name not in known]
+    lines += [_figure(entry, material) for entry in FIGURES if entry.name not in known]
+    return [_of_ingested(line) for line in lines] if material.ingested else lines
+
+
+def _of_ingested(line: ReportItem) -> ReportItem:
+    """The trainer of an ingested run keeps its checkpoints and its times itself, and its labels are known."""
+    if line.ready or line.name not in OF_PLAYED:
+        return line
+    return replace(line, missing="only of a run that diagevo train plays", command=None)
 
 
 def _line(shown: PaperItem, history: History, material: Material, planned: Sequence[Plan]) -> ReportItem:

@@ -41,7 +41,7 @@ def by_variant(materials: Sequence[Material]) -> Figure | Missing:
     measure = shared_measure(materials)
     if measure is None:
         hint = f"diagevo eval run all --run {materials[0].run_id} --round all"
-        return Missing("no round of any run was validated or measured", hint)
+        return Missing("no round has been validated or measured", hint)
     groups: dict[str, dict[int, list[float]]] = {}
     runs: dict[str, list[str]] = {}
     for material in materials:

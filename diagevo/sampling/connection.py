@@ -2,6 +2,7 @@
 size limit, and a success without an answer is a lost connection to the client, which asks again."""
 
 import json
+import logging
 import socket
 from collections.abc import AsyncIterator
 from importlib import import_module
@@ -15,6 +16,7 @@ from diagevo.text.redaction import brief
 _packages = [of.__module__.partition(".")[0] for of in DefaultAsyncHttpxClient.__mro__]
 httpx: Any = import_module(next(name for name in _packages if name.startswith("httpx")))
 """The library that openai's client is made of: httpx or httpx2, by its version."""
+_logger = logging.getLogger(__name__)
 MOST_BYTES = 64 * 2**20
 """Of one answer; 64 vectors or 32 long responses take a tenth of it."""
 _IDENTITY = {"Accept-Encoding": "identity"}
@@ -29,7 +31,8 @@ def async_client(
     limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
     # A transport of one's own knows no proxy of the environment.
     watched = httpx.AsyncHTTPTransport(limits=limits, socket_options=_watched()) if own else None
-    http = DefaultAsyncHttpxClient(
+    http = _Client(
+        retries,
         trust_env=not own and outside(base_url),
         headers=_IDENTITY,
         event_hooks={"response": [_checked]},
@@ -40,6 +43,24 @@ def async_client(
     return AsyncOpenAI(
         base_url=base_url, api_key=key or "none", timeout=timeout, max_retries=retries, http_client=http
     )
+
+
+class _Client(DefaultAsyncHttpxClient):
+    """Says once that a service cannot be reached, which the package tries again without a word."""
+
+    def __init__(self, retries: int, **given: Any) -> None:
+        super().__init__(**given)
+        self._seconds = sum(min(0.5 * 2**tried, 8.0) for tried in range(retries))
+
+    async def send(self, request: Any, **given: Any) -> Any:
+        try:
+            return await super().send(request, **given)
+        except httpx.ConnectError:
+            if self._seconds:
+                where = f"{request.url.scheme}://{request.url.netloc.decode()}"
+                _logger.warning("%s cannot be reached; trying again for %.0f s", where, self._seconds)
+            self._seconds = 0
+            raise
 
 
 def outside(base_url: str | None) -> bool:

@@ -27,7 +27,7 @@ RETRIES = 6
 _KEY_REFUSED = {401, 403}
 _AT_FAULT = {400, 413, 415, 422, 501}
 _BUSY = {408, 409, 425, 429}
-_URL_HINT = "Is the server running, and is base_url right? It ends in /v1 on most servers."
+_URL_HINT = "check that the server runs, and base_url, which ends in /v1 on most servers"
 
 
 class Choice(NamedTuple):

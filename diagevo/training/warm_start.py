@@ -56,7 +56,7 @@ def _turns(line: str, where: str, hint: str) -> list[Message]:
         turns = json.loads(line)["messages"]
         messages: list[Message] = [{"role": turn["role"], "content": turn["content"]} for turn in turns]
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{where} is no list of chat turns", hint=hint) from error
+        raise ConfigError(f"{where} is not a list of chat turns", hint=hint) from error
     sound = all(turn["role"] in ROLES and isinstance(turn["content"], str) for turn in messages)
     if not sound or len(messages) < 2 or messages[-1]["role"] != "assistant":
         raise ConfigError(f"{where} does not end with a turn of the assistant's", hint=hint)
@@ -149,7 +149,7 @@ def _trainer(
     micro = min(settings.micro_batch, settings.batch_documents)
     if settings.batch_documents % micro:
         raise ConfigError(
-            "warm_start.batch_documents is no multiple of warm_start.micro_batch",
+            "warm_start.batch_documents is not a multiple of warm_start.micro_batch",
             hint=f"set micro_batch to {settings.batch_documents} or to a part of it",
         )
     args = SFTConfig(

@@ -77,7 +77,7 @@ def _promoted(facts: Facts) -> str:
     promotions = set(facts.promoted)
     at_once = sum(one in promotions for one in facts.reactivated)
     back = count(len(facts.reactivated), "cause")
-    return f"{text}; {back} came back, {at_once:,} of them in the very round of the promotion."
+    return f"{text}; {back} came back, {at_once:,} of them in the same round as the promotion."
 
 
 def _labels(facts: Facts) -> str | None:

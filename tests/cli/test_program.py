@@ -92,16 +92,26 @@ def _failing(raised: BaseException) -> typer.Typer:
             "stopped before round 2\nhint: continue with: diagevo train --resume\n",
         ),
         (ServiceError("it said \x1b[2J[red]boo\r"), 6, "error: it said ␛[2J[red]boo␍\n"),
-        (KeyboardInterrupt(), 130, None),
+        (KeyboardInterrupt(), 130, "interrupted: what was recorded stays\n"),
     ],
     ids=["an error of ours", "a safe stop is no error", "no text steers the terminal", "Ctrl-C"],
 )
-def test_what_ends_a_command_is_said_with_its_exit_code(
-    raised: BaseException, code: int, said: str | None
-) -> None:
+def test_what_ends_a_command_is_said_with_its_exit_code(raised: BaseException, code: int, said: str) -> None:
     done = CliRunner().invoke(_failing(raised), ["fail"])
-    assert done.exit_code == code
-    assert said is None or done.stderr == said
+    assert (done.exit_code, done.stderr) == (code, said)
+
+
+def test_a_word_that_is_json_asks_for_none(tmp_path: Path) -> None:
+    done = invoke("ingest", "json", tmp_path, "--run", "json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: Invalid value for 'FORMAT': 'json' is not one of")
+
+
+def test_a_file_in_no_folder_is_refused_and_makes_none(tmp_path: Path) -> None:
+    done = invoke("config", "diff", "embedded", "qwen3-8b", "-o", tmp_path / "nosuch" / "x.csv")
+    assert done.exit_code == 2, done.output
+    assert f"there is no folder {tmp_path / 'nosuch'}" in " ".join(done.stderr.split())
+    assert not (tmp_path / "nosuch").exists()
 
 
 def test_a_reader_that_has_enough_is_no_finding(tmp_path: Path) -> None:

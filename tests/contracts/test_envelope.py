@@ -151,7 +151,7 @@ def test_what_is_folded_is_what_is_read_again() -> None:
 
 def test_a_file_outside_of_the_run_is_none_that_a_stage_leaves() -> None:
     for path in ("/etc/passwd", "../other", "a/../../b", ""):
-        with pytest.raises(ValueError, match="is no path inside of the run's folder"):
+        with pytest.raises(ValueError, match="is not a path inside the run's folder"):
             Artifact(path=path, sha256="0" * 64)
 
 

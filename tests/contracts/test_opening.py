@@ -87,10 +87,13 @@ def test_a_file_that_is_no_log_is_refused_and_left_alone(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("statements", "loose"),
     [
-        (["DROP TABLE reply", "CREATE TABLE reply (model TEXT, request TEXT)"], "reply is no STRICT table"),
+        (
+            ["DROP TABLE reply", "CREATE TABLE reply (model TEXT, request TEXT)"],
+            "reply is not a STRICT table",
+        ),
         (
             ["DROP TABLE run", "CREATE VIRTUAL TABLE run USING fts5(run_id)", "DROP TABLE vector"],
-            "run, vector are no STRICT tables",
+            "run, vector are not STRICT tables",
         ),
     ],
 )
@@ -175,8 +178,8 @@ def test_a_run_whose_folder_cannot_be_made_is_refused_before_it_is_played(tmp_pa
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
     (tmp_path / "loop").symlink_to("loop")
     for name, what in (
-        ("gone", "is no folder"),
-        ("loop", "is no folder"),
+        ("gone", "is not a folder"),
+        ("loop", "is not a folder"),
         ("diagevo.db", "is a place of the database"),
         ("diagevo.db-wal", "is a place of the database"),
     ):

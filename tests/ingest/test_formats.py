@@ -75,7 +75,7 @@ def test_one_step_is_read_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "2.jsonl").write_text("no JSON\n" + verl(2))
     stream = read("verl", tmp_path, on_cut=lambda name: None)
     assert next(stream).number == 1
-    with pytest.raises(ConfigError, match=r"2\.jsonl, line 1 is no JSON"):
+    with pytest.raises(ConfigError, match=r"2\.jsonl, line 1 is not JSON"):
         next(stream)
 
 

@@ -233,7 +233,7 @@ def test_what_is_no_file_of_samples_is_refused_by_name(tmp_path: Path) -> None:
     torch.save({"weights": torch.zeros(2)}, file)
     assert "it has no list of samples" in refused("slime", tmp_path)
     torch.save([1], file, _use_new_zipfile_serialization=False)
-    assert "no file that torch saved as it does today" in refused("slime", tmp_path)
+    assert "not a file in the format that torch saves today" in refused("slime", tmp_path)
 
 
 def test_calls_and_results_of_tools_are_shown_and_none_passes_for_a_message() -> None:

@@ -61,6 +61,29 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_where_nothing_waits_the_next_step_is_told_and_nothing_recorded(home: Path) -> None:
+    assert run(home, "diagnose", "--local").exit_code == 0
+    count = "SELECT count(*) AS n FROM v_event"
+    before = run(home, "memory", "query", count, "--format", "csv").stdout
+    told = run(home, "diagnose", "--model", "M", "--base-url", "http://127.0.0.1:9/v1")
+    assert (told.exit_code, told.stdout) == (
+        0,
+        "own: nothing waits for a diagnosis; to ask once more: diagevo diagnose --run own --again\n",
+    )
+    assert run(home, "memory", "query", count, "--format", "csv").stdout == before
+
+
+def test_the_latest_run_is_named_where_none_was(home: Path) -> None:
+    """On stderr: the file or the pipe holds the rows alone."""
+    assert run(home, "diagnose", "--local").exit_code == 0
+    here = {"DIAGEVO_HOME": str(home)}
+    for words in (("memory", "log", "c1"), ("memory", "schedule"), ("memory", "show")):
+        latest = invoke(*words, "--format", "jsonl", env=here)
+        assert latest.stderr == "run own after round 1\n"
+        assert latest.stdout == run(home, *words, "--format", "jsonl").stdout
+        assert run(home, *words, "--format", "jsonl").stderr == ""
+
+
 def test_each_group_is_a_cause_that_says_how_it_was_made(home: Path) -> None:
     told = run(home, "diagnose", "--local")
     assert told.exit_code == 0, told.output

@@ -133,7 +133,7 @@ def test_a_reward_that_is_written_as_text_is_its_number(
 def test_a_text_that_is_plainly_no_number_is_refused_with_its_line(tmp_path: Path, said: str) -> None:
     row = {"prompt": "a", "response": "b"}
     file = written(tmp_path, "a.jsonl", [row | {"reward": "1"}, row | {"reward": said}])
-    with pytest.raises(ConfigError, match=r"a\.jsonl, line 2: its reward is no number"):
+    with pytest.raises(ConfigError, match=r"a\.jsonl, line 2: its reward is not a number"):
         steps(file)
 
 

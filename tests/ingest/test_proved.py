@@ -77,10 +77,20 @@ def test_what_was_ingested_verifies(ingested: Store) -> None:
             "FailureObserved",
             "r1.q0.a1",
             {"trajectory": OTHER},
-            "r1.q0.a1 is no failed rollout of its ingested",
+            "r1.q0.a1 is not a failed rollout of its ingested",
         ),
-        ("FailureObserved", "r1.q0.a1", {"failure_id": "r1.q0.a2"}, "r1.q0.a2 is no failed rollout of its"),
-        ("FailureObserved", "r1.q0.a1", {"step": 2}, "r1.q0.a1 is no failed rollout of its ingested group"),
+        (
+            "FailureObserved",
+            "r1.q0.a1",
+            {"failure_id": "r1.q0.a2"},
+            "r1.q0.a2 is not a failed rollout of its",
+        ),
+        (
+            "FailureObserved",
+            "r1.q0.a1",
+            {"step": 2},
+            "r1.q0.a1 is not a failed rollout of its ingested group",
+        ),
         ("FailureObserved", "r1.q0.a1", {"reference": OTHER}, "another response than the reference of r1.q0"),
     ],
 )
@@ -111,6 +121,6 @@ def test_import_refuses_a_round_that_is_not_its_groups(ingested: Store, tmp_path
     forge_events(tmp_path / "bundle", other_way)
     target = Database(str(tmp_path / "other.db"))
     prepare(target, create=True)
-    with pytest.raises(InconsistentError, match=r"#\d+: r1\.q0\.a1 is no failed rollout of its"):
+    with pytest.raises(InconsistentError, match=r"#\d+: r1\.q0\.a1 is not a failed rollout of its"):
         import_bundle(tmp_path / "bundle", target, root=tmp_path / "home")
     target.close()

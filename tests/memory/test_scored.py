@@ -31,7 +31,7 @@ RIGHT = candidate("r1.q0", 8)
         ({"invalid_reason": "unreadable"}, "only an invalid question has a reason why it is invalid"),
         ({"votes_are": "rewards"}, "its votes are not 8 passed and 4 failed of 12 rewards"),
         ({"undecided": 11}, "11 undecided pairs of 5 answers"),
-        ({"drawn_round": 1}, "round 1, which it was drawn for, is no earlier one"),
+        ({"drawn_round": 1}, "round 1, which it was drawn for, is not an earlier one"),
         ({"stitched_cause_id": "c1"}, "a stitched question has a partner, and nothing else has"),
     ],
     ids=str,

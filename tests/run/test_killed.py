@@ -58,6 +58,6 @@ def test_sigterm_stops_with_75_once_the_step_is_saved_and_no_step_is_played_twic
     assert f"round 1: solver was interrupted and resumes after step {last}" in done.messages()
     assert stopped.steps("solver") + done.steps("solver") == [1, 2, 3]
     assert re.fullmatch(
-        r"run a stands after round 1, \d:\d\d in all; see: diagevo memory show --run a\n", done.stderr
+        r"run a is at round 1, after \d:\d\d in all; see: diagevo memory show --run a\n", done.stderr
     )
     assert_same_end(tmp_path, unbroken).close()

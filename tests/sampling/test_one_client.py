@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from diagevo.errors import ServiceError
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.service import Service
@@ -43,6 +44,20 @@ def test_no_proxy_stands_before_a_server_of_this_machine_or_of_our_own(
     keyless = Service(url).client(4)
     assert keyless.api_key == "none"
     asyncio.run(keyless.close())
+
+
+def test_a_service_that_cannot_be_reached_is_told_at_the_first_try(caplog: pytest.LogCaptureFixture) -> None:
+    """Port 9 of this machine takes no connection. The two pauses are 0.5 and 1 s."""
+
+    async def ask() -> None:
+        service = Service("http://127.0.0.1:9/v1", key="none", retries=2)
+        async with service.client(1) as client:
+            await service.complete(client, model="m", messages=[])
+
+    with pytest.raises(ServiceError, match="cannot be reached") as refused:
+        asyncio.run(ask())
+    assert not str(refused.value.hint).endswith(".")
+    assert caplog.messages == ["http://127.0.0.1:9 cannot be reached; trying again for 2 s"]
 
 
 def test_a_machine_of_ours_that_is_gone_without_a_word_is_noticed_while_it_is_asked() -> None:

@@ -148,9 +148,9 @@ def test_other_documents_than_those_it_began_with_are_refused(tiny_model: Path, 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("{", "line 2 is no list of chat turns"),
-        ('{"prompt": "1+1?"}', "line 2 is no list of chat turns"),
-        ('{"messages": "1+1?"}', "line 2 is no list of chat turns"),
+        ("{", "line 2 is not a list of chat turns"),
+        ('{"prompt": "1+1?"}', "line 2 is not a list of chat turns"),
+        ('{"messages": "1+1?"}', "line 2 is not a list of chat turns"),
         ('{"messages": [{"role": "user", "content": "1+1?"}]}', "line 2 does not end with a turn"),
         ('{"messages": [{"role": "assistant", "content": "2"}]}', "line 2 does not end with a turn"),
         (

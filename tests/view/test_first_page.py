@@ -190,7 +190,7 @@ def curriculum(sql: Sql) -> dict[str, list[str]]:
     )[0]
     if promoted:
         text = f"{plural(promoted, 'promotion')} to Mastered in {sql.span}"
-        text += f"; {plural(back, 'cause')} came back, {at_once} of them in the very round of the promotion."
+        text += f"; {plural(back, 'cause')} came back, {at_once} of them in the same round as the promotion."
         found["promoted"] = [text if back else text.partition(";")[0] + ", and no cause came back."]
     labels = sql.rows(
         "SELECT round, avg(label_true), count(*) FROM q WHERE verdict = 'kept' AND label_true IS NOT NULL"
@@ -346,7 +346,7 @@ def test_a_log_that_is_not_as_it_was_written_is_a_fault_before_anything_is_told(
 
 
 def test_each_answer_has_an_example_where_there_is_one(page: str, kind: str) -> None:
-    asked, told = page.count("One of them, "), page.count("<del>")
+    asked, told = page.count("For example, "), page.count("<del>")
     assert (asked, told) == {"empty": (0, 0), "ingested": (1, 2)}.get(kind, (1, 3))
 
 

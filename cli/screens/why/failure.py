@@ -115,7 +115,7 @@ def nearest(e: "FailureStory") -> str:
         return "the first cause of all"
     near = f"nearest: {e.nearest.cause_id} at {e.nearest.similarity:.2f}"
     if e.judged:
-        return f"{near}, above {e.theta_dup:.2f}, judged another"
+        return f"{near}, above {e.theta_dup:.2f}, judged a different cause"
     return f"{near}, not above {e.theta_dup:.2f}"
 
 

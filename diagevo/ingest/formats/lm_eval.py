@@ -94,7 +94,7 @@ def _rollout(
         value = number(msgspec.convert({"value": row[metric]}, Metric).value)
     except msgspec.ValidationError as error:
         raise ConfigError(
-            f"{place}: {metric} is no number", hint="name another metric: --reward METRIC,FILTER"
+            f"{place}: {metric} is not a number", hint="name another metric: --reward METRIC,FILTER"
         ) from error
     response = _response(place, sample.resps)
     if value is None or response is None:

@@ -165,7 +165,7 @@ def _said(place: str, reward: str) -> float | None:
         return number(float(tensor[1] if tensor else text) if word is None else word)
     except ValueError:
         raise ConfigError(
-            f"{place}: its reward is no number: {text[:40]!r}",
+            f"{place}: its reward is not a number: {text[:40]!r}",
             hint=f"a number, or one of {', '.join(_WORDS)}; name another field: --map reward=FIELD",
         ) from None
 

@@ -55,7 +55,7 @@ def with_reward(row: type[Row], reward: str) -> type[Any]:
     parts = terms(reward)
     for _, field in parts:
         if field in row.__struct_encode_fields__ and field != "reward":
-            raise ConfigError(f"{field} is no reward", hint="name the reward field: --reward FIELD")
+            raise ConfigError(f"{field} is not a reward", hint="name the reward field: --reward FIELD")
     weights = [weight for weight, _ in parts]
     if weights == [1.0]:
         rename = {"reward": parts[0][1]}

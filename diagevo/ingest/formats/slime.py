@@ -69,6 +69,6 @@ def _value(place: str, given: Reward | dict[str, Any], reward: str | None) -> fl
         try:
             part = msgspec.convert({"reward": given[name]}, KeyedReward).reward
         except (msgspec.ValidationError, RecursionError) as error:
-            raise ConfigError(f"{place}: its reward {name} is no number", hint=hint) from error
+            raise ConfigError(f"{place}: its reward {name} is not a number", hint=hint) from error
         values.append((weight, number(part)))
     return total(values)

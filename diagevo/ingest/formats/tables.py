@@ -117,7 +117,7 @@ def _whole(file: Path) -> None:
     if file.suffix == ".pt":
         with file.open("rb") as stream:
             if not b"PK\3\4".startswith(stream.read(4)):
-                raise ConfigError(f"{file} is no file that torch saved as it does today", hint=ANOTHER)
+                raise ConfigError(f"{file} is not a file in the format that torch saves today", hint=ANOTHER)
         if not zipfile.is_zipfile(file):
             raise CutLine
         return

@@ -160,7 +160,7 @@ def _other_failures(
     for position, failure in failures:
         said = (failure.trajectory, failure.reference, failure.against, failure.step, failure.stage)
         if waiting.pop(failure.failure_id, None) != said:
-            yield position, f"{failure.failure_id} is no failed rollout of its ingested group"
+            yield position, f"{failure.failure_id} is not a failed rollout of its ingested group"
 
 
 def _against(group: GroupIngested) -> tuple[str | None, str]:

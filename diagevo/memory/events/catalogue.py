@@ -107,7 +107,7 @@ class Artifact(Value, frozen=True):
     def __post_init__(self) -> None:
         given = PurePosixPath(self.path)
         if given.is_absolute() or not given.parts or ".." in given.parts:
-            raise ValueError(f"{self.path!r} is no path inside of the run's folder: relative, and without ..")
+            raise ValueError(f"{self.path!r} is not a path inside the run's folder: relative, and without ..")
 
 
 class SuppliedCause(Value, frozen=True):

@@ -140,7 +140,7 @@ def _refuse_loose(database: Database) -> None:
     if loose := sorted(NAMES - found):
         raise DamagedError(
             f"the database {shown(database.url)} is not as the migrations make it: {', '.join(loose)}"
-            f" {'is no STRICT table' if len(loose) == 1 else 'are no STRICT tables'}"
+            f" {'is not a STRICT table' if len(loose) == 1 else 'are not STRICT tables'}"
         )
 
 

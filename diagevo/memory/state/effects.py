@@ -47,7 +47,7 @@ def scored(state: MemoryState, now: OpenRound, fact: Fact[CandidateScored]) -> N
         raise InconsistentError(f"{question_id} was scored before")
     refuse_unfounded(event, now.judging)
     if event.drawn_round is not None and not 1 <= event.drawn_round < now.number:
-        raise InconsistentError(f"round {event.drawn_round}, which it was drawn for, is no earlier one")
+        raise InconsistentError(f"round {event.drawn_round}, which it was drawn for, is not an earlier one")
     stitched = event.stitched_cause_id
     now.candidates[question_id] = event
     if (event.mode == "stitched") != (stitched is not None):

@@ -77,7 +77,7 @@ def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:
     """
     if file.suffix not in ("", ".jsonl", ".parquet"):
         raise ConfigError(
-            f"{file} is no .jsonl, no .parquet and no folder", hint="name it so: -o hard.jsonl, or -o hard"
+            f"{file} is not .jsonl, .parquet or a folder", hint="name it so: -o hard.jsonl, or -o hard"
         )
     if file.exists():
         raise ConfigError(f"{file} is there already", hint="name a new one, or remove it")

@@ -251,7 +251,7 @@ def test_a_near_cause_that_was_judged_another_one_is_said_to_be_so(change: Ask, 
         )
         player.commit()
     out = change("memory", "why", "c2", "--run", "near").stdout
-    assert "new cause under n1 (nearest: c1 at 0.80, above 0.50, judged another)" in out
+    assert "new cause under n1 (nearest: c1 at 0.80, above 0.50, judged a different cause)" in out
 
 
 LONG = "sums the digits of every partial product but forgets which of them were carried over, " * 4

@@ -78,7 +78,7 @@ def test_a_cause_and_every_form_have_the_same_rows(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("given", "code", "told"),
     [
-        (("--as", "dpo", "-o", "data.csv"), 2, "no .jsonl, no .parquet and no folder"),
+        (("--as", "dpo", "-o", "data.csv"), 2, "is not .jsonl, .parquet or a folder"),
         (("--as", "dpo", "-o", "there.jsonl"), 2, "is there already"),
         (("--as", "dpo"), 2, "give one of them"),
         (("--as", "dpo", "--round", "1", "-o", "a.jsonl"), 2, "give one of them"),

@@ -155,7 +155,7 @@ def test_a_fork_takes_no_file_from_outside_of_the_runs_folder_whatever_the_log_s
     _left(store, "weights")
     store.rewrite(lambda row: row.payload.replace('"path":"weights"', f'"path":"{path}"'))
     with opened(store, "a") as [history]:
-        with pytest.raises(StoreError, match=r"is no path inside of the run's folder.*\$\.artifacts\[0\]"):
+        with pytest.raises(StoreError, match=r"is not a path inside the run's folder.*\$\.artifacts\[0\]"):
             fork(history, 1, "b")
         assert history.log.runs() == ["a"]
     assert not (store.root / "b").exists()
