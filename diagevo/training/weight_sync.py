@@ -40,21 +40,9 @@ def engine_options(numbers: str, lora: int | None) -> Iterator[None]:
 
 def serve_adapter(generation: Any, folder: Path) -> None:
     """From here on TRL's `VLLMGeneration` draws from the base with the adapter that `send_adapter` wrote to
-    `folder`, and the base is held once: the trainer's tensors become parts of the engine's."""
+    `folder`."""
     engine = generation.llm
     engine.generate = partial(engine.generate, lora_request=lora_request(POLICY, folder))
-    held = _Held(generation)
-    given: Counter[str] = Counter()
-    for name, tensor in generation.model.named_parameters():
-        whole = held.name(name.removeprefix("base_model.model."))
-        if tensor.requires_grad or whole not in held.tensors:
-            continue
-        [fused] = held.tensors[whole]
-        part = fused.detach()[given[whole] : given[whole] + len(tensor)]
-        given[whole] += len(tensor)
-        alike = (part.dtype, part.device.type) == (tensor.dtype, tensor.device.type)
-        if alike and torch.equal(part, tensor):
-            tensor.data = part
 
 
 def send_weights(generation: Any) -> int:
@@ -83,6 +71,7 @@ def send_weights(generation: Any) -> int:
 def send_adapter(generation: Any, folder: Path) -> int:
     """Send it by way of `folder`; of how many tensors, those of the base too, the engine has other values.
 
+    From the first time on the base is held once: the trainer's tensors are parts of the engine's.
     RuntimeError as above.
     """
     engine, model = generation.llm, generation.model
@@ -90,6 +79,7 @@ def send_adapter(generation: Any, folder: Path) -> int:
     engine.llm_engine.add_lora(lora_request(POLICY, folder, again=True))
     engine.reset_prefix_cache()
     held = _Held(generation)
+    held.lend(model)
     for name, tensor in model.named_parameters():
         module, _, part = name.removeprefix("base_model.model.").partition(".lora_")
         if not part:
@@ -123,6 +113,21 @@ class _Held:
         for part, whole in self._place.items():
             name = name.replace(part, whole)
         return name
+
+    def lend(self, model: Any) -> None:
+        """Its own tensors to a trainer's model in which they are frozen, where both are the same by now:
+        accelerate may have put the model elsewhere before."""
+        given: Counter[str] = Counter()
+        for name, tensor in model.named_parameters():
+            whole = self.name(name.removeprefix("base_model.model."))
+            if tensor.requires_grad or whole not in self.tensors:
+                continue
+            [fused] = self.tensors[whole]
+            part = fused.detach()[given[whole] : given[whole] + len(tensor)]
+            given[whole] += len(tensor)
+            alike = (part.dtype, part.device.type) == (tensor.dtype, tensor.device.type)
+            if part.data_ptr() != tensor.data_ptr() and alike and torch.equal(part, tensor):
+                tensor.data = part
 
     def note(self, name: str, tensor: torch.Tensor, scaling: float = 1) -> None:
         """What the trainer has under a name; vLLM keeps the second half of an adapter scaled."""

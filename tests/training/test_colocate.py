@@ -20,16 +20,7 @@ from tests.sampling.test_smollm2 import FOLDER as SMOLLM2
 from tests.training import phase
 from tests.training.test_lora import kl
 
-pytestmark = REAL_VLLM
-
-
-@pytest.fixture(autouse=True)
-def _linear_layers_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the CPU vLLM packs weights for its kernels when it loads them, and cannot take others after that."""
-    monkeypatch.setattr("vllm.model_executor.layers.utils.check_cpu_sgl_kernel", lambda *_: False)
-    monkeypatch.setattr("vllm._custom_ops._supports_onednn", False)
-
-
+pytestmark = [*REAL_VLLM, pytest.mark.usefixtures("an_engine_inside")]
 IDS = [7, 8, 9, 10, 11, 12, 30, 40, 50, 60]
 HARDWARE = HardwareConfig(device="cpu", colocate_vllm=True)
 

@@ -14,16 +14,9 @@ from diagevo.training.phase import Rollout
 from tests.sampling.real_vllm import REAL_VLLM, make_far_adapter, make_wide_model
 from tests.training import phase
 
-pytestmark = REAL_VLLM
+pytestmark = [*REAL_VLLM, pytest.mark.usefixtures("an_engine_inside")]
 PROMPTS: list[Prompt] = [[{"role": "user", "content": text}] for text in ("1+1?", "Why?", "So {x}.", "e")]
 GREEDY = SamplingParams(temperature=0.0, max_new_tokens=8)
-
-
-@pytest.fixture(autouse=True)
-def _linear_layers_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the CPU vLLM packs weights for its kernels when it loads them, and cannot take others after that."""
-    monkeypatch.setattr("vllm.model_executor.layers.utils.check_cpu_sgl_kernel", lambda *_: False)
-    monkeypatch.setattr("vllm._custom_ops._supports_onednn", False)
 
 
 def greedy(sampler: Sampler) -> list[str]:
