@@ -29,7 +29,8 @@ class StepMetrics:
         for name, found in (("low", low), ("high", high), ("region", low | high)):
             self.mean(f"clip_ratio/{name}_mean", found.float(), mask)
         for name, found, worst in (("low_min", low, nanmin), ("high_max", high, nanmax)):
-            shares = self._accelerator.gather((found * mask).sum(1) / mask.sum(1))
+            here = worst((found * mask).sum(1) / mask.sum(1))  # a rank may have more rows than another
+            shares = self._accelerator.gather(here)
             self._metrics[f"clip_ratio/{name}"].append(worst(shares).item())
 
     def apart(self, apart: torch.Tensor, mask: torch.Tensor) -> None:

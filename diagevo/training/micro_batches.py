@@ -1,9 +1,11 @@
 """The steps of a phase in order, and how a step's rollouts are cut into micro-batches by their tokens."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 from torch.utils.data import Dataset
 
 from diagevo.training.plan import PhasePlan
@@ -45,14 +47,62 @@ def pack(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return packed
 
 
-def spread(packed: Sequence[Sequence[int]], count: int) -> list[list[int]]:
-    """The same rows in `count` micro-batches, which are as many as on the rank that needs most."""
+def deal(packed: Sequence[Sequence[int]], ranks: int) -> list[list[list[int]]]:
+    """The same rows as micro-batches for each rank: equally many, of which the largest are halved."""
     found = [list(rows) for rows in packed]
-    while len(found) < count:
+    while len(found) % ranks:
         largest = max(range(len(found)), key=lambda place: len(found[place]))
         rows = found[largest]
         found[largest : largest + 1] = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
-    return found
+    return [found[rank::ranks] for rank in range(ranks)]
+
+
+class Dealt:
+    """The rows of all ranks, dealt out anew: a rank whose rows are long would keep the others waiting.
+
+    Args:
+        batch: Equally many rows on each rank.
+        budget: Tokens of a micro-batch at most, where it has more rows than one.
+        accelerator: Of the ranks, which all get here.
+    """
+
+    def __init__(self, batch: dict[str, Any], budget: int, accelerator: Any) -> None:
+        self._accelerator = accelerator
+        lengths = accelerator.gather(batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1)).tolist()
+        self._count = len(batch["prompt_mask"])
+        self._packed = deal(pack(lengths, budget), accelerator.num_processes)
+        self.most = max(
+            len(rows) * max(lengths[row] for row in rows) for packed in self._packed for rows in packed
+        )
+        """Tokens of the largest micro-batch."""
+        mine = self._packed[accelerator.process_index]
+        held = {
+            name: self._of_all(name, value)[[row for rows in mine for row in rows]]
+            for name, value in batch.items()
+            if torch.is_tensor(value) and value.ndim
+        }
+        self._width = held["completion_ids"].size(1)
+        cuts = torch.arange(sum(map(len, mine))).split([len(rows) for rows in mine])
+        self.micro_batches = [trim(select(held, rows)) for rows in cuts]
+        """This rank's, without columns of padding: as many as the others have."""
+
+    def given_back(self, found: Sequence[torch.Tensor]) -> torch.Tensor:
+        """What was found for the completions of each micro-batch here, for the rows that were here before."""
+        here = torch.cat([pad(values, (0, self._width - values.size(1))) for values in found])
+        ranks = self._accelerator.num_processes
+        everyone = self._accelerator.gather(self._accelerator.pad_across_processes(here, dim=0))
+        place = {
+            row: rank * (len(everyone) // ranks) + number
+            for rank, packed in enumerate(self._packed)
+            for number, row in enumerate(chain.from_iterable(packed))
+        }
+        first = self._accelerator.process_index * self._count
+        return everyone[[place[row] for row in range(first, first + self._count)]]
+
+    def _of_all(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """Of all ranks, as wide as the widest: prompts end in the last column."""
+        whole = self._accelerator.pad_across_processes(value, dim=1, pad_first=name.startswith("prompt"))
+        return self._accelerator.gather(whole)
 
 
 def select(batch: dict[str, Any], rows: Sequence[int] | torch.Tensor) -> dict[str, Any]:

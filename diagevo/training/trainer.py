@@ -42,7 +42,7 @@ from diagevo.training.adapters import save_adapter
 from diagevo.training.loss import clipped, grpo_loss, kl_to, ratios, token_weights, truncated
 from diagevo.training.measures import TENSORS_APART, PhaseMeasures
 from diagevo.training.metrics import StepMetrics
-from diagevo.training.micro_batches import Steps, in_place, pack, select, sequences, spread, trim
+from diagevo.training.micro_batches import Dealt, Steps, in_place, select, sequences
 from diagevo.training.phase import OnStep, Phase, Reward, Rollout
 from diagevo.training.plan import PhasePlan
 from diagevo.training.saving import SavesAndStops, Saving, WholeCheckpoints
@@ -151,17 +151,17 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             "num_items_in_batch": self._gathered(mask.sum()).sum(),
             "completions": self._gathered(mask.any(1).sum()).sum(),
         }
-        packed = self._packed(batch)
-        self.current_gradient_accumulation_steps = len(packed)
+        micro_batches = self._dealt(batch).micro_batches
+        self.current_gradient_accumulation_steps = len(micro_batches)
         total = torch.zeros((), device=self.accelerator.device)
-        for number, rows in enumerate(packed, 1):
+        for number, part in enumerate(micro_batches, 1):
             self._stop_together()
-            last = number == len(packed)
+            last = number == len(micro_batches)
             self.accelerator.gradient_state._set_sync_gradients(last)  # DeepSpeed updates at the last
             at_once = last or self.is_fsdp_enabled or self.is_deepspeed_enabled
             with nullcontext() if at_once else self.accelerator.no_sync(model):
                 with self.compute_loss_context_manager():
-                    loss = self.compute_loss(model, trim(select(batch, rows)) | of_all)
+                    loss = self.compute_loss(model, part | of_all)
                 self.accelerator.backward(loss)
             total += loss.detach()
         return total
@@ -179,15 +179,13 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         optimizer.step()
         model.zero_grad()
 
-    def _packed(self, batch: dict[str, Any]) -> list[list[int]]:
-        """The rows of its micro-batches, as many on each rank: layers are gathered on all at once."""
+    def _dealt(self, batch: dict[str, Any]) -> Dealt:
+        """A step's rows as micro-batches of all ranks."""
         sampling = self._phase.sampling
         row = sampling.max_prompt_tokens + sampling.max_new_tokens
-        lengths = batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1)
-        packed = pack(lengths.tolist(), self._phase.settings.micro_batch * row)
-        self._held = max(-(-len(rows) * int(lengths[rows].max()) // row) for rows in packed)
-        count = self._gathered(torch.tensor(len(packed), device=self.accelerator.device))
-        return spread(packed, int(count.max()))
+        dealt = Dealt(batch, self._phase.settings.micro_batch * row, self.accelerator)
+        self._held = -(-dealt.most // row)
+        return dealt
 
     def _seed_of_step(self) -> int:
         name = f"{self._phase.seed}/{self.state.global_step + 1}/{self.accelerator.process_index}"
@@ -236,13 +234,12 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             "completion_ids": input_ids[:, prompt:],
             "completion_mask": attention_mask[:, prompt:],
         }
-        logps = torch.zeros(len(input_ids), logits_to_keep, device=input_ids.device)
-        for rows in self._packed(parts):
+        dealt, found = self._dealt(parts), []
+        for part in dealt.micro_batches:
             self._stop_together()
-            part = trim(select(parts, rows))
-            found, _, _ = super()._get_per_token_logps_and_entropies(model, *sequences(part), **options)
-            logps[rows, : found.size(1)] = in_place(found, part).to(logps.dtype)
-        return logps, None, None
+            logps, _, _ = super()._get_per_token_logps_and_entropies(model, *sequences(part), **options)
+            found.append(in_place(logps, part).float())
+        return dealt.given_back(found)[:, :logits_to_keep], None, None
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

@@ -1,6 +1,7 @@
 """What a step plays: rows in batches and ranks, micro-batches by their tokens; no gradient depends on the
 cut."""
 
+from itertools import compress, product
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from diagevo.training.micro_batches import in_place, pack, sequences, spread
+from diagevo.training.micro_batches import deal, in_place, pack, sequences
 from diagevo.training.phase import TrainingRow
 from diagevo.training.plan import PhasePlan, plan_phase
 from diagevo.training.saving import SavesAndStops
@@ -69,27 +70,51 @@ def test_a_micro_batch_holds_what_its_budget_does_and_rows_of_like_length() -> N
     """Two rows of 13 take the 26, then three of at most 8; one above the budget has one to itself."""
     assert pack([13, 7, 12, 8, 6], 26) == [[0, 2], [3, 1, 4]]
     assert pack([13, 39], 26) == [[1], [0]]
-    assert spread([[0, 1, 2], [3]], 3) == [[0], [1, 2], [3]]
-    assert spread([[0]], 1) == [[0]]
+    assert deal([[0, 1, 2], [3], [4, 5]], 2) == [[[0], [3]], [[1, 2], [4, 5]]]
+    assert deal([[0]], 1) == [[[0]]]
+
+
+def fewest(lengths: list[int], budget: int) -> int:
+    """Micro-batches at least: the first row with each choice of others, and so on."""
+    if not lengths:
+        return 0
+    first, *others = lengths
+    found = []
+    for chosen in product([True, False], repeat=len(others)):
+        rows = [first, *compress(others, chosen)]
+        if len(rows) == 1 or len(rows) * max(rows) <= budget:
+            left = compress(others, [not taken for taken in chosen])
+            found.append(1 + fewest([*left], budget))
+    return min(found)
+
+
+def test_no_other_micro_batches_would_be_fewer() -> None:
+    draw = np.random.default_rng(1)
+    for _ in range(60):
+        lengths, budget = draw.integers(1, 20, 6).tolist(), int(draw.integers(10, 60))
+        assert len(pack(lengths, budget)) == fewest(lengths, budget)
 
 
 @pytest.mark.parametrize("full", [2, 4])
-def test_a_step_takes_at_most_15_percent_more_micro_batches_than_its_tokens_need(full: int) -> None:
-    """A rank's 512 of 2,048 completions with lengths as reasoning has them: log-normal around 700 tokens, cut
-    off at 4,096; prompts of 60 to 400. `full`: completions of full length in a micro-batch, as profiles say.
+@pytest.mark.parametrize("rows", [256, 512])
+def test_a_step_takes_at_most_15_percent_more_micro_batches_than_its_tokens_need(
+    full: int, rows: int
+) -> None:
+    """Completions of eight ranks with lengths as reasoning has them: log-normal around 700 tokens, cut off at
+    4,096; prompts of 60 to 400. `full`: completions of full length in a micro-batch, as profiles say.
     """
-    draw, shares, counts = np.random.default_rng(0), [], []
-    for _ in range(50):
-        completions = np.minimum(draw.lognormal(np.log(700), 0.8, 512).astype(int) + 1, 4096)
-        lengths = (completions + np.repeat(draw.integers(60, 400, 64), 8)).tolist()
-        budget = full * (2048 + 4096)
-        packed = pack(lengths, budget)
-        assert sorted(row for rows in packed for row in rows) == list(range(512))
-        assert all(len(rows) * max(lengths[row] for row in rows) <= budget for rows in packed)
-        counts.append(len(packed))
-        shares.append(len(packed) * budget / sum(lengths))
+    draw, shares, budget = np.random.default_rng(0), [], full * (2048 + 4096)
+    for _ in range(20):
+        completions = np.minimum(draw.lognormal(np.log(700), 0.8, 8 * rows).astype(int) + 1, 4096)
+        lengths = (completions + np.repeat(draw.integers(60, 400, rows), 8)).tolist()
+        dealt = deal(pack(lengths, budget), 8)
+        assert sorted(row for rank in dealt for part in rank for row in part) == list(range(8 * rows))
+        assert len({len(rank) for rank in dealt}) == 1
+        parts = [part for rank in dealt for part in rank]
+        assert all(len(part) * max(lengths[row] for row in part) <= budget for part in parts)
+        assert rows / full > 4 * len(dealt[0]), "what rows of full length alone would take"
+        shares.append(len(parts) * budget / sum(lengths))
     assert max(shares) <= 1.15
-    assert 512 / full > 4 * max(counts), "what rows of full length alone would take"
 
 
 def test_sequences_end_in_one_column_and_what_is_found_for_them_is_put_back() -> None:
