@@ -1,5 +1,6 @@
 """The study's page of results, from runs made up by hand."""
 
+import json
 import lzma
 import sqlite3
 from collections import Counter
@@ -18,6 +19,7 @@ from diagevo.config.loading import resolve
 from diagevo.evaluation.ablation import VARIANTS, Plan, variant
 from diagevo.evaluation.study import VariantDifference
 from diagevo.memory.transfer.bundle import check_bundle
+from studies import lm
 from studies.comparison import CLAIMS, against_full, against_paper, scores, verdict
 from studies.narrow import NARROW, QUESTIONS, RIGHT, narrow_documents, narrow_questions
 from studies.page import (
@@ -300,6 +302,43 @@ def test_the_plan_with_a_pre_trained_policy_names_known_variants_and_settings() 
 
 
 @pytest.mark.slow
+def pre_trained(placebo: list[float], free: list[float], cpu: float = 200.0) -> list[dict[str, Any]]:
+    """Three runs of each arm; `full` goes from 0.2 to 0.3 with a little noise."""
+    ends = {"full": [0.30, 0.31, 0.29], "placebo": placebo, "free-only": free}
+    return [
+        {
+            "run": f"study-lm.{arm}.s{seed}",
+            "variant": arm,
+            "seed": seed,
+            "rounds": 1,
+            "of": 1,
+            "scores": {"0": {"mean_at_k": 0.2}, "1": {"mean_at_k": end}},
+            "cpu": {"solver": cpu if arm == "free-only" else 200.0},
+        }
+        for arm, of in ends.items()
+        for seed, end in enumerate(of, 3)
+    ]
+
+
+def test_the_pre_trained_study_judges_by_what_was_said_beforehand() -> None:
+    """Placebo less free-only is 0, its deviation 0.01: the 90% interval begins at -2.92 * 0.0058."""
+    runs = pre_trained([0.20, 0.21, 0.19], [0.20, 0.20, 0.20])
+    judged = {name: lm.verdict(name, line, runs) for name, line in lm.lines(runs).items()}
+    assert judged["L1"] == judged["L4"] == "shown"
+    assert lm.lines(runs)["L2"].difference == pytest.approx(-0.1)
+    assert judged["L3"] == "shown"
+    wide = pre_trained([0.10, 0.20, 0.30], [0.20, 0.20, 0.20], cpu=211.0)
+    judged = {name: lm.verdict(name, line, wide) for name, line in lm.lines(wide).items()}
+    assert (judged["L2"], judged["L3"], judged["L4"]) == ("not shown", "not tested", "not shown")
+
+
+def test_the_page_of_the_pre_trained_study_says_what_its_results_do() -> None:
+    runs = [json.loads(line) for line in lm.RESULTS.read_text(encoding="utf-8").splitlines()]
+    told = lm.BEGIN + "\n".join(lm.page(runs)) + "\n"
+    assert lm.PAGE.read_text(encoding="utf-8").endswith(told)
+    assert lm.sentence(runs) in lm.README.read_text(encoding="utf-8")
+
+
 def test_the_runs_of_the_study_that_are_shipped_are_those_of_the_results(tmp_path: Path) -> None:
     """Played anew, they came to the same memory as the runs that the tables are made from."""
     results = {result["run"]: result for result in read()}
