@@ -314,7 +314,17 @@ class History:
     def find(
         self, event: type[E], round: int, key: str, as_of: AsOf | None = None
     ) -> tuple[Recorded, E] | None:
-        """The event of this business key, by its id; None where it was not recorded by then."""
+        """The event of a business key, by its id.
+
+        Args:
+            event: Its type.
+            round: Its round.
+            key: What `Event.key` gives.
+            as_of: Only up to this point.
+
+        Returns:
+            The stored row and the event; None where it was not recorded by then.
+        """
         wanted = event_id(round, event.__name__, key)
         found = self.log.known(self.run_id, [wanted]).get(wanted)
         if found is None or (as_of is not None and found.position > as_of.position):
@@ -349,9 +359,16 @@ def expect(recorded: Recorded, event: type[E]) -> E:
 
 
 def open_history(location: str, run: str | None = None, *, root: Path | None = None) -> History:
-    """A run for reading; None or "latest" is the run that was written to last.
+    """Open a run for reading.
 
-    Raises StoreError where the database is missing, old or new, NotFoundError where it has no such run.
+    Args:
+        location: A SQLAlchemy URL or the path of an SQLite file.
+        run: Its name; None or "latest" is the run that was written to last.
+        root: The folder of the runs.
+
+    Raises:
+        StoreError: The database is missing, old or new.
+        NotFoundError: It has no such run.
     """
     database = Database(location)
     prepare(database, create=False)

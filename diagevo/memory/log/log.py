@@ -201,11 +201,23 @@ class Log:
         limit: int | None = None,
         skip: int = 0,
     ) -> Iterator[Recorded]:
-        """Stream events by position, a page in memory at a time. `rounds`, `after` (exclusive) and `until`
-        (inclusive, both positions) bound the range; `types`, `cause_id` and `causation_id` choose; the first
-        `skip` of them are passed over.
+        """Stream events by position, a page in memory at a time. The database is held open for reading until
+        the stream ends or is dropped.
 
-        The database is held open for reading until the stream ends or is dropped.
+        Args:
+            run_id: Of one run; None for all.
+            rounds: From the first to the last of them.
+            types: Stored tags.
+            cause_id: Only events about this cause.
+            causation_id: Only what follows from this event.
+            after: Only later positions.
+            until: The last position.
+            newest_first: The other way round.
+            limit: At most so many.
+            skip: So many of the chosen are passed over.
+
+        Raises:
+            DamagedError: A column holds another type than was written.
         """
         bounds = [EVENT.c.position > after]
         if until is not None:

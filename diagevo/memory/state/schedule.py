@@ -67,15 +67,22 @@ class Schedule:
         return equations.probabilities(self.frequencies)
 
     def partners(self, cause: ScheduledCause) -> tuple[ScheduledCause, ...]:
-        """Mastered causes that may be stitched to `cause`."""
+        """The Mastered causes that may be stitched to `cause`: those of its node, of any, or none."""
         if self.stitching == "off":
             return ()
         anywhere = self.stitching == "random"
         return tuple(c for c in self.causes if c.mastered and (anywhere or c.node_id == cause.node_id))
 
     def draw(self, n: int, *, seed: int) -> list[Draw]:
-        """n independent draws of a mode and its causes, one a prompt. Pure: the same seed gives the same
-        list."""
+        """Draw a mode and its causes for each prompt.
+
+        Args:
+            n: Prompts.
+            seed: The same seed gives the same draws, and a longer draw begins with the shorter one.
+
+        Returns:
+            n independent draws.
+        """
         rng = random.Random(f"{seed}.{self.round}")
         known = self.known
         partners: dict[str, Sequence[ScheduledCause]] = {}
