@@ -35,7 +35,9 @@ def show(
 ) -> Result[Any]:
     """Show causes by node: states, frequencies, probabilities.
 
-    One of them with its evidence: `memory why`."""
+    f counts a cause's failures since it was last Mastered, F those of all Active causes. p = f/F is its share
+    of the prompts that aim at a cause, ε the share of those that explore freely. One cause with its evidence:
+    `memory why`."""
     from dataclasses import replace
 
     from diagevo.memory.audit.failures import held_against_answers
