@@ -192,6 +192,23 @@ def test_python_in_the_checkouts_root_finds_all_of_it_whatever_is_installed(tmp_
     assert (said.stdout, said.stderr) == ("1\n", "")
 
 
+def test_make_installs_the_checkout_again_where_a_copy_took_its_place(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    site = tmp_path / ".venv" / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    (tmp_path / ".venv" / ".ready").touch()
+
+    def planned() -> str:
+        return subprocess.run(
+            ["make", "-n", "setup"], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert "--editable '.[train," in planned()
+    (site / "__editable__.diagevo-0.1.0.pth").touch()
+    assert "--editable" not in planned()
+
+
 def test_a_release_has_links_that_work_on_the_index(tmp_path: Path) -> None:
     """The step of the workflow, in a copy: every link is absolute, and names a file that is there."""
     workflow = YAML(typ="safe").load(ROOT / ".github" / "workflows" / "release.yml")

@@ -2,7 +2,7 @@
 
 import re
 
-END = "the end"
+END = "no further step"
 """In place of a step, where a response has none left."""
 _STEP = re.compile(r"[\n;]+|(?<=[.!?])\s+")
 

@@ -102,6 +102,14 @@ def test_without_gpus_the_papers_profile_misses_them_and_vllm() -> None:
     )
 
 
+def test_without_torch_its_pinned_version_is_to_be_installed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range makes pip choose a build with gigabytes of CUDA packages."""
+    installed = doctor._installed
+    monkeypatch.setattr(doctor, "_installed", lambda name: None if name == "torch" else installed(name))
+    fix = _findings("--for", "train", code=4)["torch"]["fix"]
+    assert fix == "pip install torch==2.13.0, then pip install -c constraints.txt 'diagevo[train]'"
+
+
 FETCHED = "flash_attention_2 of kernels on a GPU, fetched from the hub at first use, else sdpa"
 ABSENT = "flash_attention_2 is configured; neither flash-attn nor kernels is installed"
 

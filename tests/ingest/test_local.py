@@ -73,6 +73,16 @@ def test_where_nothing_waits_the_next_step_is_told_and_nothing_recorded(home: Pa
     assert run(home, "memory", "query", count, "--format", "csv").stdout == before
 
 
+def test_what_only_a_played_run_has_is_not_suggested_of_an_ingested_one(home: Path) -> None:
+    assert run(home, "diagnose", "--local").exit_code == 0
+    found = json.loads(run(home, "report", "build", "--list", "--json").stdout)["data"]
+    standing = {item["name"]: (item["missing"], item["command"]) for item in found}
+    for name in ("performance", "table-main", "table-time"):
+        assert standing[name] == ("only of a run that diagevo train plays", None)
+    labels = run(home, "eval", "labels")
+    assert "no label was compared with a true answer yet" in " ".join(labels.stderr.split())
+
+
 def test_the_latest_run_is_named_where_none_was(home: Path) -> None:
     """On stderr: the file or the pipe holds the rows alone."""
     assert run(home, "diagnose", "--local").exit_code == 0
@@ -170,10 +180,15 @@ def test_a_run_that_plays_refuses_it_before_it_starts(tmp_path: Path) -> None:
         ("2*3=6;6+1=7", "2*3=6;6+1=8", "result", ("6+1=7", "6+1=8")),
         ("2*3=6;6+1=7", "2*3=6;5+1=6", "numbers", ("6+1=7", "5+1=6")),
         ("2*3=6;6+1=7", "2+3=5;5+1=6", "step", ("2*3=6", "2+3=5")),
-        ("2*3=6;6+1=7", "2*3=6", "stops", ("6+1=7", "the end")),
-        ("First this. Then that.", "First this. Then that. And more.", "goes on", ("the end", "And more.")),
+        ("2*3=6;6+1=7", "2*3=6", "stops", ("6+1=7", "no further step")),
+        (
+            "First this. Then that.",
+            "First this. Then that. And more.",
+            "goes on",
+            ("no further step", "And more."),
+        ),
         ("a\nb()", "a\nc()", "step", ("b()", "c()")),
-        ("", "", "stops", ("the end", "the end")),
+        ("", "", "stops", ("no further step", "no further step")),
     ],
 )
 def test_how_a_failure_parts_from_what_passed(

@@ -172,7 +172,7 @@ def test_without_a_database_there_is_nothing_to_report(ask: Ask, home: Path) -> 
     assert not home.exists()
 
 
-def test_without_the_extra_the_missing_package_is_named(
+def test_without_the_extra_the_missing_package_is_named_before_the_work(
     ask: Ask, hand: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sys
@@ -180,7 +180,9 @@ def test_without_the_extra_the_missing_package_is_named(
     for name in [name for name in sys.modules if name == "altair" or name.startswith("altair.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "altair", None)
-    result = ask("report", "build", "--only", "memory")
-    assert result.exit_code == 4
-    assert "pip install 'diagevo[report]'" in result.stderr
+    monkeypatch.setattr("diagevo.report.material.gather", lambda *_: pytest.fail("it read the run"))
+    for arguments in (["--only", "memory"], []):
+        result = ask("report", "build", *arguments)
+        assert result.exit_code == 4
+        assert "pip install 'diagevo[report]'" in result.stderr
     assert rows(ask("runs", "list", "--json"))
