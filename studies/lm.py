@@ -221,9 +221,12 @@ def draw(runs: list[dict[str, Any]]) -> str:
     from diagevo.report.style import altair, themed
 
     alt = altair()
+    done = ended(runs)
+    count = Counter(run["variant"] for run in done)
+    named = {arm: f"{arm} ({count[arm]})" for arm in ARMS}
     rows = [
-        {"arm": run["variant"], "run": run["run"], "round": int(number), "score": of[THERE]}
-        for run in ended(runs)
+        {"arm": named[run["variant"]], "run": run["run"], "round": int(number), "score": of[THERE]}
+        for run in done
         for number, of in run["scores"].items()
     ]
     means: dict[tuple[str, int], list[float]] = {}
@@ -233,7 +236,9 @@ def draw(runs: list[dict[str, Any]]) -> str:
     base = {
         "x": alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1, format="d")),
         "y": alt.Y("score:Q", title="mean@2 in the two families", scale=alt.Scale(domain=[0, 0.5])),
-        "color": alt.Color("arm:N", sort=list(ARMS), title=None, legend=alt.Legend(symbolOpacity=1)),
+        "color": alt.Color(
+            "arm:N", sort=list(named.values()), title="arm (runs)", legend=alt.Legend(symbolOpacity=1)
+        ),
     }
     thin = alt.Chart(data(rows)).mark_line(strokeWidth=1, opacity=0.35).encode(**base, detail="run:N")
     thick = alt.Chart(data(middle)).mark_line(strokeWidth=3, point=True).encode(**base)
