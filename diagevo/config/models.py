@@ -471,7 +471,9 @@ class Config(Section):
         if hardware.fsdp_size is None:
             return self
         if hardware.accelerate_config in (None, Path("deepspeed")):
-            raise ValueError("hardware.fsdp_size is for FSDP: set hardware.accelerate_config to fsdp")
+            raise ValueError(
+                "hardware.fsdp_size is for FSDP: set hardware.accelerate_config to fsdp, or it to null"
+            )
         if hardware.processes % hardware.fsdp_size:
             raise ValueError("hardware.processes must be a multiple of hardware.fsdp_size")
         return self

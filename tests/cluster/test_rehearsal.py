@@ -27,6 +27,7 @@ SIMULATED = (
     "hardware.device=auto",
     "hardware.threads=1",
     "hardware.accelerate_config=null",
+    "hardware.fsdp_size=null",
     "hardware.colocate_vllm=false",
     "hardware.serve=transformers",
 )
