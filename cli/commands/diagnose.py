@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import structs
 
-from diagevo.errors import ConfigError, ServiceError, StoppedSafely
+from diagevo.errors import ConfigError, NotFoundError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.text.numbers import count
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from diagevo.memory.memory import Memory
 
 LOCAL = "local"
+NEEDS_A_PASS = "--local compares a failure with a response that passed; where all failed there is none"
 ROUNDS = columns(
     "round, failures: F, epsilon_next: ε next, active: Active, mastered: Mastered, nodes, undiagnosed"
 )
@@ -119,7 +120,7 @@ def diagnose(
     ):
         if wrong:
             raise ConfigError(what, hint=mend)
-    said = _said(model, base_url, local=local)
+    said = _said(model, base_url, local=local, all_failed=all_failed)
     said += ("ingest.all_failed=true",) if all_failed else ()
     call = replace(call, settings=(*call.settings, *said))
     if dry_run:
@@ -129,6 +130,8 @@ def diagnose(
         return compare(call, sample=size, seed=seed or 0, round=round, exit_code=exit_code)
     from diagevo.ingest.cost import cost
     from diagevo.ingest.rounds import Rounds, asks_all_failed
+    from diagevo.memory.audit.pass_rates import pass_rates
+    from diagevo.memory.history import History
     from diagevo.memory.opening import open_memory
 
     with opened(call) as history:
@@ -144,18 +147,18 @@ def diagnose(
             _check_answers(memory, since=(round or 1) if again else None)
         every = all_failed or asks_all_failed(memory)
         if every and config.roles.diagnostician.engine == LOCAL:
-            raise ConfigError(
-                "--local compares a failure with a response that passed; where all failed there is none",
-                hint="ask a language model: --model M --base-url URL; or ingest into another run",
-            )
+            raise ConfigError(NEEDS_A_PASS, hint="add --model M --base-url URL; or ingest into another run")
         if plan:
             found = cost(memory, config, all_failed=every)
             return Result([asdict(found)], columns(", ".join(asdict(found))), run=run)
-        if not again and not cost(memory, config, all_failed=every).rounds:
+        waits = cost(memory, config, all_failed=every)
+        if not again and not waits.rounds:
             next_ = f"to ask once more: diagevo diagnose --run {run} --again"
             if not memory.state.began:
                 next_ = f"its rollouts come with: diagevo ingest FORMAT PATH --run {run}"
             return Result([], ROUNDS, f"{run}: nothing waits for a diagnosis; {next_}\n", run=run)
+        if not again:
+            _check_comparable(memory, waits)
         if said:
             _keep(memory, said)
         engine = config.roles.diagnostician.engine
@@ -172,12 +175,21 @@ def diagnose(
         notes = [f"the causes: diagevo memory show --run {run}"] if rows else []
         if rows and engine == LOCAL:
             notes.insert(0, "grouped by likeness, not named by a model; what is like no other has no cause")
+        rates = pass_rates(History(memory.log.database, run)) if rows else None
+        if rates is not None and rates.left is not None:
+            notes.insert(0, f"{rates.left}; all such prompts: diagevo runs show {run}")
         as_of = memory.state
     return Result(rows, ROUNDS, run=run, as_of=as_of, notes=notes)
 
 
-def _said(model: str | None, base_url: str | None, *, local: bool) -> tuple[str, ...]:
+def _said(model: str | None, base_url: str | None, *, local: bool, all_failed: bool) -> tuple[str, ...]:
     """What --model, --base-url and --local mean, as --set would say it."""
+    if local and all_failed:
+        raise ConfigError(
+            NEEDS_A_PASS,
+            hint="leave --all-failed out and see the prompts with: diagevo runs show;"
+            " or ask a language model: --model M --base-url URL",
+        )
     if local:
         if model is not None or base_url is not None:
             raise ConfigError("--local asks no model", hint="leave --model and --base-url out, or --local")
@@ -185,6 +197,23 @@ def _said(model: str | None, base_url: str | None, *, local: bool) -> tuple[str,
     given = {"model": model, "base_url": base_url}
     words = tuple(f"roles.diagnostician.{name}={value}" for name, value in given.items() if value is not None)
     return ("roles.diagnostician.engine=openai", *words) if words else ()
+
+
+def _check_comparable(memory: "Memory", found: "Cost") -> None:
+    """Raise NotFoundError where responses failed, and what waits has none to compare."""
+    from diagevo.memory.audit.pass_rates import pass_rates
+    from diagevo.memory.history import History
+
+    if not found.rounds or found.failures:
+        return
+    rates = pass_rates(History(memory.log.database, memory.run_id))
+    if rates is not None and rates.incomparable is not None:
+        raise NotFoundError(
+            f"nothing to diagnose in run {memory.run_id}: {rates.incomparable}",
+            hint="let the model answer each prompt several times; where the answer is known, ask a language"
+            " model: diagnose --all-failed --model M --base-url URL;"
+            f" the prompts that failed: diagevo runs show {memory.run_id}",
+        )
 
 
 def _check_answers(memory: "Memory", since: int | None) -> None:

@@ -1,7 +1,8 @@
 """`diagevo ingest`: the rollouts of another trainer, from its files."""
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -22,14 +23,20 @@ from .stopping import stopped_by_signals
 if TYPE_CHECKING:
     from diagevo.config.models import Config, IngestConfig
     from diagevo.ingest.recording import IngestSummary, Recorder
+    from diagevo.ingest.rollouts import RolloutStep
     from diagevo.memory.memory import Memory
     from diagevo.memory.state.model import MemoryState
 
 POLL_SECONDS = 2.0
 """How often a followed training is looked at."""
+ALL_FAILED = "diagnose --all-failed asks a language model"
 ONCE = (
     "every question was answered once: nothing to compare. Let the model answer each several times "
-    "(samples, epochs, generations); where the answer is known, diagnose --all-failed asks without"
+    f"(samples, epochs, generations); where the answer is known, {ALL_FAILED}"
+)
+ALIKE = (
+    "in every group all responses are the same text: nothing to compare. Are prompt and response the wrong"
+    " way round (--map), or is the temperature 0?"
 )
 
 
@@ -106,18 +113,37 @@ def ingest(
             on_cut=report.cut.append,
             on_note=report.notes.append,
         )
+        held: list[RolloutStep] = []  # a run begins with a pass beside a failure: a wrong reward leaves none
+        least, most = math.inf, -math.inf
         for step in steps:
             if not follow:
                 stop.check(f"before step {step.number}")
-            session.recorder.record([step], report)
+            held.append(step)
+            rewards = [rollout.reward for rollout in step.rollouts]
+            least, most = min([least, *rewards]), max([most, *rewards])
+            if session.known or follow or least < settings.pass_at <= most:
+                session.recorder.record(held, report)
+                held.clear()
             if follow:
                 render.say(call, f"step {step.number}: {len(step.rollouts)} rollouts")
+        if most == -math.inf and not follow:
+            report.unscored += sum(step.unscored for step in held)
+            raise _nothing(path, report)
+        if held:
+            told = _one_sided(held, settings.pass_at, least, most, asked=pass_at is not None)
+            session.recorder.record(held, report)
+            report.notes.append(told)
         if report.steps:
             session.open_next(full=False)
-        if not report.rollouts and not follow:
-            raise _nothing(path, report)
         if report.rollouts == report.groups.total():
             report.notes.append(ONCE)
+        elif report.rollouts > report.groups.total() and not report.differing:
+            report.notes.append(ALIKE)
+        if 1 < report.new_steps == len(session.recorder.batches) <= settings.steps_per_round:
+            report.notes.append(
+                f"{report.new_steps} steps are one round of {settings.steps_per_round}: runs show has their"
+                " trend; for one by round, ingest into another run with --steps-per-round 1"
+            )
         groups = {name: report.groups[name] for name in ("contrast", "all_failed", "all_passed")}
         opened, waiting = session.standing()
         found = row_of(report) | {"groups": groups, "rounds_waiting": waiting, "open_round": opened}
@@ -156,6 +182,21 @@ def _mapped(text: str, format: str, reward: str | None) -> dict[str, str]:
     return found
 
 
+def _one_sided(
+    steps: "Sequence[RolloutStep]", pass_at: float, least: float, most: float, *, asked: bool
+) -> str:
+    """What is said where all rollouts passed or all failed. Raises ConfigError where --pass-at is more likely
+    wrong than the model right, or wrong, every time."""
+    seen = f"seen {least:g} to {most:g}" if least < most else f"every one is {most:g}"
+    number = count(sum(len(step.rollouts) for step in steps), "rollout")
+    what = f"all of {number} {'passed' if least >= pass_at else 'failed'}: "
+    what += f"a reward of {pass_at:g} or more passes, {seen}"
+    answered = any(rollout.answer is not None for step in steps for rollout in step.rollouts)
+    if least == most or (asked and most < pass_at and answered):
+        return f"{what} (--pass-at)"
+    raise ConfigError(what, hint=f"say what passes: --pass-at {most:g}; nothing was recorded")
+
+
 def _nothing(path: Path, report: "IngestSummary") -> ConfigError:
     """No rollout was read: why, as far as the files tell."""
     why = [f"{name} ends inside a line: wait for its writer, or --follow" for name in report.cut]
@@ -177,14 +218,14 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
         f" {count(report.rollouts, 'rollout')} in {count(groups.total(), 'group')}",
         f"  {groups['contrast']:>9,}  with passes and failures: kept, {count(report.failures, 'failure')}",
         f"  {groups['all_failed']:>9,}  all failed: no reference, so nothing to compare; not diagnosed"
-        + (f" ({report.answered:,} with a known answer: diagnose --all-failed)" if report.answered else ""),
+        + (f" ({report.answered:,} with a known answer: {ALL_FAILED})" if report.answered else ""),
         f"  {groups['all_passed']:>9,}  all passed",
     ]
     if report.unscored:
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
     if report.split:
         lines.append(f"  {report.split:>9,}  group names shared by several prompts: a group for each prompt")
-    if opened is not None:
+    if opened is not None and groups["contrast"]:
         behind = f", {waiting} more behind it" if waiting else ""
         lines.append(f"round {opened} waits for its diagnosis{behind}: diagevo diagnose --run {run}{who}")
     return "\n".join(lines) + "\n"
@@ -203,6 +244,8 @@ class _Session:
         self.asked = asked
         self.stop = stop
         self.resumed = resumed
+        self.known = False
+        """Whether the run was ingested before, once its settings were asked for."""
         self._memory: Memory | None = None
         self._recorder: Recorder | None = None
 
@@ -220,6 +263,7 @@ class _Session:
             history = open_history(self.call.database, self.run)
         except (NotFoundError, StoreError):  # opening it for writing says what is wrong, if anything is
             return _config(self.call, self.run, self.asked).ingest
+        self.known = True
         try:
             return _ingest_settings(history.configuration().config)
         finally:
@@ -318,14 +362,22 @@ def _opened(call: Call, run: str, asked: dict[str, Any]) -> "Memory":
         stored = _ingest_settings(memory.state.config)
         for name, value in asked.items():
             if getattr(stored, name) != value:
+                was, wanted = (_as_option(each) for each in (getattr(stored, name), value))
                 raise ConfigError(
-                    f"run {run} was ingested with {name} = {getattr(stored, name)}, not {value}",
+                    f"run {run} was ingested with {name} = {was}, not {wanted}",
                     hint="leave the option out, or ingest into another run: --run NAME",
                 )
     except BaseException:
         memory.close()
         raise
     return memory
+
+
+def _as_option(value: Any) -> str:
+    """As it is said on the command line."""
+    if isinstance(value, dict):
+        return ",".join(f"{field}={path}" for field, path in value.items())
+    return "nothing" if value is None else str(value)
 
 
 def _config(call: Call, run: str, asked: dict[str, Any]) -> "Config":

@@ -41,6 +41,7 @@ def show(
     from dataclasses import replace
 
     from diagevo.memory.audit.failures import held_against_answers
+    from diagevo.memory.audit.pass_rates import pass_rates
     from diagevo.memory.audit.replay import by_frequency, describe
 
     from ..render import layout as screen
@@ -50,6 +51,7 @@ def show(
         as_of = history.as_of(round, at)
         memory = describe(history.state(as_of))
         _say_superseded(call, history, round)
+        rates = pass_rates(history) if as_of == history.end else None
         against, failures = 0, 0
         if history.in_force().config.get("ingest", {}).get("all_failed"):
             against, failures = held_against_answers(history, as_of)
@@ -62,7 +64,14 @@ def show(
         place["notes"].append(said)
     if tree:
         return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, screen.width())}", **place)
-    return Result(memory, memory_text.CAUSES, rows=memory.causes, title=title, **place)
+    if rates is None:
+        return Result(memory, memory_text.CAUSES, rows=memory.causes, title=title, **place)
+    if rates.left is not None:
+        place["notes"].append(
+            f"{rates.incomparable or rates.left}; the prompts: diagevo runs show {place['run']}"
+        )
+    rows = memory_text.with_failures(memory, rates)
+    return Result(memory, memory_text.COUNTED, rows=rows, title=title, **place)
 
 
 def _say_superseded(call: Call, history: "History", round: int | None) -> None:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 RUNS = (*columns("run_id: run, rounds, now, events"), *FIGURES, *columns("last: last event, from"))
 OUTCOMES = columns(
-    "run_id: run, last_round: after round, mean_at_k: mean@k, greedy, labels_true: labels true, reward"
+    "run_id: run, last_round: after round, pass_rate: pass rate, mean_at_k: mean@k, greedy, "
+    "labels_true: labels true, reward"
 )
 PHASES = columns(
     "round, stage: phase, steps, first_kl: KL at step 1: 6, sampling_gap: log-prob gap: 6, "
@@ -90,10 +91,11 @@ def show(call: Call, run: Run = None) -> Result[Any]:
         end = history.end
         parts: list[str | Rows] = [_story_text(story)]
         line = story.line
+        parts += pass_rates(story)
         if story.rounds or story.superseded:
             lines = sorted((*story.rounds, *story.superseded), key=lambda each: each.round)
             parts += round_tables(lines, story.before, ingested=line.ingested is not None)
-        parts += [*pass_rates(story), *accuracy(history)]
+        parts += accuracy(history)
         if story.phases:
             parts.append(Rows(PHASES, [_phase(line) for line in story.phases]))
         return Result(story, text=parts, run=history.run_id, as_of=end)

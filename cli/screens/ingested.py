@@ -14,20 +14,21 @@ if TYPE_CHECKING:
 
 ROUNDS = columns(
     "round, candidates: groups, all_passed: all passed, kept: with both, all_failed: all failed, "
-    "rollouts, passes: passed, pass_rate: pass rate, observed: failures"
+    "rollouts, passes: passed, pass_rate: pass rate, failed, observed: of them compared"
 )
 STEPS = columns("step, round, groups, rollouts, passes: passed, pass_rate: pass rate")
 CAUSES = columns(
-    "cause_id: cause, failures, share: of all, groups: in groups, pass_rate: their pass rate, description"
+    "cause_id: cause, failures, share: of these, groups: in groups, pass_rate: their pass rate, description"
 )
 DROPS = columns(
     "first_step: step, first_pass_rate: pass rate, last_step: then step, "
     "last_pass_rate: pass rate, cause_id: cause, prompt"
 )
+UNEXPLAINED = columns("rollouts, passes: passed, failures, without_cause: without a cause, prompt")
 SHOWN = 12
 """Steps, the last ones, and causes, those of most failures."""
 FALLEN = 5
-"""Prompts, those that fell most."""
+"""Prompts, those that fell most, and those of most failures without a cause."""
 
 
 def pass_rates(story: "RunStory") -> list[str | Rows]:
@@ -38,6 +39,7 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
     rounds = [
         row_of(line)
         | {"all_passed": line.verdicts.get("too_easy", 0), "all_failed": line.verdicts.get("too_hard", 0)}
+        | {"failed": line.rollouts - line.passes}
         for line in story.rounds
     ]
     steps, causes = rates.steps[-SHOWN:], rates.causes[:SHOWN]
@@ -49,6 +51,8 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
         parts.append(f"{hidden} steps before: {listed}")
     if hidden := len(rates.causes) - len(causes):
         parts.append(f"{hidden} more causes: diagevo runs show {run} --json")
+    if rates.left is not None:
+        parts += [f"{rates.incomparable or rates.left}", Rows(UNEXPLAINED, rates.unexplained[:FALLEN])]
     if rates.dropped:
         again = f"{rates.dropped:,} of {count(rates.prompts, 'prompt')} that came back passed less often"
         listed = f'diagevo memory query "SELECT * FROM v_prompt WHERE run_id = :run" --run {run}'

@@ -12,6 +12,7 @@ from ..render.rows import row_of
 from ..render.table import columns
 
 if TYPE_CHECKING:
+    from diagevo.memory.audit.pass_rates import PassRates
     from diagevo.memory.audit.replay import NodeLine, Rebuilt
     from diagevo.memory.audit.verify import Verification
 
@@ -19,6 +20,8 @@ _TERMS = 12
 """Summands that a sum shows."""
 
 CAUSES = columns("id: cause, node, state, frequency: f, probability: p, description")
+COUNTED = (*CAUSES[:4], *columns("failures: all failures"), *CAUSES[4:])
+"""Of another trainer's rollouts: f begins anew with a promotion, and its trainer promotes nothing."""
 REPLAYED = (*CAUSES[:4], *columns("sum: p = f/F"), *CAUSES[4:])
 STEPS = columns("position: #, type: event, subject, before, after, failures: F")
 SCHEDULE = columns(
@@ -78,6 +81,13 @@ def replayed_rows(memory: "Rebuilt") -> list[dict]:
         row_of(c) | {"sum": None if c.probability is None else f"{c.frequency}/{memory.failures}"}
         for c in by_frequency(memory.causes)
     ]
+
+
+def with_failures(memory: "Rebuilt", rates: "PassRates") -> list[dict]:
+    """Rows of causes with the failures of all rounds, most first."""
+    failures = {cause.cause_id: cause.failures for cause in rates.causes}
+    rows = [row_of(c) | {"failures": failures.get(c.id, 0)} for c in memory.causes]
+    return sorted(rows, key=lambda row: -row["failures"])
 
 
 def headline(run: str, memory: "Rebuilt") -> str:

@@ -34,6 +34,8 @@ class IngestSummary:
     """Rollouts that did not pass, of groups with a contrast: what the diagnostician will be asked about."""
     answered: int = 0
     """Groups in which all failed and the answer is known: they can be asked against it."""
+    differing: int = 0
+    """Groups whose responses are not all the same text."""
     split: int = 0
     """Names of groups that stood by several prompts; each prompt is a group."""
     cut: list[str] = field(default_factory=list[str])
@@ -91,6 +93,7 @@ class Recorder:
         report.steps += 1
         report.unscored += step.unscored
         report.rollouts += len(step.rollouts)
+        report.differing += sum(len(set(group.responses)) > 1 for group in groups)
         named = Counter(group.name for group in groups if group.name is not None)
         report.split += sum(prompts > 1 for prompts in named.values())
         if not groups:

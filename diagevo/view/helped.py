@@ -85,7 +85,7 @@ def helped(history: History, facts: Facts, story: RunStory) -> Iterator[Sentence
     if not facts.questions:
         yield Sentence("verdict", "Nothing can be said yet: nothing has been asked.")
         return
-    accuracy, verdict = _accuracy(history, facts)
+    accuracy, verdict = _accuracy(history, facts, story)
     yield Sentence("verdict", verdict)
     yield Sentence("accuracy", accuracy, f"{run}/diagnostics.html")
     yield Sentence("agreement", _agreement(facts), f"{run}/causes.html")
@@ -139,19 +139,14 @@ def _passed(story: RunStory) -> str | None:
     return text + "."
 
 
-def _accuracy(history: History, facts: Facts) -> tuple[str, str]:
+def _accuracy(history: History, facts: Facts, story: RunStory) -> tuple[str, str]:
     """Held-out accuracy in words, and the honest sentence."""
     alone = "Only a run without causes beside this one can say how much of that the curriculum did."
     of_round = measured(history, candidates=False)
     known = {number: one.validation for number, one in of_round.items() if MEAN in one.validation}
     if not known:
         text = "Accuracy on held-out questions was not measured."
-        verdict = "Whether it answers better is not known: only held-out questions can say."
-        if facts.ingested:
-            verdict += (
-                " Its trainer's prompts differ from step to step, and a pass rate rises with easy ones too."
-            )
-        return text, verdict
+        return text, _verdict(story)
     asked = {
         recorded.round: expect(recorded, CheckpointEvaluated)
         for recorded in history.events(CheckpointEvaluated)
@@ -183,6 +178,25 @@ def _accuracy(history: History, facts: Facts) -> tuple[str, str]:
         verdict += ", more than" if above else ", but no more than"
         verdict += f" sampling the base model at {heats[best]} gives"
     return f"{text}.", f"{verdict}. {alone}"
+
+
+def _verdict(story: RunStory) -> str:
+    """Where nothing was held out: what prompts that came back say, paired."""
+    rates, only = story.pass_rates, "only held-out questions can say"
+    if rates is None or not rates.steps:
+        return f"Whether it answers better is not known: {only}."
+    if rates.again is None or rates.again_se is None:
+        why = "Hardly a prompt came back in a later step, and a pass rate rises with easy prompts too."
+        return f"Whether it answers better is not known: {only}. {why}"
+    first, last = rates.again
+    change, half = last - first, NORMAL * rates.again_se
+    went = "did not change by more than chance" if abs(change) <= half else "rose" if change > 0 else "fell"
+    return (
+        f"On the {count(rates.prompts, 'prompt')} that came back, the pass rate {went}: from"
+        f" {percent(first)} the first time to {percent(last)} the last, {100 * change:+.1f} points"
+        f" ({100 * (change - half):+.1f} to {100 * (change + half):+.1f}, paired by prompt). Of other questions,"
+        f" {only}."
+    )
 
 
 def with_interval(metrics: Mapping[str, float], name: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from diagevo.evaluation.protocol import share_interval
 from diagevo.memory.audit.examples import Example, examples
+from diagevo.memory.audit.runs import RunStory
 from diagevo.memory.history import History
 from diagevo.text.numbers import count
 from diagevo.view.facts import Facts, Sentence
@@ -61,14 +62,25 @@ def mistakes(history: History, facts: Facts) -> list[Mistake]:
     ]
 
 
-def failing(facts: Facts, run: str) -> Iterator[Sentence]:
-    """How much failed, and how much of it may have been no failure."""
+def failing(facts: Facts, story: RunStory) -> Iterator[Sentence]:
+    """How much failed, how much of it has no cause, and how much of it may have been no failure."""
+    run, rates = story.line.run_id, story.pass_rates
     if not facts.failures:
-        yield Sentence("failures", "No failure is recorded yet." if facts.rounds else "No round has begun.")
+        none = "No failure is recorded yet." if facts.rounds else "No round has begun."
+        if rates is not None and rates.failed:
+            none = f"{rates.incomparable or rates.left}. The prompts are listed below."
+        elif facts.ingested and rates is not None and rates.rollouts:
+            none = f"All {count(rates.rollouts, 'rollout')} passed."
+        yield Sentence("failures", none)
         return
     every, named = len(facts.failures), len(facts.cause_of)
     text = f"Of {count(every, 'failure')} in {facts.span}, {named:,} have a cause"
     text += f" ({count(len(set(facts.cause_of.values())), 'cause')})" if named else ""
+    if rates is not None:
+        yield Sentence("failures", f"{text.replace('failure', 'compared failure', 1)}.", f"{run}/causes.html")
+        if rates.left is not None:
+            yield Sentence("left", f"{rates.left}. Their prompts are listed below.")
+        return
     if left := every - named:
         text += f"; the other {left:,} are slips or have no diagnosis"
     yield Sentence("failures", text + ".", f"{run}/causes.html")

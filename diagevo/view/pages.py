@@ -51,7 +51,7 @@ def overview(history: History, site: Site) -> Page:
         "check": site.checks.quick(history.run_id),
         "counted": counted,
         "facts": found,
-        "failing": list(failing(found, history.run_id)),
+        "failing": list(failing(found, story)),
         "mistakes": told,
         "curriculum": list(curriculum(found, story)),
         "aimed": aimed_example(history, found),

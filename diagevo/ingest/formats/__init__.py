@@ -59,7 +59,7 @@ def read(
         raise ConfigError(f"there is no {path}", hint="name a folder of rollout files, or one of them")
     match format:
         case "jsonl":
-            yield from plain.read(path, reward, mapped, wait, on_cut)
+            yield from plain.read(path, reward, mapped, wait, on_cut, on_note)
         case "lm-eval" | "inspect":
             if wait is not None:
                 hint = "ingest it once it has ended, without --follow"

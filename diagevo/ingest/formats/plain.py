@@ -29,6 +29,8 @@ from diagevo.ingest.lines import CutLine, Wait, array, is_array, rows
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
 FIELDS = ("prompt", "response", "reward", "group", "answer", "step")
+STEPS = ("global_step", "train_step", "training_step", "iteration", "iter", "epoch", "rollout_id")
+"""Names under which trainers write a step."""
 NAMES = ("*.jsonl", "*.jsonl.gz", "*.jsonl.zst", "*.parquet")
 _NEEDED = FIELDS[:3]
 _ABSENT = object()
@@ -73,6 +75,8 @@ class RowReader:
         self._parts = [(weight, _path(name)) for weight, name in terms(mapped.get("reward", "reward"))]
         self._steps: bool | None = None
         """Whether rows have steps: all do, or none."""
+        self._like: dict[str, set[Any]] = {}
+        """Of fields that look like a step and are not mapped, the first two values."""
 
     def rollouts(self, file: Path, wait: Wait | None = None) -> Iterator[tuple[int, IngestedRollout | None]]:
         """Each row's step and rollout, None where it has no reward. Raises ConfigError, with its place."""
@@ -104,7 +108,7 @@ class RowReader:
 
     def _table(self, file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         paths = [*self._paths.items(), *(("reward", path) for _, path in self._parts)]
-        columns, lines = self._tables.read(file, [path[0] for _, path in paths])
+        columns, lines = self._tables.read(file, [*(path[0] for _, path in paths), *STEPS])
         for field, path in paths:
             if path[0] not in columns.columns and self._needs(field):
                 raise _missing(str(file), field, path, columns.columns)
@@ -112,10 +116,25 @@ class RowReader:
         for place, line in enumerate(lines, start=1):
             yield place, decoded(file, place, line, decoder)
 
+    def unmapped(self) -> Iterator[str]:
+        """What was read as one step, and seems to be several."""
+        for name in sorted(name for name, values in self._like.items() if len(values) > 1):
+            yield (
+                f"all rows are one step, but {name} differs: if it is the step, ingest into another run with"
+                f" --map step={name}"
+            )
+
     def _needs(self, field: str) -> bool:
         return field in _NEEDED or field in self._mapped
 
     def _row(self, place: str, row: Mapping[str, Any]) -> PlainRow:
+        if "step" not in row and "step" not in self._mapped:
+            for name in STEPS:
+                if (
+                    isinstance(row.get(name), int | str)
+                    and len(seen := self._like.setdefault(name, set())) < 2
+                ):
+                    seen.add(row[name])
         values: dict[str, Any] = {}
         for field, path in self._paths.items():
             value = _at(row, path)
@@ -176,6 +195,7 @@ def read(
     mapped: Mapping[str, str] | None,
     wait: Wait | None,
     on_cut: Callable[[str], None],
+    on_note: Callable[[str], None],
 ) -> Iterator[RolloutStep]:
     """Rows in order of their steps; where none has one, all are of step 1. Raises ConfigError, with file and
     line."""
@@ -185,7 +205,9 @@ def read(
         raise ConfigError(f"{path} has no rollout file: expected {', '.join(NAMES)}", hint=ANOTHER)
     with TableReader() as tables:
         if wait is None:
-            _check(files, RowReader(mapped, tables))  # before a step of it is kept
+            _check(files, reader := RowReader(mapped, tables))  # before a step of it is kept
+            for note in reader.unmapped():
+                on_note(note)
         yield from _steps(files, RowReader(mapped, tables), wait, on_cut)
 
 

@@ -1,7 +1,8 @@
 """What passed of another trainer's rollouts, by its own check: by step, and by the cause of what failed."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
 
 from diagevo.memory.audit.groups import Attempts
 from diagevo.memory.events import (
@@ -14,9 +15,14 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.artifacts import Artifacts
+from diagevo.memory.log.log import Log
+from diagevo.text.escaping import visible
+from diagevo.text.numbers import count
 
 DROPS = 20
 """Prompts that are listed."""
+SHOWN = 60
+"""Characters of a prompt in a sentence."""
 LAST_BATCH = 2**31
 """No batch comes after it."""
 
@@ -65,6 +71,17 @@ class PromptDrop:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptFailures:
+    """A prompt with failures that no cause explains."""
+
+    prompt: str
+    rollouts: int
+    passes: int
+    failures: int
+    without_cause: int
+
+
+@dataclass(frozen=True, slots=True)
 class PassRates:
     source: str
     """Where the last rollouts came from."""
@@ -75,10 +92,50 @@ class PassRates:
     """Most failures first."""
     prompts: int
     """That came back in a later step."""
+    again: tuple[float, float] | None
+    """Their mean pass rate, the first and the last time."""
+    again_se: float | None
+    """The standard error of its change, paired by prompt; None of a single prompt."""
     dropped: int
     """Of them those that passed less often in the last step than in the first."""
     drops: tuple[PromptDrop, ...]
     """Those that fell most, up to `DROPS`."""
+    rollouts: int
+    failed: int
+    """Rollouts that did not pass, whether they could be compared or not."""
+    without_cause: int
+    """Of them those that no cause explains."""
+    uncompared: int
+    """Of these those that stand beside neither a response that passed nor a known answer."""
+    never: int
+    """Prompts of which no rollout passed."""
+    unexplained: tuple[PromptFailures, ...]
+    """Those with most failures that no cause explains, up to `DROPS`."""
+
+    @property
+    def incomparable(self) -> str | None:
+        """Why no failure stands beside a response that passed; None where one does, or nothing failed."""
+        if not self.failed or any(step.contrast for step in self.steps):
+            return None
+        once = self.rollouts == sum(step.groups for step in self.steps)
+        why = "every prompt was answered once" if once else "in no group did some pass and some fail"
+        failed = f"{self.failed:,} of {count(self.rollouts, 'rollout')} failed"
+        return f"{failed}, and none can be compared, as {why}"
+
+    @property
+    def left(self) -> str | None:
+        """How many failures have no cause, and why; None where all have one."""
+        if not self.without_cause:
+            return None
+        text = f"{self.without_cause:,} of {count(self.failed, 'rollout')} that failed have no cause"
+        if self.uncompared:
+            text += f", {self.uncompared:,} of them because none of their group passed"
+        if self.never:
+            text += f"; {count(self.never, 'prompt')} never passed"
+        worst = self.unexplained[0]
+        asked = visible(worst.prompt, one_line=True)
+        asked = asked if len(asked) <= SHOWN else f"{asked[: SHOWN - 1]}…"
+        return f"{text}. Most are on “{asked}”: {worst.failures:,} of {worst.rollouts:,} failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +226,17 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
+def pass_rate(log: Log, run_id: str) -> float | None:
+    """Of all groups that stand; None where there are none."""
+    attempts, passes, rollouts = Attempts.of(log, run_id), 0, 0
+    for payload in log.payloads(run_id, ["GroupIngested"]):
+        group = payload.event
+        assert isinstance(group, GroupIngested)
+        if not attempts.void(group.step, group.attempt):
+            passes, rollouts = passes + group.passes, rollouts + len(group.rewards)
+    return passes / rollouts if rollouts else None
+
+
 def pass_rates(history: History) -> PassRates | None:
     """Of a whole run; None where no other trainer's rollouts are in it."""
     if history.ingested is None:
@@ -178,7 +246,7 @@ def pass_rates(history: History) -> PassRates | None:
     attempts = Attempts.of(history.log, history.run_id)
     steps: dict[tuple[int, int], list[GroupIngested]] = {}
     groups: dict[str, CandidateScored] = {}
-    failures = 0
+    failures = against_answers = 0
     by_cause: dict[str, Counter[str]] = {}
     descriptions: dict[str, str] = {}
     types = ["GroupIngested", "CandidateScored", "FailureObserved", "CauseCreated", "CauseMatched"]
@@ -194,8 +262,9 @@ def pass_rates(history: History) -> PassRates | None:
                     steps.setdefault((playing, group.step), []).append(group)
             case CandidateScored() as scored:
                 groups[scored.question_id] = scored
-            case FailureObserved():
+            case FailureObserved(against=against):
                 failures += 1
+                against_answers += against == "answer"
             case CauseCreated() as created:
                 descriptions[created.cause_id] = created.description
                 by_cause[created.cause_id] = Counter([created.failure_id.rpartition(".")[0]])
@@ -207,35 +276,68 @@ def pass_rates(history: History) -> PassRates | None:
         _cause(cause, descriptions[cause], asked, [groups[name] for name in asked], failures)
         for cause, asked in by_cause.items()
     ]
-    again, dropped = _drops([group for (_, _), found in sorted(steps.items()) for group in found])
+    standing = [group for _, found in sorted(steps.items()) for group in found]
+    changes, dropped = _drops(standing)
+    prompts = _prompts(standing, groups, by_cause)
+    left = sorted((one for one in prompts if one.without_cause), key=lambda one: -one.without_cause)
+    texts = Artifacts(history.database).get_many([one.prompt for one in left[:DROPS]])
     return PassRates(
         source=history.ingested,
         failures=failures,
         steps=tuple(_step(step, round_, found) for (round_, step), found in sorted(steps.items())),
         causes=tuple(sorted(causes, key=lambda one: (-one.failures, number_of(one.cause_id)))),
-        prompts=again,
+        prompts=len(changes),
+        again=(fmean(a for a, _ in changes), fmean(b for _, b in changes)) if changes else None,
+        again_se=stdev(b - a for a, b in changes) / len(changes) ** 0.5 if len(changes) > 1 else None,
         dropped=len(dropped),
         drops=_told(history, dropped[:DROPS], groups, by_cause),
+        rollouts=sum(one.rollouts for one in prompts),
+        failed=sum(one.failures for one in prompts),
+        without_cause=sum(one.without_cause for one in left),
+        uncompared=sum(len(one.rewards) for one in standing if not one.passes) - against_answers,
+        never=sum(not one.passes for one in prompts),
+        unexplained=tuple(replace(one, prompt=texts[one.prompt]) for one in left[:DROPS]),
     )
+
+
+def _prompts(
+    standing: list[GroupIngested], groups: dict[str, CandidateScored], by_cause: dict[str, Counter[str]]
+) -> list[PromptFailures]:
+    """Every prompt by its digest, in order of first appearance."""
+    explained = Counter[str]()
+    for asked in by_cause.values():
+        for question_id, failures in asked.items():
+            explained[groups[question_id].question] += failures
+    rollouts, passes = Counter[str](), Counter[str]()
+    for one in standing:
+        rollouts[one.question] += len(one.rewards)
+        passes[one.question] += one.passes
+    return [
+        PromptFailures(prompt, all_, passes[prompt], failed, failed - explained[prompt])
+        for prompt, all_ in rollouts.items()
+        for failed in (all_ - passes[prompt],)
+    ]
 
 
 _Drop = tuple[str, tuple[int, float], tuple[int, float]]
 """The digest of a prompt, its first and its last step with the pass rate."""
 
 
-def _drops(groups: list[GroupIngested]) -> tuple[int, list[_Drop]]:
-    """How many prompts came back, and those that passed less often then, the furthest fallen first."""
+def _drops(groups: list[GroupIngested]) -> tuple[list[tuple[float, float]], list[_Drop]]:
+    """The first and last rate of prompts that came back, and those that fell, the furthest fallen first."""
     at: dict[str, dict[int, list[GroupIngested]]] = {}
     for one in groups:
         at.setdefault(one.question, {}).setdefault(one.step, []).append(one)
+    changes: list[tuple[float, float]] = []
     found: list[_Drop] = []
     for prompt, by_step in at.items():
         first, last = min(by_step), max(by_step)
-        rates = [_rate(by_step[step]) for step in (first, last)]
+        rates = _rate(by_step[first]), _rate(by_step[last])
+        if last != first:
+            changes.append(rates)
         if rates[1] < rates[0]:
             found.append((prompt, (first, rates[0]), (last, rates[1])))
-    again = sum(len(by_step) > 1 for by_step in at.values())
-    return again, sorted(found, key=lambda drop: (drop[2][1] - drop[1][1], drop[0]))
+    return changes, sorted(found, key=lambda drop: (drop[2][1] - drop[1][1], drop[0]))
 
 
 def _rate(groups: list[GroupIngested]) -> float:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sqlalchemy import select
 
 from diagevo.equations.schedule import z
-from diagevo.memory.audit.pass_rates import PassRates, pass_rates
+from diagevo.memory.audit.pass_rates import PassRates, pass_rate, pass_rates
 from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.measurements import Measured, labels_true, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
@@ -58,6 +58,8 @@ class RunLine:
     labels_true: float | None
     reward: float | None
     """The solver's, and what was measured of it, in the last committed round."""
+    pass_rate: float | None
+    """Of another trainer's rollouts, all that count."""
     writer: str | None
     """The process that holds the run's lock, as it calls itself."""
 
@@ -115,6 +117,7 @@ def _line(history: History) -> RunLine:
         greedy=found.validation.get("greedy"),
         labels_true=labels_true(history, number),
         reward=found.rewards.get("solver"),
+        pass_rate=None if history.ingested is None else pass_rate(log, run_id),
         writer=writer(database, run_id, runs_folder(database, history.root) / run_id),
     )
 
