@@ -194,8 +194,8 @@ def _verdict(story: RunStory) -> str:
     return (
         f"On the {count(rates.prompts, 'prompt')} that came back, the pass rate {went}: from"
         f" {percent(first)} the first time to {percent(last)} the last, {100 * change:+.1f} points"
-        f" ({100 * (change - half):+.1f} to {100 * (change + half):+.1f}, paired by prompt). Of other questions,"
-        f" {only}."
+        f" ({100 * (change - half):+.1f} to {100 * (change + half):+.1f}, paired by prompt)."
+        f" Of other questions, {only}."
     )
 
 

@@ -17,6 +17,7 @@ from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, F
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import History, expect
 from diagevo.text.numbers import count
+from diagevo.text.steps import parted
 from diagevo.view.facts import Sentence
 from diagevo.view.helped import MeanOfQuestions
 from diagevo.view.page import TEXT, Page, Site, part_of
@@ -32,6 +33,7 @@ LOOKED_AT = 30
 """Failures that they are chosen from, the last ones."""
 STEPS = 1_000
 """Steps of a text that are compared: what that takes grows with their square."""
+_STEP = re.compile(r"(?<=;)|(?<=[.!?])\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,10 @@ class LinePair:
 
 
 def _steps(text: str) -> list[str]:
-    """Lines; of a text on one line what ends in a semicolon. The first STEPS of the first TEXT characters."""
+    """Lines; of one line sentences, and what ends in a semicolon. The first STEPS of the first TEXT characters."""
     shown = text[:TEXT]
     lines = shown.splitlines()
-    return (lines if len(lines) > 1 else re.findall(r"[^;]*;|[^;]+$", shown))[:STEPS]
+    return (lines if len(lines) > 1 else [step for step in _STEP.split(shown) if step])[:STEPS]
 
 
 def _is_cut(text: str) -> bool:
@@ -74,13 +76,16 @@ class Sides:
     question: str | None
     lines: tuple[LinePair, ...]
     first: int | None
-    """The first step that differs."""
+    """The step in which they part, as everywhere; where it is not a line, the first that differs."""
     cut: bool
 
 
 def _sides(failure_id: str, question: str | None, reference: str | None, trajectory: str | None) -> Sides:
     lines = tuple(side_by_side(reference or "", trajectory or ""))
-    first = next((n for n, line in enumerate(lines) if not line.same), None)
+    _, should, said = parted((reference or "")[:TEXT], (trajectory or "")[:TEXT])
+    differ = [n for n, line in enumerate(lines) if not line.same]
+    part = (n for n in differ if said in (lines[n].right or "") or should in (lines[n].left or ""))
+    first = next(part, next(iter(differ), None))
     return Sides(
         failure_id, question, lines, first, any(_is_cut(one or "") for one in (reference, trajectory))
     )

@@ -189,6 +189,19 @@ def test_a_run_that_plays_refuses_it_before_it_starts(tmp_path: Path) -> None:
         ),
         ("a\nb()", "a\nc()", "step", ("b()", "c()")),
         ("", "", "stops", ("no further step", "no further step")),
+        (
+            "The discount is 25% of $80 = $20. You pay 80 - 20 = 60. So the answer is 60.",
+            "The shirt costs $80. The discount is 25% of 80, which is 20. So the answer is 20.",
+            "step",
+            ("You pay 80 - 20 = 60.", "So the answer is 20."),
+        ),
+        (
+            "The shirt costs $80. The discount is 25% of $80 = $20. You pay 80 - 20 = 60. So it is 60.",
+            "The shirt costs $80. The discount is 25% of 80, which is 20. So the answer is 20.",
+            "step",
+            ("You pay 80 - 20 = 60.", "So the answer is 20."),
+        ),
+        ("2*3=6;6+4=10;10-1=9", "2*3=6;10-1=9;9+6=15", "step", ("6+4=10", "10-1=9")),
     ],
 )
 def test_how_a_failure_parts_from_what_passed(

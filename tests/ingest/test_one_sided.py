@@ -1,0 +1,151 @@
+"""Rollouts that have nothing to compare, or little, as foreign trainers write them: what is true is said."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.memory.audit.pass_rates import pass_rates
+from diagevo.memory.audit.runs import run_story
+from diagevo.memory.history import open_history
+from diagevo.view.facts import facts
+from diagevo.view.helped import helped
+from diagevo.view.mistakes import failing
+from tests.cli.program import invoke
+
+SHEEP = "A farmer has 17 sheep. All but 9 die. How many are left?"
+CAPITAL = "What is the capital of Australia?"
+
+
+def rows(prompt: str, right: str, wrong: str, passed: str, **more: Any) -> list[dict[str, Any]]:
+    """A rollout a sign of `passed`: rows("…", "9", "8", "+-")."""
+    return [
+        {"prompt": prompt, "response": right if sign == "+" else wrong, "reward": float(sign == "+")} | more
+        for sign in passed
+    ]
+
+
+class Home:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def run(self, *words: str, run: str = "own") -> Any:
+        return invoke(*words, "--run", run, env={"DIAGEVO_HOME": str(self.path)})
+
+    def ingest(self, found: list[dict[str, Any]], *words: str, run: str = "own") -> Any:
+        file = self.path / f"{run}.jsonl"
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in found))
+        return self.run("ingest", "jsonl", str(file), *words, run=run)
+
+    def runs(self) -> list[dict[str, Any]]:
+        listed = invoke("runs", "list", "--json", env={"DIAGEVO_HOME": str(self.path)})
+        return json.loads(listed.stdout).get("data", [])  # where nothing was recorded, no database
+
+    def history(self) -> Any:
+        return open_history(f"sqlite:///{self.path / 'diagevo.db'}", "own")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_prompts_that_were_answered_once_are_no_absence_of_failures(home: Home) -> None:
+    once = [
+        *rows(SHEEP, "9", "8", "-"),
+        *rows(CAPITAL, "Canberra", "Sydney", "-"),
+        *rows("2+2", "4", "5", "+"),
+    ]
+    assert "answered once" in home.ingest(once).stderr
+    told = home.run("diagnose", "--local")
+    assert told.exit_code == 3, told.output
+    assert (
+        "2 of 3 rollouts failed, and none can be compared, as every prompt was answered once" in told.stderr
+    )
+    history = home.history()
+    story = run_story(history)
+    assert [each.text for each in failing(facts(history), story)] == [
+        "2 of 3 rollouts failed, and none can be compared, as every prompt was answered once."
+        " The prompts are listed below."
+    ]
+    assert SHEEP in home.run("runs", "show").stdout
+
+
+def test_prompt_and_response_the_wrong_way_round_are_asked_about(home: Home) -> None:
+    turned = [
+        row | {"prompt": row["response"], "response": row["prompt"]}
+        for row in rows(SHEEP, "17 - 8 = 9", "17 - 9 = 8", "++--")
+    ]
+    assert "Are prompt and response the wrong way round (--map)" in home.ingest(turned).stderr
+
+
+@pytest.mark.parametrize(("low", "high"), [(10.0, 100.0), (0.1, 0.4)])
+def test_a_reward_of_another_scale_is_refused_and_leaves_no_run(home: Home, low: float, high: float) -> None:
+    scaled = [row | {"reward": high if row["reward"] else low} for row in rows(SHEEP, "9", "8", "+--+")]
+    told = home.ingest(scaled)
+    assert told.exit_code == 2
+    assert f"seen {low:g} to {high:g}" in told.stderr
+    assert f"--pass-at {high:g}" in told.stderr
+    assert home.runs() == []
+    assert home.ingest(scaled, "--pass-at", f"{high:g}").exit_code == 0
+    assert [line["pass_rate"] for line in home.runs()] == [0.5]
+
+
+def test_rollouts_without_a_reward_leave_no_run(home: Home) -> None:
+    unscored = [row | {"reward": None} for row in rows(SHEEP, "9", "8", "--")]
+    assert home.ingest(unscored).exit_code == 2
+    assert home.runs() == []
+
+
+def test_a_field_that_looks_like_the_step_is_told(home: Home) -> None:
+    two = [row | {"global_step": step} for step in (10, 20) for row in rows(SHEEP, "9", "8", "+-")]
+    told = home.ingest(two)
+    assert "1 step" in told.stdout
+    assert "--map step=global_step" in told.stderr
+    again = home.ingest(two, "--map", "step=global_step", run="mapped")
+    assert "2 steps" in again.stdout
+    assert "global_step" not in again.stderr
+    assert "--steps-per-round 1" in again.stderr
+
+
+def test_a_prompt_that_always_failed_is_in_the_answer_and_named(home: Home) -> None:
+    """Six of eight failures have nothing to be compared with, and two are like no other."""
+    found = [
+        *rows(SHEEP, "9", "17 - 9 = 8", "---", step=1),
+        *rows(CAPITAL, "It is Canberra.", "It is Sydney.", "+-", step=1),
+        *rows("Compute 17 * 8.", "17 * 8 = 136", "17 * 8 = 126", "+-", step=1),
+        *rows("Compute 12 * 9.", "12 * 9 = 108", "12 * 9 = 98", "+-", step=1),
+        *rows(SHEEP, "9", "17 - 9 = 8", "---", step=2),
+    ]
+    home.ingest(found)
+    told = home.run("diagnose", "--local")
+    left = "of 9 rollouts that failed have no cause, 6 of them because none of their group passed"
+    assert left in told.stderr
+    assert "6 of 6 failed" in told.stderr
+    assert left in home.run("memory", "show").stderr
+    rates = pass_rates(home.history())
+    assert rates is not None
+    assert (rates.failed, rates.uncompared, rates.never) == (9, 6, 1)
+    assert rates.without_cause == 9 - sum(cause.failures for cause in rates.causes)
+    assert rates.unexplained[0].prompt == SHEEP
+    assert home.run("diagnose", "--local", "--all-failed").exit_code == 2
+
+
+def test_whether_it_helped_is_told_of_prompts_that_came_back(home: Home) -> None:
+    """Two prompts: 1/4 then 3/4, and 2/4 then 3/4: +37.5 points, standard error 12.5."""
+    home.ingest(
+        [
+            *rows(SHEEP, "9", "8", "+---", step=1),
+            *rows(CAPITAL, "Canberra", "Sydney", "++--", step=1),
+            *rows(SHEEP, "9", "8", "+++-", step=2),
+            *rows(CAPITAL, "Canberra", "Sydney", "+++-", step=2),
+        ]
+    )
+    history = home.history()
+    verdict = next(helped(history, facts(history), run_story(history))).text
+    assert "differ from step to step" not in verdict
+    assert "On the 2 prompts that came back, the pass rate rose" in verdict
+    assert (
+        "37.5% the first time to 75.0% the last, +37.5 points (+13.0 to +62.0, paired by prompt)" in verdict
+    )
