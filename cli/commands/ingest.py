@@ -205,8 +205,11 @@ def _nothing(path: Path, report: "IngestSummary") -> ConfigError:
         why.append(
             f"{count(report.unscored, 'rollout')} without a reward: name its field with --reward FIELD"
         )
+    what = "no rollout" if not report.unscored else "no rollout with a reward"
+    if report.cut:
+        what = "no step that is whole"
     return ConfigError(
-        f"no rollout was found in {path}", hint="; ".join(why) or "name the folder or file that holds them"
+        f"{what} was found in {path}", hint="; ".join(why) or "name the folder or file that holds them"
     )
 
 

@@ -46,7 +46,7 @@ class LinePair:
 
 
 def _steps(text: str) -> list[str]:
-    """Lines; of one line sentences, and what ends in a semicolon. The first STEPS of the first TEXT characters."""
+    """Lines; of one line sentences, and what ends in a semicolon. STEPS and TEXT characters at most."""
     shown = text[:TEXT]
     lines = shown.splitlines()
     return (lines if len(lines) > 1 else [step for step in _STEP.split(shown) if step])[:STEPS]

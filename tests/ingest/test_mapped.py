@@ -163,8 +163,8 @@ def test_a_sum_that_is_none_is_refused(tmp_path: Path, reward: str) -> None:
         ({"reward": "scores.1.value"}, r"a\.jsonl, line 1 has no scores\.1\.value, which is its reward"),
         ({"answer": "meta.truth"}, r"line 1 has no meta\.truth, which is its answer"),
         ({"step": "step"}, "line 1 has no step"),
-        ({"prompt": "meta"}, "line 1: neither a text nor messages"),
-        ({"reward": "meta"}, "line 1: Expected .*, got `object`"),
+        ({"prompt": "meta"}, "line 1: its prompt is not a text or messages"),
+        ({"reward": "meta"}, "line 1: its reward is not one number: "),
     ],
 )
 def test_a_row_without_a_mapped_field_is_told_with_its_place(

@@ -149,3 +149,49 @@ def test_whether_it_helped_is_told_of_prompts_that_came_back(home: Home) -> None
     assert (
         "37.5% the first time to 75.0% the last, +37.5 points (+13.0 to +62.0, paired by prompt)" in verdict
     )
+
+
+def test_marks_of_a_chat_template_are_in_no_prompt_and_no_cause(home: Home) -> None:
+    folder = home.path / "verl"
+    folder.mkdir()
+    asked = "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+    for step in (1, 2):
+        found = [
+            *rows("Compute 17 * 8.", "17 * 8 = 136<|im_end|>", "17 * 8 = 126<|im_end|>", "+-"),
+            *rows("Compute 12 * 9.", "12 * 9 = 108<|im_end|>", "12 * 9 = 98<|im_end|>", "+-"),
+        ]
+        lines = [
+            {"input": asked.format(row["prompt"]), "output": row["response"], "score": row["reward"]}
+            for row in found
+        ]
+        (folder / f"{step}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert home.run("ingest", "verl", str(folder)).exit_code == 0
+    assert home.run("diagnose", "--local").exit_code == 0
+    story = home.run("memory", "why", "c1", "--full").stdout
+    assert "17 * 8 = 126" in story
+    assert "im_" not in story + home.run("memory", "show").stdout
+    assert "user: Compute 17 * 8." in home.run("memory", "why", "r1.q0", "--full").stdout
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"step": "ten"}, "line 1: its step is not a whole number of 0 or more: ten"),
+        ({"reward": [1.0, 0.0]}, "line 1: its reward is not one number: [1.0, 0.0]"),
+        ({"response": ["9", "8"]}, "line 1: its response is not a text or messages: ['9', '8']"),
+        ({"response": 5}, "line 1: its response is not a text or messages: 5"),
+    ],
+)
+def test_a_field_of_another_shape_is_named_with_what_is_expected(
+    home: Home, changed: dict[str, Any], said: str
+) -> None:
+    told = home.ingest([row | changed for row in rows(SHEEP, "9", "8", "+-")])
+    assert told.exit_code == 2
+    assert said in " ".join(told.stderr.split())
+    assert f"--map {next(iter(changed))}=" in told.stderr
+    assert home.runs() == []
+
+
+def test_a_step_may_be_written_as_text(home: Home) -> None:
+    told = home.ingest([row | {"step": "10"} for row in rows(SHEEP, "9", "8", "+-")])
+    assert told.exit_code == 0, told.output

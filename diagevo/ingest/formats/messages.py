@@ -1,12 +1,16 @@
 """Messages as text, with the tools that were called. What they say is data, whatever it says."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.rows import ANOTHER
+
+_TURN = re.compile(r"<\|im_start\|>(\w+)\n")
+_ENDS = re.compile(r"<\|(?:im_end|im_start|endoftext)\|>")
 
 
 class MessagePart(msgspec.Struct):
@@ -46,7 +50,7 @@ def messages(value: Any) -> str:
     Raises ConfigError for what is neither.
     """
     if isinstance(value, str):
-        return value
+        return unmarked(value)
     try:
         found = msgspec.convert(value, list[ChatMessage])
     except (msgspec.ValidationError, RecursionError) as error:
@@ -60,6 +64,23 @@ def written(found: list[ChatMessage]) -> str:
     if len(found) == 1:
         return _content(found[0])
     return "\n\n".join(f"{_speaker(message)}: {_content(message)}" for message in found)
+
+
+def unmarked(text: str) -> str:
+    """A text that went through the ChatML template, without its marks: its turns as messages are written."""
+    if "<|im_" not in text:
+        return text
+    before, *marked = _TURN.split(text)
+    turns = [
+        (role, said) for role, part in zip(marked[::2], marked[1::2], strict=True) if (said := _said(part))
+    ]
+    if len(turns) == 1 and not _said(before):
+        return turns[0][1]
+    return "\n\n".join([*filter(None, [_said(before)]), *(f"{role}: {said}" for role, said in turns)])
+
+
+def _said(part: str) -> str:
+    return _ENDS.sub("", part).strip()
 
 
 def _speaker(message: ChatMessage) -> str:

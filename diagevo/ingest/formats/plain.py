@@ -33,6 +33,11 @@ STEPS = ("global_step", "train_step", "training_step", "iteration", "iter", "epo
 """Names under which trainers write a step."""
 NAMES = ("*.jsonl", "*.jsonl.gz", "*.jsonl.zst", "*.parquet")
 _NEEDED = FIELDS[:3]
+_EXPECTED = {
+    "reward": "one number",
+    "step": "a whole number of 0 or more",
+    "group": "a text or a whole number",
+}
 _ABSENT = object()
 T = TypeVar("T")
 _WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "true": 1.0, "false": 0.0}
@@ -104,7 +109,21 @@ class RowReader:
                     hint="write the rollouts in order of their steps",
                 )
             step = now
-            yield step, _rollout(place, one)
+            yield step, self._rollout(place, one)
+
+    def _rollout(self, place: str, row: PlainRow) -> IngestedRollout | None:
+        assert not isinstance(row.reward, str)
+        value = number(row.reward)
+        if value is None:
+            return None
+        texts: list[str] = []
+        for field, said in (("prompt", row.prompt), ("response", row.response)):
+            try:
+                texts.append(messages(said))
+            except ConfigError as error:
+                raise self._other(place, field, said, "a text or messages") from error
+        group = None if row.group is None else str(row.group)
+        return IngestedRollout(texts[0], texts[1], value, answer(place, row.answer), group)
 
     def _table(self, file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         paths = [*self._paths.items(), *(("reward", path) for _, path in self._parts)]
@@ -149,6 +168,9 @@ class RowReader:
         values["reward"] = parts[0][1]
         if len(parts) > 1 or parts[0][0] != 1:
             values["reward"] = total((weight, self._reward(place, value)) for weight, value, _ in parts)
+        step = values.get("step")
+        if isinstance(step, str) and step.isascii() and step.isdecimal() and len(step) < 20:
+            values["step"] = int(step)
         one = self._typed(place, values, PlainRow)
         if isinstance(one.reward, str):
             one.reward = _said(place, one.reward)
@@ -162,8 +184,20 @@ class RowReader:
         try:
             return msgspec.convert(values, type_)
         except (msgspec.ValidationError, RecursionError) as error:
-            hint = f"name other fields: --map {','.join(f'{field}=FIELD' for field in _NEEDED)}"
-            raise ConfigError(f"{place}: {error}", hint=hint) from error
+            field = next((name for name in _EXPECTED if f"$.{name}" in str(error)), None)
+            if field is None:
+                hint = f"name other fields: --map {','.join(f'{field}=FIELD' for field in _NEEDED)}"
+                raise ConfigError(f"{place}: {error}", hint=hint) from error
+            raise self._other(place, field, values[field], _EXPECTED[field]) from error
+
+    def _other(self, place: str, field: str, value: Any, expected: str) -> ConfigError:
+        """What is wrong with a field, in the file's own words."""
+        said = f"{place}: its {field} is not {expected}: {str(value)[:80]}"
+        name = self._mapped.get(field, field)
+        if isinstance(value, list):
+            hint = f"write a row for each rollout, or name one of the list: --map {field}={name}.0"
+            return ConfigError(said, hint=hint)
+        return ConfigError(said, hint=f"mend {name}, or name another field: --map {field}=FIELD")
 
 
 def _missing(place: str, field: str, path: tuple[str, ...], known: Iterable[str]) -> ConfigError:
@@ -278,16 +312,3 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
         else:
             return _ABSENT
     return value
-
-
-def _rollout(place: str, row: PlainRow) -> IngestedRollout | None:
-    assert not isinstance(row.reward, str)
-    value = number(row.reward)
-    if value is None:
-        return None
-    try:
-        prompt, response = messages(row.prompt), messages(row.response)
-    except ConfigError as error:
-        raise ConfigError(f"{place}: {error.message}", hint=error.hint) from error
-    group = None if row.group is None else str(row.group)
-    return IngestedRollout(prompt, response, value, answer(place, row.answer), group)

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from diagevo.ingest.formats.messages import unmarked
 from diagevo.ingest.formats.rows import Row, answer, number, step_of, with_reward
 from diagevo.ingest.lines import typed
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
@@ -51,5 +52,7 @@ def _rollout(file: Path, turns: Sequence[tuple[int, VerlRow]], group: str | None
     texts = [first.output]
     for (_, before), (_, now) in pairwise(turns):
         texts += [now.input.removeprefix(before.input + before.output).strip(), now.output]
-    response = texts[0] if len(texts) == 1 else "\n\n".join(text for text in texts if text)
-    return IngestedRollout(first.input, response, value, answer(f"{file}, line {line}", first.gts), group)
+    response = unmarked(texts[0] if len(texts) == 1 else "\n\n".join(text for text in texts if text))
+    return IngestedRollout(
+        unmarked(first.input), response, value, answer(f"{file}, line {line}", first.gts), group
+    )
