@@ -77,7 +77,7 @@ def failing(facts: Facts, story: RunStory) -> Iterator[Sentence]:
     text = f"Of {count(every, 'failure')} in {facts.span}, {named:,} have a cause"
     text += f" ({count(len(set(facts.cause_of.values())), 'cause')})" if named else ""
     if rates is not None:
-        yield Sentence("failures", f"{text.replace('failure', 'compared failure', 1)}.", f"{run}/causes.html")
+        yield Sentence("failures", f"{text}.", f"{run}/causes.html")
         if rates.left is not None:
             yield Sentence("left", f"{rates.left}. Their prompts are listed below.")
         return

@@ -150,11 +150,25 @@ def failing(sql: Sql) -> dict[str, list[str]]:
             f"{plural(failures, 'failure')} on {plural(questions, 'question')}: {p(failures / named)}"
             f" ({p(low)} to {p(high)}) of those with a cause"
         )
+    left = {}
+    if sql.one("SELECT count(*) FROM step"):
+        failed, never = sql.rows(
+            "SELECT sum(json_array_length(payload, '$.rewards') - (payload ->> '$.passes')),"
+            " sum(iif(payload ->> '$.passes', 0, json_array_length(payload, '$.rewards')))"
+            " FROM e WHERE type = 'GroupIngested'"
+        )[0]
+        text_left = (
+            f"{failed - named} of {failed} rollouts that failed have no cause, {never} of them because"
+        )
+        text_left += (
+            " none of their group passed. Most are on “d”: 6 of 8 failed. Their prompts are listed below."
+        )
+        left = {"left": [text_left]}
     labels = sql.rows(
         "SELECT f.round, sum(q.label_true = 0), count(q.label_true), sum(q.label_true = 0 AND f.right = 1),"
         " sum(q.label_true = 0 AND f.right IS NOT NULL) FROM f JOIN q ON q.id = f.question GROUP BY f.round"
     )
-    found = {"failures": [text], "mistake": told}
+    found = {"failures": [text], "mistake": told} | left
     if false := sum(row[1] or 0 for row in labels):
         worst = max(labels, key=lambda row: (row[1] or 0, row[0]))
         right = sum(row[3] or 0 for row in labels)
@@ -274,9 +288,11 @@ def accuracy(sql: Sql, ingested: bool) -> tuple[list[str], list[str]]:
     )
     if not measured:
         verdict = "Whether it answers better is not known: only held-out questions can say."
-        if ingested:
-            verdict += (
-                " Its trainer's prompts differ from step to step, and a pass rate rises with easy ones too."
+        if ingested:  # a: 1/4, 3/4; b: 2/4, 1/4; d: 0/4, 2/4: standard error 25 points
+            verdict = (
+                "On the 3 prompts that came back, the pass rate did not change by more than chance: from"
+                " 25.0% the first time to 50.0% the last, +25.0 points (-24.0 to +74.0, paired by prompt)."
+                " Of other questions, only held-out questions can say."
             )
         return ["Accuracy on held-out questions was not measured."], [verdict]
     (_, _, was, was_se), (last, n, now, now_se) = measured[0], measured[-1]
