@@ -68,8 +68,8 @@ def test_a_round_is_served_by_vllm_each_stage_with_the_newest_weights_and_surviv
         """Kills the server's engine while it votes."""
 
         def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
-            serving = opened[-1]
-            if stage == "votes" and len(serving.groups) == 1:
+            if stage == "votes" and len(opened[-1].groups) == 1:
+                serving = opened[-1]
                 [group] = serving.groups
                 assert group is not None
                 serving.groups.append(None)
