@@ -1,6 +1,6 @@
 """One round by hand, with a trainer of your own: votes, a failure, what the diagnostician said, the commit.
 
-Run it: python examples/round_by_hand.py FOLDER. Then: diagevo memory why c1 --db FOLDER/diagevo.db
+Run it: python examples/round_by_hand.py FOLDER, a new one: a committed round is final. Then: diagevo memory why c1 --db FOLDER/diagevo.db
 """
 
 import sys
@@ -65,5 +65,5 @@ def main(folder: str) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python examples/round_by_hand.py FOLDER")
+        sys.exit("usage: python examples/round_by_hand.py FOLDER (a new one)")
     main(sys.argv[1])
