@@ -1,6 +1,7 @@
 """One round by hand, with a trainer of your own: votes, a failure, what the diagnostician said, the commit.
 
-Run it: python examples/round_by_hand.py FOLDER, a new one: a committed round is final. Then: diagevo memory why c1 --db FOLDER/diagevo.db
+Run it: python examples/round_by_hand.py FOLDER (a new one).
+Then: diagevo memory why c1 --db FOLDER/diagevo.db
 """
 
 import sys

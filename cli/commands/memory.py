@@ -60,7 +60,7 @@ def show(
     place: dict[str, Any] = {"run": history.run_id, "as_of": as_of, "notes": []}
     if against:
         of = f"{against:,} of {count(failures, 'failure')}"
-        said = f"{of} held against the known answer, because no response passed"
+        said = f"{of} compared with the known answer, because no response passed"
         place["notes"].append(said)
     if tree:
         return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, screen.width())}", **place)

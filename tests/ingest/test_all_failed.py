@@ -87,16 +87,16 @@ def test_they_are_asked_with_the_answer_alone_and_told_as_evidence_of_another_ki
     assert not any("unknown says" in text for text in texts)
     assert told(home) == EVERY
     story = run(home, "memory", "why", "r1.q1.a1", "--run", "own", "--full")
-    assert "no response passed: held against the known answer" in story
+    assert "no response passed: compared with the known answer" in story
     assert "known answer; no response passed 41" in story
     assert data(home, "memory", "why", "r1.q1.a1")["against"] == "answer"
-    assert "4 of 6 failures held against the known answer" in run(home, "memory", "show", "--run", "own")
+    assert "4 of 6 failures compared with the known answer" in run(home, "memory", "show", "--run", "own")
     observed = run(home, "memory", "log", "--type", "FailureObserved", "--run", "own")
     assert "against the known answer" in observed
     assert "as it was written" in run(home, "memory", "verify", "--run", "own", "--deep")
     run(home, "view", "--export", str(home / "pages"), "--run", "own")
     page = next((home / "pages").rglob("r1.q1.a1.html")).read_text("utf-8")
-    assert "no response passed, so it is held against the known answer" in page
+    assert "no response passed, so it is compared with the known answer" in page
 
 
 def test_the_wish_is_remembered_and_without_it_nothing_changes(home: Path) -> None:
@@ -177,7 +177,7 @@ def opened(memory: Memory) -> Memory:
 
 
 def test_another_answer_than_the_known_one_is_refused(opened: Memory) -> None:
-    with pytest.raises(OutOfOrderError, match="held against another answer"):
+    with pytest.raises(OutOfOrderError, match="compared with another answer"):
         opened.observe([against(opened, 0, "8")])
 
 

@@ -84,7 +84,7 @@ def marked(story: "FailureStory") -> str:
 
 def held(story: "FailureStory") -> str:
     """That no response passed, where the known answer is all that a failure is held against."""
-    return ", no response passed: held against the known answer" if story.against == "answer" else ""
+    return ", no response passed: compared with the known answer" if story.against == "answer" else ""
 
 
 def how_counted(story: "FailureStory") -> str:

@@ -118,7 +118,7 @@ FORGED: dict[str, tuple[int | str, dict[str, str] | tuple[str, str], str]] = {
         "StageCompleted",
         ('"artifacts":[]', '"artifacts":[{"path":"../other/solver","sha256":"0"}]'),
         "is not what was written: the payload of an event StageCompleted cannot be read: '../other/solver' is"
-        " no path inside",
+        " not a path inside",
     ),
     "no digest": (
         "FailureObserved",
