@@ -160,9 +160,9 @@ def failing(sql: Sql) -> dict[str, list[str]]:
         text_left = (
             f"{failed - named} of {failed} rollouts that failed have no cause, {never} of them because"
         )
-        text_left += (
-            " none of their group passed. Most are on “d”: 6 of 8 failed. Their prompts are listed below."
-        )
+        text_left += " none of their group passed."
+        text_left += " The most on one prompt are 4, on “d” (6 of 8 failed)."
+        text_left += " Their prompts are listed below."
         left = {"left": [text_left]}
     labels = sql.rows(
         "SELECT f.round, sum(q.label_true = 0), count(q.label_true), sum(q.label_true = 0 AND f.right = 1),"

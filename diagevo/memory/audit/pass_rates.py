@@ -135,7 +135,8 @@ class PassRates:
         worst = self.unexplained[0]
         asked = visible(worst.prompt, one_line=True)
         asked = asked if len(asked) <= SHOWN else f"{asked[: SHOWN - 1]}…"
-        return f"{text}. Most are on “{asked}”: {worst.failures:,} of {worst.rollouts:,} failed"
+        failed = f"{worst.failures:,} of {worst.rollouts:,} failed"
+        return f"{text}. The most on one prompt are {worst.without_cause:,}, on “{asked}” ({failed})"
 
 
 @dataclass(frozen=True, slots=True)
