@@ -35,7 +35,7 @@ NAMES = ("*.jsonl", "*.jsonl.gz", "*.jsonl.zst", "*.parquet")
 _NEEDED = FIELDS[:3]
 _EXPECTED = {
     "reward": "one number",
-    "step": "a whole number of 0 or more",
+    "step": "a whole number from 0 to 2^63 - 1",
     "group": "a text or a whole number",
 }
 _ABSENT = object()
