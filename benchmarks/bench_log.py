@@ -97,7 +97,8 @@ class _Appends:
         def work() -> None:
             sequence = 0
             for batch in batches:
-                sequence = log.append("a", sequence, batch).sequence
+                log.append("a", sequence, batch)
+                sequence += len(batch)
 
         return work
 
@@ -160,7 +161,8 @@ class _Appends:
                         reference=DIGEST,
                     )
                     batch.append(pending("a", 1, event))
-                sequence = log.append("a", sequence, batch).sequence
+                log.append("a", sequence, batch)
+                sequence += len(batch)
 
         return work
 

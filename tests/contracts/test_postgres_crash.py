@@ -56,7 +56,7 @@ class Writer(threading.Thread):
             except StoreError:
                 self.refused += 1  # whether it is there is not known: asked again, it is not there twice
                 continue
-            sequence = appended.sequence
+            sequence += 1
             self.told[sequence] = appended.positions[0]
         database.close()
 
