@@ -1,7 +1,8 @@
 """Writes the results of the study with a pre-trained policy into its page: `python -m studies.lm`, with
 DIAGEVO_HOME where its runs are, or `--again` from `results-lm.jsonl` alone.
 
-L1 to L4 are the hypotheses of docs/reference/study-lm.md. One sentence of it stands in the README, between two marks.
+The hypotheses L1 to L4 are those of docs/reference/study-lm.md. One sentence of it stands in the README,
+between two marks.
 """
 
 import json
