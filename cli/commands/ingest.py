@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 2.0
 """How often a followed training is looked at."""
+HELD = 10_000
+"""Rollouts that wait for one on the other side of --pass-at, before a run begins without it."""
 ALL_FAILED = "diagnose --all-failed asks a language model"
 ONCE = (
     "every question was answered once: nothing to compare. Let the model answer each several times "
@@ -114,23 +116,28 @@ def ingest(
             on_note=report.notes.append,
         )
         held: list[RolloutStep] = []  # a run begins with a pass beside a failure: a wrong reward leaves none
-        least, most = math.inf, -math.inf
+        least, most, pending, begins = math.inf, -math.inf, 0, False
         for step in steps:
             if not follow:
                 stop.check(f"before step {step.number}")
             held.append(step)
             rewards = [rollout.reward for rollout in step.rollouts]
             least, most = min([least, *rewards]), max([most, *rewards])
-            if session.known or follow or least < settings.pass_at <= most:
+            pending += len(rewards)
+            begins = session.known or follow or least < settings.pass_at <= most
+            if begins or pending > HELD:
                 session.recorder.record(held, report)
                 held.clear()
+                pending = 0
             if follow:
                 render.say(call, f"step {step.number}: {len(step.rollouts)} rollouts")
         if most == -math.inf and not follow:
             report.unscored += sum(step.unscored for step in held)
             raise _nothing(path, report)
-        if held:
-            told = _one_sided(held, settings.pass_at, least, most, asked=pass_at is not None)
+        if not begins and most > -math.inf:
+            told = _one_sided(
+                held, settings.pass_at, least, most, recorded=report.rollouts, asked=pass_at is not None
+            )
             session.recorder.record(held, report)
             report.notes.append(told)
         if report.steps:
@@ -183,16 +190,22 @@ def _mapped(text: str, format: str, reward: str | None) -> dict[str, str]:
 
 
 def _one_sided(
-    steps: "Sequence[RolloutStep]", pass_at: float, least: float, most: float, *, asked: bool
+    steps: "Sequence[RolloutStep]",
+    pass_at: float,
+    least: float,
+    most: float,
+    *,
+    recorded: int,
+    asked: bool,
 ) -> str:
     """What is said where all rollouts passed or all failed. Raises ConfigError where --pass-at is more likely
     wrong than the model right, or wrong, every time."""
     seen = f"seen {least:g} to {most:g}" if least < most else f"every one is {most:g}"
-    number = count(sum(len(step.rollouts) for step in steps), "rollout")
+    number = count(recorded + sum(len(step.rollouts) for step in steps), "rollout")
     what = f"all of {number} {'passed' if least >= pass_at else 'failed'}: "
     what += f"a reward of {pass_at:g} or more passes, {seen}"
     answered = any(rollout.answer is not None for step in steps for rollout in step.rollouts)
-    if least == most or (asked and most < pass_at and answered):
+    if recorded or least == most or (asked and most < pass_at and answered):
         return f"{what} (--pass-at)"
     raise ConfigError(what, hint=f"say what passes: --pass-at {most:g}; nothing was recorded")
 

@@ -195,3 +195,16 @@ def test_a_field_of_another_shape_is_named_with_what_is_expected(
 def test_a_step_may_be_written_as_text(home: Home) -> None:
     told = home.ingest([row | {"step": "10"} for row in rows(SHEEP, "9", "8", "+-")])
     assert told.exit_code == 0, told.output
+
+
+def test_rollouts_all_on_one_side_wait_in_bounded_memory(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("diagevo.cli.commands.ingest.HELD", 3)
+    scaled = [
+        row | {"step": step, "reward": 10.0 * step} for step in (1, 2) for row in rows(SHEEP, "9", "8", "-+")
+    ]
+    told = home.ingest(scaled, "--map", "step=step")
+    assert told.exit_code == 0, told.output
+    assert len(home.runs()) == 1, "recorded, with what all of it is"
+    assert "all of 4 rollouts passed" in told.stderr
+    refused = home.ingest(scaled[1:3], "--map", "step=step", run="few")
+    assert (refused.exit_code, len(home.runs())) == (2, 1), refused.output
