@@ -54,10 +54,10 @@ def _folder(history: "History", folder: Path | None) -> Path:
 def _embedder(material: "Material", asked: bool) -> "Embedder | None":
     if not asked:
         return None
-    from diagevo.config.models import Config
+    from diagevo.config.loading import of_run
     from diagevo.diagnosis.embedder import embedder_for
 
-    return embedder_for(Config.model_validate(material.config).roles.embedder)
+    return embedder_for(of_run(material.config, material.run_id).config.roles.embedder)
 
 
 @options.command(

@@ -55,13 +55,14 @@ def _line(shown: PaperItem, history: History, material: Material, planned: Seque
         return _figure(entry(shown.name), material, shown.number, labels)
     if shown.kind == "drawing":
         nothing = "a drawing of the method: nothing in it is measured"
-        return ReportItem(shown.number, "–", "One round", False, nothing, None, labels)
+        return ReportItem(
+            shown.number, "–", "One round", ready=False, missing=nothing, command=None, labels=labels
+        )
     name = f"table-{shown.name}"
     own = None, f"diagevo report build --only {name} --run {history.run_id}"
     missing, command = next(_lacking(shown.name, history, material, planned), own)
-    return ReportItem(
-        shown.number, name, TITLES[cast(TableName, shown.name)], missing is None, missing, command, labels
-    )
+    title, ready = TITLES[cast(TableName, shown.name)], missing is None
+    return ReportItem(shown.number, name, title, ready=ready, missing=missing, command=command, labels=labels)
 
 
 def _figure(
@@ -71,7 +72,8 @@ def _figure(
     missing, command = None, f"diagevo report build --only {of.name} --run {material.run_id}"
     if isinstance(found, Missing):
         missing, command = found.reason, found.command
-    return ReportItem(number, of.name, of.title, missing is None, missing, command, list(labels))
+    ready, labels = missing is None, list(labels)
+    return ReportItem(number, of.name, of.title, ready=ready, missing=missing, command=command, labels=labels)
 
 
 def _lacking(

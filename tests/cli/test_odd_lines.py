@@ -71,6 +71,7 @@ def _nothing_runs_long(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What trains or serves once its line is understood does nothing."""
     monkeypatch.chdir(home)
     monkeypatch.setattr("diagevo.loop.run.train", lambda *_, **__: 0)
+    monkeypatch.setattr("diagevo.evaluation.ablation._call", lambda *_, **__: None)
     monkeypatch.setattr("diagevo.cli.commands.mcp_tools.serve", lambda _: None)
     monkeypatch.setattr("diagevo.view.serving.served", lambda *_, **__: SimpleNamespace(run=lambda **_: None))
 

@@ -65,7 +65,7 @@ def test_markdown_escapes_the_pipe() -> None:
 def test_parquet_needs_a_file_and_holds_every_key(tmp_path: Path) -> None:
     import polars
 
-    file = tmp_path / "deep" / "rows.parquet"
+    file = tmp_path / "rows.parquet"
     assert _printed("list", "--format", "parquet", "-o", str(file)) == ""
     frame = polars.read_parquet(file)
     assert frame.columns == ["id", "p", "p_exact", "what", "more"]

@@ -157,8 +157,8 @@ def test_what_went_wrong_first_is_told_where_the_head_cannot_be_kept_either(stor
 
 def test_a_head_that_cannot_be_written_is_an_error_that_says_where(store: Store) -> None:
     with store.open() as memory:
-        (store.root / "a" / heads.NAME).mkdir(parents=True)  # a folder that came where the file should be
         memory.open_round(1)
         memory.score([candidate("r1.q0")])
+        (store.root / "a" / heads.NAME).mkdir(parents=True)  # a folder that came where the file should be
         with pytest.raises(StoreError, match=r"chain head .* cannot be written"):
             memory.commit()

@@ -46,7 +46,9 @@ class _Fields(dict[str, Blame]):
     """The last event to write each field."""
 
     def put(self, field: str, value: str | int, by: Recorded, note: str = "") -> None:
-        self[field] = Blame(field, value, by.type, by.round, by.position, by.event_id, note)
+        self[field] = Blame(
+            field, value, type=by.type, round=by.round, position=by.position, event_id=by.event_id, note=note
+        )
 
 
 def _cause(history: History, cause_id: str, as_of: AsOf) -> list[Blame]:
