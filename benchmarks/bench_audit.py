@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from shutil import rmtree
 
 from benchmarks.rows import Row
 from tests.memory.audit.long_run import LongRun
@@ -47,10 +46,8 @@ def questions(folder: Path) -> dict[str, list[str]]:
         "memory verify": ["memory", "verify"],
         "memory verify --deep": ["memory", "verify", "--deep"],
         "memory what-if": ["memory", "what-if", "--theta-up", "0.8"],
-        "memory export (jsonl)": ["memory", "export", str(folder / "jsonl")],
-        "memory export (parquet)": ["memory", "export", str(folder / "parquet"), "--format", "parquet"],
-        "memory import (jsonl)": ["memory", "import", str(folder / "jsonl"), "--name", "back"],
-        "memory import (parquet)": ["memory", "import", str(folder / "parquet"), "--name", "again"],
+        "runs export": ["runs", "export", "-o", str(folder / "bundle.db")],
+        "runs import": ["runs", "import", str(folder / "bundle.db"), "--name", "back"],
         "memory rebuild": ["memory", "rebuild"],
         "runs fork": ["runs", "fork", "--round", "1", "--name", "forked"],
         "db backup": ["db", "backup", str(folder / "backup.db")],
@@ -60,9 +57,9 @@ def questions(folder: Path) -> dict[str, list[str]]:
 def ask(folder: Path, name: str, arguments: list[str]) -> tuple[float, float]:
     """CPU seconds and peak MiB of one command. Raises AssertionError where it does not end well."""
     head = name.endswith("| head")
-    where = ["--db", f"sqlite:///{folder / 'long.db'}", "--run", "long"]
-    if "import" in arguments:
-        where = ["--db", f"sqlite:///{folder / 'imported.db'}"]
+    where = ["--db", f"sqlite:///{folder / ('imported.db' if 'import' in arguments else 'long.db')}"]
+    if "import" not in arguments and "backup" not in arguments:
+        where += ["--run", "long"]
     child = subprocess.Popen(
         [sys.executable, "-c", _CHILD, *arguments, *where],
         stdout=subprocess.PIPE if head else subprocess.DEVNULL,
@@ -83,9 +80,7 @@ def ask(folder: Path, name: str, arguments: list[str]) -> tuple[float, float]:
 def measured(folder: Path, events: int) -> list[Row]:
     if not (folder / "long.db").exists():
         LongRun(folder, events, texts=True).close()
-    for left in ("jsonl", "parquet"):
-        rmtree(folder / left, ignore_errors=True)
-    for left in ("imported.db", "backup.db"):
+    for left in ("bundle.db", "imported.db", "backup.db"):
         (folder / left).unlink(missing_ok=True)
     rows = []
     for name, arguments in questions(folder).items():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import bench_gpu, bench_hours
+from benchmarks import bench_audit, bench_gpu, bench_hours
 from benchmarks.bench_hours import Span, drawn, hours, idle, updated
 from benchmarks.gpu_phase import planned
 from benchmarks.gpu_shapes import SHAPES, TINY
@@ -64,6 +64,12 @@ def test_every_benchmark_gives_rows() -> None:
     for file in BENCHMARKS.glob("bench_*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         assert "rows" in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, file.name
+
+
+@pytest.mark.slow
+def test_what_an_auditor_asks_of_a_long_run_are_commands_of_today(tmp_path: Path) -> None:
+    rows = bench_audit.measured(tmp_path, 300)
+    assert [row.name for row in rows] == list(bench_audit.questions(tmp_path))
 
 
 def test_answers_take_the_reading_of_weights_and_cache_and_the_last_one_comes_alone() -> None:
