@@ -46,5 +46,5 @@ class Loaded:
 
 
 def loaded(policy: Path, *_: object) -> Loaded:
-    assert (policy / "model.safetensors").is_file()
+    assert (policy / "model.safetensors").is_file(), sorted(map(str, policy.parent.rglob("*")))
     return Loaded()
