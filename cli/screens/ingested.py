@@ -9,7 +9,7 @@ from ..render.rows import row_of
 from ..render.table import Column, columns
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.pass_rates import PromptsInBoth
+    from diagevo.memory.audit.prompts_in_both import PromptsInBoth
     from diagevo.memory.audit.runs import RunStory
 
 ROUNDS = columns(
