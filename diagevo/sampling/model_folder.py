@@ -101,6 +101,11 @@ def _check_adapter(folder: Path, base: Path) -> None:
             f"{folder} is an adapter to the model in {base}, and there is no such folder.",
             hint="Put the model back, or a link to where it is now.",
         )
+    if base_of(base) is not None:
+        raise MissingDependencyError(
+            f"{folder} is an adapter to {base}, which is an adapter itself.",
+            hint="Name the model that both belong to: merge the first into it.",
+        )
     check_model_folder(base)
 
 

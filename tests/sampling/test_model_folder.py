@@ -154,3 +154,10 @@ def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny_model: Path
     prompt: Prompt = [{"role": "user", "content": "a" * 500}]
     with pytest.raises(ConfigError, match="512 tokens"):
         sampler.sample([prompt], n=1, params=SamplingParams(max_new_tokens=32), seed=0)
+
+
+def test_an_adapter_that_names_itself_as_its_base_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": ".", "r": 4}')
+    (tmp_path / "adapter_model.safetensors").touch()
+    with pytest.raises(MissingDependencyError, match="which is an adapter itself"):
+        check_model_folder(tmp_path)

@@ -281,6 +281,8 @@ class Log:
                 try:  # SQLite keeps whatever is put into its file
                     rows = msgspec.convert(list(map(tuple, page)), list[FactRow])
                 except msgspec.ValidationError as error:
+                    for _ in self.read(run_id, types=types, rounds=rounds):
+                        pass  # names the event and the column
                     raise DamagedError(f"an event of run {run_id} is damaged: {error}") from error
                 yield from facts(rows)
 
