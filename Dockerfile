@@ -1,9 +1,9 @@
-# The auditing half with grouping, PostgreSQL and figures: no torch, no GPU. `docker compose run --rm diagevo memory show`
+# The auditing half with grouping, Parquet, PostgreSQL and figures: no torch, no GPU. `docker compose run --rm diagevo memory show`
 FROM python:3.13-slim AS build
 WORKDIR /src
 COPY . .
 RUN python -m venv /opt/diagevo \
- && /opt/diagevo/bin/pip install --no-cache-dir --constraint constraints.txt '.[local,postgres,report]'
+ && /opt/diagevo/bin/pip install --no-cache-dir --constraint constraints.txt '.[local,polars,postgres,report]'
 
 FROM python:3.13-slim
 COPY --from=build /opt/diagevo /opt/diagevo

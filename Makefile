@@ -101,14 +101,14 @@ rollouts:
 	$(if $(LM_EVAL),$(BIN)/python -m tests.ingest.make lm-eval $(LM_EVAL))
 	$(if $(INSPECT),$(BIN)/python -m tests.ingest.make inspect $(INSPECT))
 
-# The auditing half as `pip install .` gives it, without torch and what else only some need, on another Python.
+# The auditing half, without torch and what else only some need, on another Python.
 AUDIT_PYTHON ?= python3.13
 AUDITED := tests/config tests/memory tests/contracts tests/cli/memory
 
 .venv-audit/.ready: pyproject.toml
 	.venv-audit/bin/python -m pip --version >/dev/null 2>&1 || $(AUDIT_PYTHON) -m venv --clear .venv-audit
 	.venv-audit/bin/python -m pip install --quiet pip==26.0.1
-	.venv-audit/bin/python -m pip install --quiet '.[postgres]' --group audit
+	.venv-audit/bin/python -m pip install --quiet '.[polars,postgres]' --group audit
 	touch .venv-audit/.ready
 
 # -P: what is installed is tested, not the checkout. A wheel takes whatever an earlier one left in build/.

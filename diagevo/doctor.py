@@ -32,7 +32,7 @@ from diagevo.training.shapes import BUILTIN, config_file
 Purpose = Literal["audit", "train", "eval"]
 State = Literal["ok", "warn", "missing"]
 
-CORE = ("sqlmodel", "sqlalchemy", "alembic", "pydantic", "polars", "numpy", "openai")
+CORE = ("sqlmodel", "sqlalchemy", "alembic", "pydantic", "numpy", "openai")
 EVALUATION = ("math-verify", "scipy")
 """The extra `eval`, which training needs too."""
 TRAINING = {

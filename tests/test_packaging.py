@@ -19,7 +19,19 @@ from tests.memory.audit.played import play
 
 ROOT = Path(__file__).parents[1]
 ROOMS = {"diagevo": ROOT / "diagevo", "diagevo.cli": ROOT / "cli", "diagevo.migrations": ROOT / "migrations"}
-TRAINING = ("torch", "transformers", "trl", "accelerate", "datasets", "vllm", "peft")
+ABSENT = (
+    "torch",
+    "transformers",
+    "trl",
+    "accelerate",
+    "datasets",
+    "vllm",
+    "peft",
+    "polars",
+    "pyarrow",
+    "altair",
+)
+"""What the extras bring."""
 
 
 def _packages(name: str, folder: Path) -> set[str]:
@@ -77,7 +89,7 @@ def test_the_wheel_holds_every_file_of_the_rooms_and_no_other_package(site: Path
     assert packed == wanted
 
 
-def test_the_wheel_starts_the_program_and_names_no_training_package_as_a_need(site: Path) -> None:
+def test_the_wheel_starts_the_program_and_names_no_package_of_an_extra_as_a_need(site: Path) -> None:
     facts = site / "diagevo-0.1.0.dist-info"
     assert "diagevo = diagevo.cli.main:app" in (facts / "entry_points.txt").read_text()
     needs = [
@@ -85,7 +97,7 @@ def test_the_wheel_starts_the_program_and_names_no_training_package_as_a_need(si
     ]
     always = [line.split()[1].lower() for line in needs if "extra ==" not in line]
     assert always
-    assert not [need for need in always if need.startswith(TRAINING)]
+    assert not [need for need in always if need.startswith(ABSENT)]
 
 
 OUTSIDE = """
@@ -106,8 +118,8 @@ print(json.dumps(said))
 
 
 def _outside(site: Path, commands: list[list[str]], cwd: Path) -> dict[str, list]:
-    """Run commands of the installed wheel, far from the checkout, on a machine without the training stack."""
-    program = OUTSIDE.format(blocked=TRAINING)
+    """Run commands of the installed wheel, far from the checkout, where no extra is installed."""
+    program = OUTSIDE.format(blocked=ABSENT)
     argv = [sys.executable, "-P", "-c", program, str(site), json.dumps(commands)]
     done = subprocess.run(argv, cwd=cwd, env=clean_environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -122,6 +134,8 @@ def test_outside_the_checkout_and_without_torch_the_log_can_be_made_and_audited(
 ) -> None:
     play(str(tmp_path / "played.db"), "played", root=tmp_path, rounds=2)
     at = ["--db", str(tmp_path / "played.db")]
+    rows = [{"prompt": "1+1?", "response": f"\\boxed{{{said}}}", "reward": said == 2} for said in (2, 3)]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     commands = [
         ["init", "fresh"],
         ["db", "status", "--db", "fresh/runs/diagevo.db", "--json"],
@@ -131,7 +145,10 @@ def test_outside_the_checkout_and_without_torch_the_log_can_be_made_and_audited(
         ["memory", "why", "c1", *at],
         ["memory", "replay", "--round", "2", "--check", *at, "--json"],
         ["memory", "verify", *at],
-        ["memory", "log", *at, "--format", "parquet", "-o", "log.parquet"],
+        ["memory", "log", *at, "--format", "csv", "-o", "log.csv"],
+        ["ingest", "jsonl", "rows.jsonl", "--run", "mine", *at],
+        ["memory", "schedule", *at, "--run", "mine", "--dataset", "rows.jsonl", "-o", "next.jsonl"],
+        ["runs", "export", *at, "--run", "played", "--as", "dpo", "-o", "hard.jsonl"],
         ["db", "status", *at],
     ]
     said = _outside(site, commands, tmp_path)
@@ -140,15 +157,34 @@ def test_outside_the_checkout_and_without_torch_the_log_can_be_made_and_audited(
     assert all(finding["ok"] for finding in findings)
     replayed = json.loads(next(out for name, (_, out, _) in said.items() if "replay" in name))["data"]
     assert (replayed["failures"], replayed["epsilon_next"]["exact"]) == (5, "2/7")
-    assert (tmp_path / "log.parquet").exists()
+    assert (tmp_path / "log.csv").exists()
 
 
-def test_training_without_torch_says_what_to_install(site: Path, tmp_path: Path) -> None:
-    said = _outside(site, [["train", "--rounds", "1", "--display", "none"]], tmp_path)
-    [(code, _, err)] = said.values()
-    assert code == 4, err
-    assert "pip install" in err
-    assert "[train]" in err
+def test_what_needs_an_extra_says_which_and_leaves_nothing(site: Path, tmp_path: Path) -> None:
+    play(str(tmp_path / "played.db"), "played", root=tmp_path, rounds=2)
+    at = ["--db", str(tmp_path / "played.db")]
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1 1234 PAR1")
+    (tmp_path / "rows").mkdir()
+    before = _files(tmp_path)
+    needed = {
+        "train": [["train", "--rounds", "1", "--display", "none"]],
+        "report": [["report", "build", *at]],
+        "polars": [
+            ["memory", "log", *at, "--format", "parquet", "-o", "log.parquet"],
+            ["memory", "schedule", *at, "--dataset", "rows.parquet"],
+            ["memory", "schedule", *at, "--dataset", "rows"],
+            ["runs", "export", *at, "--as", "dpo", "-o", "hard.parquet"],
+            ["runs", "export", *at, "--as", "dpo", "-o", "hard"],
+            ["ingest", "jsonl", "rows.parquet", "--run", "mine", *at],
+        ],
+    }
+    said = _outside(site, [command for commands in needed.values() for command in commands], tmp_path)
+    for extra, commands in needed.items():
+        for command in commands:
+            code, _, err = said[" ".join(command)]
+            assert code == 4, (command, err)
+            assert f"[{extra}]" in err
+    assert _files(tmp_path) == before
 
 
 def test_a_class_of_many_fields_is_made_by_keywords() -> None:

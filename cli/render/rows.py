@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, extra
 from diagevo.text.escaping import csv_text, json_text
 
 from ..call import Call
@@ -183,10 +183,11 @@ def _json(out: Out, call: Call, rows: Iterator[Row], run: str | None, as_of: Poi
 
 def _parquet(call: Call, columns: Sequence[Column], rows: Iterator[Row]) -> None:
     """A group in memory, the others as files of their own until all are there."""
-    import polars
-
     if call.output is None:
         raise ConfigError("parquet cannot be printed", hint="name a file: -o rows.parquet")
+    with extra("polars", "--format parquet"):
+        import polars
+
     names, flat = _flat(columns, rows)
     group = list(islice(flat, GROUP))
     types = {name: _type([line[name] for line in group]) for name in names}

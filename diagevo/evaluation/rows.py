@@ -61,7 +61,8 @@ def _read(path: Path) -> list[Any]:
 
 
 def _parquet(path: Path) -> list[Any]:
-    import polars
+    with extra("polars", f"reading {path}"):
+        import polars
 
     try:
         return polars.read_parquet(path).to_dicts()

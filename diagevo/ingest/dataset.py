@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, extra
 from diagevo.ingest.formats.messages import ChatMessage, messages, written
 from diagevo.ingest.lines import CutLine, rows
 from diagevo.memory.log.artifacts import digest_of
@@ -102,24 +102,31 @@ class PromptDataset:
 
     def write(self, file: Path, places: Sequence[int], columns: Mapping[str, Sequence[Any]]) -> None:
         """The rows at `places`, with further columns, as .parquet or .jsonl. Raises ConfigError."""
-        import polars as pl
-
         found = [
             {**self.rows[place], **{name: values[place] for name, values in columns.items()}}
             for place in places
         ]
         try:
             if file.suffix == ".parquet":
-                schema = None if self.schema is None else {**self.schema, **dict.fromkeys(columns)}
-                pl.DataFrame(found, schema=schema, infer_schema_length=None).write_parquet(file)
+                self._write_parquet(file, found, columns)
             elif file.suffix == ".jsonl":
                 file.write_text("".join(f"{json_text(row)}\n" for row in found), encoding="utf-8")
             else:
                 raise ConfigError(
                     f"{file} is neither .parquet nor .jsonl", hint="name it so: -o next.parquet"
                 )
-        except (OSError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        except (OSError, TypeError, ValueError) as error:
             raise ConfigError(f"{file} cannot be written: {error}", hint="try -o next.jsonl") from error
+
+    def _write_parquet(self, file: Path, found: Sequence[dict[str, Any]], added: Iterable[str]) -> None:
+        with extra("polars", f"writing {file}"):
+            import polars as pl
+
+        schema = None if self.schema is None else {**self.schema, **dict.fromkeys(added)}
+        try:
+            pl.DataFrame(found, schema=schema, infer_schema_length=None).write_parquet(file)
+        except pl.exceptions.PolarsError as error:
+            raise ValueError(str(error)) from error
 
 
 def read_dataset(path: Path) -> PromptDataset:
@@ -139,7 +146,10 @@ def read_dataset(path: Path) -> PromptDataset:
 
 
 def _table(path: Path) -> "pl.DataFrame | None":
-    import polars as pl
+    if not (path.is_dir() or path.suffix == ".parquet"):
+        return None
+    with extra("polars", f"reading {path}"):
+        import polars as pl
 
     try:
         if path.is_dir():
@@ -149,7 +159,7 @@ def _table(path: Path) -> "pl.DataFrame | None":
                     f"{path} has no .arrow file", hint="name a file, or a folder of save_to_disk"
                 )
             return pl.concat([pl.read_ipc_stream(file) for file in files])
-        return pl.read_parquet(path) if path.suffix == ".parquet" else None
+        return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise ConfigError(f"{path} cannot be read: {error}", hint="is it still being written?") from error
 

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, extra
 from diagevo.ingest.formats.rows import ANOTHER
 from diagevo.ingest.lines import CutLine, regular
 
@@ -41,9 +42,12 @@ class TableReader:
     def read(self, file: Path, columns: Sequence[str]) -> tuple[Columns, Iterator[bytes]]:
         """The file's columns, and each row's JSON: these of its columns, and all numbers.
 
-        Raises CutLine where the file is not whole, and ConfigError.
+        Raises CutLine where the file is not whole, ConfigError, and MissingDependencyError.
         """
         _whole(file)
+        with extra("polars", f"reading {file}"):
+            if file.suffix != ".pt" and find_spec("polars") is None:  # the program imports it, not this one
+                raise ImportError(name="polars")
         if self._reading:
             self.end()  # what it has still to say is of a file that nobody reads on
         self._reading = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import text
 
-from diagevo.errors import MissingDependencyError
+from diagevo.errors import extra
 from diagevo.memory.audit.failures import FailureStory, failure_story
 from diagevo.memory.audit.nodes import NodeStory, why_node
 from diagevo.memory.audit.questions import QuestionStory, question_story
@@ -316,10 +316,8 @@ def _both(value: Fraction | None) -> tuple[float | None, str | None]:
 
 
 def _frame(columns: Mapping[str, str], rows: Iterable[tuple[Any, ...]]) -> "polars.DataFrame":
-    try:
+    with extra("polars", "a frame"):
         import polars
-    except ImportError as error:
-        raise MissingDependencyError("frames need polars", hint="run: pip install polars") from error
     types = {"int": polars.Int64, "float": polars.Float64, "str": polars.String}
     schema = {name: types[type_] for name, type_ in columns.items()}
     return polars.DataFrame(list(rows), schema=schema, orient="row")

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
-from diagevo.errors import ConfigError, NotFoundError, StoreError
+from diagevo.errors import ConfigError, NotFoundError, StoreError, extra
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts
@@ -85,7 +85,8 @@ def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:
         if file.suffix == ".jsonl":
             file.write_text("".join(f"{json_text(row)}\n" for row in rows), encoding="utf-8")
             return
-        import polars as pl
+        with extra("polars", f"writing {file}"):
+            import polars as pl
 
         if file.suffix == "":
             file.mkdir(parents=True)
