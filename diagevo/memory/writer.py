@@ -74,7 +74,6 @@ class RunWriter:
             self._reload_if_behind()
             if not self.state.sequence:
                 heads_check.refuse_another(self.run_id, self.folder)
-            heads_check.complete(self.log, self.run_id, self.folder)
 
     @contextmanager
     def atomic(self) -> Generator[None]:

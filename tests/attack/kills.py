@@ -43,13 +43,15 @@ class Outcome:
     lost: int
     events: int
     rounds: int
-    heads_late: int
     heads_missing: int
+    """Commits that no head speaks of: the kill came between the two."""
+    uncovered: int
+    """Of them those after the last head."""
     faults: list[str]
 
     @property
     def well(self) -> bool:
-        return self.lost == self.heads_missing == 0 and not self.faults
+        return self.lost == self.uncovered == 0 and not self.faults
 
 
 def a_round(memory: Memory) -> Iterator[None]:
@@ -136,7 +138,8 @@ def attack(url: str, root: Path, kills: int, seed: int) -> Outcome:
     for number in range(1, kills + 1):
         told |= killed(url, root, chance, until_commit=number % 10 == 0)
     with diagevo.open(url, run=RUN, root=root) as memory:
-        memory.claim()
+        for _ in a_round(memory):
+            pass
     database = Database(url)
     log = Log(database)
     report = verify(log, RUN, root / RUN)
@@ -150,8 +153,8 @@ def attack(url: str, root: Path, kills: int, seed: int) -> Outcome:
         lost=len(told - there),
         events=report.events,
         rounds=report.rounds,
-        heads_late=sum(head.late is not None for head in kept),
         heads_missing=len(commits - {head.sequence for head in kept}),
+        uncovered=sum(commit > max(head.sequence for head in kept) for commit in commits),
         faults=[fault.message for fault in report.faults],
     )
 

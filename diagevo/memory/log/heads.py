@@ -2,7 +2,7 @@
 
 Whoever rewrites the whole log with fresh hashes must also reach this file, or a copy of it that lies out of
 reach (docs/howto/heads.md). Lines are only ever added, so the first that speaks of an event is the one to
-believe.
+believe. A head vouches for all before it: one that a kill left out is made up for by the next.
 """
 
 import os
@@ -20,15 +20,12 @@ from diagevo.private import private, private_folder, sync_names
 NAME = "chain-heads.jsonl"
 
 
-class ChainHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ChainHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the chain stood right after a commit, the end of a stage, or the last event of a writer."""
 
     round: int
     sequence: int
     hash: str
-    late: str | None = None
-    """When it was written, where that was not at the commit. What was done to the log before, it cannot
-    tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +46,9 @@ class Kept:
         return max((head.sequence for head in self.heads), default=0)
 
 
-def of(record: Recorded, late: str | None = None) -> ChainHead:
+def of(record: Recorded) -> ChainHead:
     """The head of a chain that ends in this event."""
-    return ChainHead(record.round, record.sequence, record.hash, late)
+    return ChainHead(record.round, record.sequence, record.hash)
 
 
 def heads_of(log: Log, run_id: str) -> Iterator[ChainHead]:
@@ -85,7 +82,7 @@ def append(folder: Path, head: ChainHead) -> None:
     except OSError as error:
         raise StoreError(
             f"the chain head {file} cannot be written: {error.strerror}",
-            hint="make it writable; when the run is next written to, the head is written, marked as late",
+            hint="make it writable; the next head covers what this one would have",
         ) from error
 
 

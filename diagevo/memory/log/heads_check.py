@@ -1,14 +1,11 @@
-"""The heads that are kept outside the database, against the log: compared, and completed after a kill."""
+"""The heads that are kept outside the database, compared with the log."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
 from diagevo.errors import ConfigError, ConflictError
-from diagevo.memory.events.records import GENESIS, Recorded
-from diagevo.memory.log.heads import NAME, ChainHead, Kept, append, of, read
-from diagevo.memory.log.log import Log, now
+from diagevo.memory.events.records import Recorded
+from diagevo.memory.log.heads import NAME, ChainHead, Kept, of, read
 
 
 class Comparison:
@@ -41,13 +38,13 @@ class Comparison:
                 f"event {first.sequence}, in round {first.round}, ended the chain in {first.hash[:12]}…, the"
                 f" database says {str(record.hash)[:12]}…: the log was rewritten ({self._line(number)})"
             )
-        elif not _same(first, of(record)):
+        elif first != of(record):
             yield (
                 f"{self._line(number)} names round {first.round}; its event is of round {record.round}:"
                 " the line was changed"
             )
         for other, head in lines[1:]:
-            if not _same(head, first):
+            if head != first:
                 yield (
                     f"{self._line(other)} names another head for event {head.sequence} than line {number}:"
                     " one of them was added later, and the first counts"
@@ -64,40 +61,6 @@ class Comparison:
 
     def _line(self, number: int) -> str:
         return f"line {number} of {self.kept.file}"
-
-
-def _same(one: ChainHead, other: ChainHead) -> bool:
-    """But for when they were written."""
-    return msgspec.structs.replace(one, late=None) == msgspec.structs.replace(other, late=None)
-
-
-def complete(log: Log, run_id: str, folder: Path) -> None:
-    """Write the heads that are missing after the last line, marked as late: a kill between a commit and
-    `append` left them out.
-
-    Only where the whole log is one chain and every line is true of it. Else somebody may have rewritten the
-    log, and a fresh head would cover it up: nothing is written, and `memory verify` tells.
-    """
-    newest = next(log.read(run_id, types=["RoundCommitted"], newest_first=True, limit=1), None)
-    if newest is None:
-        return
-    kept = read(folder / NAME)
-    if newest.sequence <= kept.last:
-        return
-    comparison = Comparison(kept)
-    previous = GENESIS
-    for sequence, record in enumerate(log.read(run_id), 1):
-        if (record.sequence, record.previous_hash, record.hash) != (sequence, previous, record.computed_hash):
-            return
-        if any(comparison.meet(record)):
-            return
-        previous = record.hash
-    if any(comparison.rest()):
-        return
-    when = now()
-    for record in comparison.uncovered:
-        if record.sequence > kept.last:
-            append(folder, of(record, when))
 
 
 def refuse_another(run_id: str, folder: Path) -> None:
@@ -137,20 +100,13 @@ def notes_of_own(own: Comparison) -> Iterator[str]:
             yield f"no chain head for {_rounds(between)} in {kept.file}; that of a later one covers them"
         if last := [record.round for record in missing if record.sequence > kept.last]:
             yield (
-                f"no chain head for {_rounds(last)} in {kept.file}: a rewrite of it would go "
-                "unnoticed; the head"
-                " is written, marked as late, when the run is next written to"
+                f"no chain head for {_rounds(last)} in {kept.file}: a rewrite of it before the next head"
+                " would go unnoticed"
             )
         elif own.last > newer.last:
             yield (
                 f"the last chain head in {kept.file} is of event {newer.last} of {own.last}: a "
                 "change to later ones would go unnoticed"
-            )
-    for head in kept.heads:
-        if head.late is not None:
-            yield (
-                f"the chain head of round {head.round} was written late, at {head.late}: it "
-                "cannot reveal what was done to the log between the commit and then"
             )
     yield from _broken(kept)
 
