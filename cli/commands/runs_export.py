@@ -57,7 +57,7 @@ def export(
 ) -> Result[Any]:
     """Write a run to a bundle, to training data, or to a tracker.
 
-    A bundle is one file: the events with the chain's head, and the texts, replies and vectors that they name,
+    A bundle is one file: the events with the chain's head, and the texts and vectors that they name,
     verified as `runs import` does. With --as: what failed beside what passed, with causes and ids, as .jsonl,
     .parquet, or a folder for `datasets.load_dataset`. Into a tracker go the rounds that are new there, which
     are printed, with the configuration and a table of causes; a run is known by its name, and where they go
@@ -84,7 +84,7 @@ def _bundle(history: "History", as_of: "AsOf", file: Path) -> Result[Any]:
 
     made = export_bundle(history, as_of, file)
     text = f"{file}: {count(made.events, 'event')} of {made.run_id} up to #{as_of.position}, verified\n"
-    text += f"  {made.texts} texts, {made.replies} replies, {made.vectors} vectors\n"
+    text += f"  {made.texts} texts, {made.vectors} vectors\n"
     text += f"  chain head {made.head}\n"
     return Result(made, text=text, run=made.run_id, as_of=as_of)
 

@@ -41,7 +41,7 @@ class RunWriter:
         self.root = root
         self.database = database
         self.log = Log(database)
-        self.artifacts = Artifacts(database, run_id)
+        self.artifacts = Artifacts(database)
         self.state: MemoryState = projection.load(self.log, run_id)
         self.lock = threading.RLock()
         self._held: Lock | None = None

@@ -11,7 +11,7 @@ from sqlalchemy import Insert, delete, select
 
 from diagevo.errors import ChangedTextError, NotFoundError
 from diagevo.memory.log.database import Database, Prepared, among, insert_into, insert_missing, listed
-from diagevo.memory.log.tables import ArtifactRow, ReplyRow, brought, table
+from diagevo.memory.log.tables import ArtifactRow, ReplyRow, table
 from diagevo.text.escaping import utf8
 
 ARTIFACT = table(ArtifactRow)
@@ -51,10 +51,8 @@ class Artifacts:
     """Writes are transactions of their own: a text without an event harms nobody, an event without its text
     does."""
 
-    def __init__(self, database: Database, run_id: str | None = None) -> None:
-        """`run_id`: the run that replies which came with an import are recalled for."""
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._run_id = run_id
         self._remember = insert_missing(database, REPLY)
 
     @cached_property
@@ -112,11 +110,10 @@ class Artifacts:
 
     def recall_reply(self, model: str, request: str) -> Reply | None:
         """The reply that `model` gave to this request (a digest) before."""
-        models = [model] if self._run_id is None else [model, brought(model, self._run_id)]
         query = select(REPLY.c.text, REPLY.c.input_tokens, REPLY.c.output_tokens)
-        query = query.where(REPLY.c.model.in_(models), REPLY.c.request == request)
+        query = query.where(REPLY.c.model == model, REPLY.c.request == request)
         with self._database.read() as connection:
-            row = connection.execute(query.order_by(REPLY.c.model == models[-1]).limit(1)).one_or_none()
+            row = connection.execute(query).one_or_none()
         return None if row is None else Reply(self.get(row.text), row.input_tokens, row.output_tokens)
 
     def remember_reply(self, model: str, request: str, reply: Reply, *, instead: bool = False) -> None:

@@ -107,7 +107,7 @@ class ArtifactRow(SQLModel, table=True):
 
 
 class ReplyRow(SQLModel, table=True):
-    """A language model's reply by model (`brought`) and request: never asked twice."""
+    """A language model's reply by model and request: never asked twice."""
 
     __tablename__ = "reply"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (PrimaryKeyConstraint("model", "request"),)
@@ -214,8 +214,8 @@ class SnapshotRow(SQLModel, table=True):
 
 
 def brought(model: str, run_id: str) -> str:
-    """What a model's replies and vectors are kept under that came with an imported run: they serve that run,
-    and no other one believes them. A run's name has no line feed."""
+    """What a model's vectors are kept under that came with an imported run: they serve that run, and no other
+    one believes them. A run's name has no line feed."""
     return f"{model}\n{run_id}"
 
 

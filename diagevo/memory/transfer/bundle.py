@@ -1,4 +1,4 @@
-"""A run as one file: its events with the chain's head, and the texts, replies and vectors that they name.
+"""A run as one file: its events with the chain's head, and the texts and vectors that they name.
 
 Written and read a page at a time, so that a run of any length fits. `import_bundle` verifies all of a bundle
 while it reads (`bundle_file`, `bundle_check`, `copying`) and takes the whole or nothing; `check_bundle` only
@@ -21,7 +21,7 @@ from diagevo.errors import ConfigError, InconsistentError, StoreError
 from diagevo.memory.audit.groups import first_stranger
 from diagevo.memory.events.records import GENESIS
 from diagevo.memory.history import AsOf, History
-from diagevo.memory.log.artifacts import REPLY, put_right
+from diagevo.memory.log.artifacts import put_right
 from diagevo.memory.log.database import Database, insert_missing
 from diagevo.memory.log.log import Log, now
 from diagevo.memory.log.migrate import prepare
@@ -30,7 +30,7 @@ from diagevo.memory.log.vectors import VECTOR
 from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.transfer.bundle_check import Contents
 from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, Stranger, Writer
-from diagevo.memory.transfer.bundle_texts import rows_of
+from diagevo.memory.transfer.bundle_texts import texts_of, vectors_of
 from diagevo.memory.transfer.copying import CopiedRun, Copy, keep_heads
 from diagevo.private import whole
 
@@ -47,7 +47,6 @@ class Exported:
     round: int
     head: str
     texts: int
-    replies: int
     vectors: int
 
 
@@ -75,7 +74,6 @@ def export_bundle(history: History, as_of: AsOf, file: Path) -> Exported:
         round=as_of.round,
         head=head,
         texts=rows["artifact"],
-        replies=rows["reply"],
         vectors=rows["vector"],
     )
 
@@ -93,9 +91,10 @@ def _write(history: History, as_of: AsOf, out: Writer) -> str:
         "imported": None,
     }
     out.add("run", run)
-    for table, rows in rows_of(history, as_of):
-        for row in rows:
-            out.add(table, row)
+    for row in texts_of(history, as_of):
+        out.add("artifact", row)
+    for row in vectors_of(history, as_of):
+        out.add("vector", row)
     return head
 
 
@@ -119,8 +118,8 @@ def import_bundle(
     """Read a bundle into a new run (`name`, or its own). Verified on the way: all of it is taken or nothing.
 
     Its tables against those that a bundle has; every event against its hash, its predecessor and the fold,
-    the last against the head that the bundle names; texts against their digests; replies and vectors, which
-    serve this run alone, against what the events name. A text that is wrong in the database becomes right.
+    the last against the head that the bundle names; texts against their digests; vectors, which serve this
+    run alone, against what the events name. A text that is wrong in the database becomes right.
     Raises StoreError where the bundle is damaged, ConfigError where the run exists and for a name that a run
     cannot have.
     """
@@ -147,7 +146,6 @@ def _take(bundle: Stranger, database: Database, run_id: str, place: Path) -> Cop
             raise _impossible(bundle, f"#{stranger[0]}: {stranger[1]}")
         for add, taken in (
             (put_right(database), contents.texts()),
-            (insert_missing(database, REPLY), _brought(contents.replies(), run_id)),
             (insert_missing(database, VECTOR), _brought(contents.vectors(), run_id)),
         ):
             while batch := list(islice(taken, BATCH)):
@@ -162,5 +160,5 @@ def _impossible(bundle: Stranger, what: str) -> InconsistentError:
 
 
 def _brought(rows: Iterator[dict[str, Any]], run_id: str) -> Iterator[dict[str, Any]]:
-    """Replies and vectors agree with the events, yet are the bundle's word alone for what models said."""
+    """Vectors of texts that the events name, yet the bundle's word alone for what a model made of them."""
     return (row | {"model": brought(row["model"], run_id)} for row in rows)

@@ -11,9 +11,9 @@ from diagevo.memory.audit.seen import Seen
 from diagevo.memory.events import RunConfigured
 from diagevo.memory.events.named_texts import named_texts
 from diagevo.memory.events.records import GENESIS, Recorded
+from diagevo.memory.log.vectors import model_of, text_hash
 from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, Stranger
-from diagevo.memory.transfer.bundle_texts import embedded, model_of, requests
-from diagevo.memory.transfer.copying import LARGEST
+from diagevo.memory.transfer.bundle_texts import embedded
 
 Rows = Iterator[dict[str, Any]]
 
@@ -60,10 +60,8 @@ class Contents:
             self._models[model_of(event.embedder)] = event.embedder.dimension
         for _, digest in named_texts(event):
             self._texts += self._named.add(f"text\n{digest}")
-        for key in requests(event):
-            self._named.add("\n".join(("reply", *key)))
-        for (hash_,) in embedded(event):
-            self._named.add(f"vector\n{hash_}")
+        if (text := embedded(event)) is not None:
+            self._named.add(f"vector\n{text_hash(text)}")
 
     def texts(self) -> Rows:
         """The texts, each against its digest, and all that the events name."""
@@ -96,16 +94,6 @@ class Contents:
             f" text that the bundle lacks: {field} {digest}",
             hint=EXPORT_AGAIN,
         )
-
-    def replies(self) -> Rows:
-        """The replies, each one that an event names."""
-        for number, row in enumerate(self._bundle.rows("reply"), start=1):
-            *key, input_tokens, output_tokens = row
-            if "\n".join(("reply", *key)) not in self._named:
-                raise self._bundle.refusal("reply", number, "is a reply that no event names")
-            if not (0 <= input_tokens <= LARGEST and 0 <= output_tokens <= LARGEST):
-                raise self._bundle.refusal("reply", number, "has no number of tokens")
-            yield dict(row)
 
     def vectors(self) -> Rows:
         """The vectors, each of a model of the run and of a text that an event names, of its length and

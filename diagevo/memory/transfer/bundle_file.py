@@ -22,7 +22,7 @@ from sqlalchemy import Table
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.log.migrate import declared
-from diagevo.memory.log.tables import ArtifactRow, EventRow, ReplyRow, RunRow, VectorRow
+from diagevo.memory.log.tables import ArtifactRow, EventRow, RunRow, VectorRow
 from diagevo.memory.log.tables import table as table_of
 
 EXPORT_AGAIN = "take a whole copy of the bundle, or write it again: diagevo runs export RUN -o FILE"
@@ -36,7 +36,7 @@ SECONDS = 60
 PAGE = 500
 
 TABLES: dict[str, Table] = {
-    found.name: found for found in map(table_of, (RunRow, EventRow, ArtifactRow, ReplyRow, VectorRow))
+    found.name: found for found in map(table_of, (RunRow, EventRow, ArtifactRow, VectorRow))
 }
 
 

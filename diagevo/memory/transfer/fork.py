@@ -13,7 +13,6 @@ from sqlalchemy import Connection, func, insert, select
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.events import CheckpointEvaluated, Origin, StageCompleted
 from diagevo.memory.history import AsOf, History, expect
-from diagevo.memory.log.artifacts import REPLY
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
 from diagevo.memory.places import check_name, check_place, runs_folder
@@ -106,14 +105,12 @@ def _measured(history: History, commit: AsOf) -> AsOf:
 
 
 def _copy_brought(connection: Connection, old: str, new: str) -> None:
-    """What came with the old run's import is the fork's too: its causes may have no other vectors."""
-    end = brought("", old)
-    for kept in (REPLY, VECTOR):
-        ends = func.substr(kept.c.model, func.length(kept.c.model) - len(end) + 1) == end
-        model = func.substr(kept.c.model, 1, func.length(kept.c.model) - len(old)).concat(new)
-        others = [column for column in kept.c if column.name != "model"]
-        copied = select(model, *others).where(ends)
-        connection.execute(insert(kept).from_select(["model", *(c.name for c in others)], copied))
+    """Vectors that came with the old run's import are the fork's too: its causes may have no others."""
+    end, model = brought("", old), VECTOR.c.model
+    renamed = func.substr(model, 1, func.length(model) - len(old)).concat(new)
+    theirs = func.substr(model, func.length(model) - len(end) + 1) == end
+    copied = select(renamed, VECTOR.c.text_hash, VECTOR.c.vector).where(theirs)
+    connection.execute(insert(VECTOR).from_select(["model", "text_hash", "vector"], copied))
 
 
 def _embedder(config: Mapping[str, Any]) -> Any:

@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import update
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.events import Embedder, NodeAssigned
+from diagevo.memory.events import Embedder
 from diagevo.memory.history import History, open_history
-from diagevo.memory.log.artifacts import ARTIFACT, Artifacts, Reply, digest_of
+from diagevo.memory.log.artifacts import ARTIFACT, Artifacts, digest_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.vectors import Vectors, text_hash
@@ -31,11 +31,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def exported(played_sqlite: Store, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The hand-played run with one reply, as a bundle."""
+    """The hand-played run, as a bundle."""
     history = open_history(played_sqlite.url, "played")
-    artifacts = Artifacts(history.database)
-    call = next(history.events(NodeAssigned)).event.call  # pyright: ignore[reportAttributeAccessIssue]
-    artifacts.remember_reply(call.model, call.request, Reply(artifacts.get(call.reply), 3, 1))
     file = tmp_path_factory.mktemp("exported") / "out"
     export_bundle(history, history.end, file)
     history.close()
@@ -69,17 +66,6 @@ def refused(bundle: Path, database: Database) -> str:
         for table in ("event", "run", "artifact", "reply", "vector", "snapshot"):
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() == 0
     return caught.value.message
-
-
-@pytest.mark.parametrize("field", ["model", "request", "text"])
-def test_a_reply_that_no_event_names_is_never_recalled(bundle: Path, empty: Database, field: str) -> None:
-    """Another answer to a request that the run did make, another model's, one to another request."""
-    [reply] = rows_of(bundle, "reply")
-    other = next(row["digest"] for row in rows_of(bundle, "artifact") if row["digest"] not in reply.values())
-    write_rows(bundle, "reply", [reply | {field: other}])
-    said = f"row 1 of reply in the bundle {bundle} is a reply that no event names"
-    assert refused(bundle, empty) == said
-    assert Artifacts(empty).recall_reply(reply["model"], reply["request"]) is None
 
 
 NO_TEXT = b"\xff"
@@ -219,8 +205,8 @@ OTHERS = {
     "index": (["CREATE INDEX i ON event (payload)"], "the index 'i'"),
     "a run that is a view": (["DROP TABLE run", RUN_AS_VIEW], "the view 'run'"),
     "a table that takes any type": (
-        ["DROP TABLE reply", "CREATE TABLE reply (model TEXT, request TEXT)"],
-        "the table 'reply'",
+        ["DROP TABLE artifact", "CREATE TABLE artifact (digest TEXT, content BLOB)"],
+        "the table 'artifact'",
     ),
     "a generated column": (
         ["ALTER TABLE vector ADD COLUMN more TEXT AS (model) VIRTUAL"],
@@ -245,16 +231,14 @@ def test_anything_but_the_plain_tables_is_refused_and_never_run(
 
 
 def test_a_missing_table_is_named(bundle: Path, empty: Database) -> None:
-    alter(bundle, "DROP TABLE vector", "DROP TABLE reply")
-    assert refused(bundle, empty) == f"the bundle {bundle} lacks reply, vector"
+    alter(bundle, "DROP TABLE vector", "DROP TABLE artifact")
+    assert refused(bundle, empty) == f"the bundle {bundle} lacks artifact, vector"
 
 
 def test_a_value_of_another_type_behind_its_column_is_refused(bundle: Path, empty: Database) -> None:
-    rows = rows_of(bundle, "reply")
-    write_rows(bundle, "reply", [rows[0] | {"input_tokens": "many"}])
-    assert (
-        refused(bundle, empty) == f"the bundle {bundle} is damaged: non-INTEGER value in reply.input_tokens"
-    )
+    [run] = rows_of(bundle, "run")
+    write_rows(bundle, "run", [run | {"sequence": "many"}])
+    assert refused(bundle, empty) == f"the bundle {bundle} is damaged: non-INTEGER value in run.sequence"
 
 
 def _pipe(path: Path) -> None:
@@ -322,11 +306,11 @@ def test_reading_that_does_not_end_is_ended(
     assert "cannot be read: a step takes more than" in refused(bundle, empty)
 
 
-def test_replies_and_vectors_of_an_imported_run_serve_that_run_and_its_forks_alone(
+def test_vectors_of_an_imported_run_serve_that_run_and_its_forks_alone(
     bundle: Path, empty: Database, tmp_path: Path
 ) -> None:
-    """Events and files of a bundle may agree and be forged as a whole."""
-    reply, vector = rows_of(bundle, "reply")[0], rows_of(bundle, "vector")[0]
+    """Events and vectors of a bundle may agree and be forged as a whole."""
+    vector = rows_of(bundle, "vector")[0]
     name, _, about = vector["model"].rpartition("@")
     revision, _, dimension = about.rpartition("/")
     payloads = [json.loads(row["payload"]) for row in rows_of(bundle, "event")]
@@ -335,19 +319,13 @@ def test_replies_and_vectors_of_an_imported_run_serve_that_run_and_its_forks_alo
     import_bundle(bundle, empty, "theirs", root=tmp_path)
     history = History(empty, "theirs")
     fork(history, 1, "on", history.configuration().config, root=tmp_path)
-    for run, served in (("theirs", True), ("on", True), ("mine", False), (None, False)):
-        recalled = Artifacts(empty, run).recall_reply(reply["model"], reply["request"])
-        assert (recalled is not None) == served, run
-        stored = Vectors(empty, run or "other", Embedder(name, int(dimension), revision)).stored([text])
+    for run, served in (("theirs", True), ("on", True), ("mine", False)):
+        stored = Vectors(empty, run, Embedder(name, int(dimension), revision)).stored([text])
         assert (text in stored) == served, run
-    Artifacts(empty, "mine").remember_reply(reply["model"], reply["request"], Reply("my own", 1, 1))
-    mine = Artifacts(empty, "mine").recall_reply(reply["model"], reply["request"])
-    assert mine == Reply("my own", 1, 1)
     export_bundle(history, history.end, tmp_path / "again")
-    for table in ("reply", "vector"):
-        assert sorted(map(str, rows_of(tmp_path / "again", table))) == sorted(
-            map(str, rows_of(bundle, table))
-        )
+    assert sorted(map(str, rows_of(tmp_path / "again", "vector"))) == sorted(
+        map(str, rows_of(bundle, "vector"))
+    )
 
 
 def test_a_text_that_is_wrong_in_the_database_is_repaired_by_an_import(bundle: Path, empty: Database) -> None:
