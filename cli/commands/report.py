@@ -18,7 +18,6 @@ from ..render.table import Column, columns
 
 if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
-    from diagevo.evaluation.ablation import Plan
     from diagevo.memory.history import History
     from diagevo.report.material import Material
     from diagevo.report.tables import ReportTable, TableName
@@ -37,12 +36,6 @@ def _gathered(call: Call, beside: list[str]) -> Iterator[tuple["History", list["
     with opened(call) as history:
         found = [gather(history), *map(gather, each_run(call.database, beside))]
         yield history, list({material.run_id: material for material in found}.values())
-
-
-def _arms(call: Call, plan: "Plan | None") -> list["Material"]:
-    from diagevo.report.build import arms_of
-
-    return [] if plan is None else arms_of(call.database, plan, lambda text: render.say(call, text))
 
 
 def _folder(history: "History", folder: Path | None) -> Path:
@@ -67,7 +60,7 @@ def _embedder(material: "Material", asked: bool) -> "Embedder | None":
     diagevo report build --run a
     diagevo report build --run a --with free-only --to report
     diagevo report build --only memory --only table-main --run a
-    diagevo report build --only variants --only table-ablation --plan small
+    diagevo report build --only table-ablation --plan small
     diagevo report build --only table-k --run a --with b --with c
     diagevo report build --only table-baselines --run a --with b --reported others.csv""",
 )
@@ -111,9 +104,6 @@ def build(
     embed: Annotated[
         bool, typer.Option("--embed", help="Embed the questions: calls the run's embedding model.")
     ] = False,
-    pages: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="At most this many pages. [default: 500]")
-    ] = None,
 ) -> Result[Any]:
     """Write a run's pages with its figures and tables.
 
@@ -121,22 +111,24 @@ def build(
     specification and caption; a table, mean ± standard deviation over runs, as Markdown, CSV and LaTeX.
     """
     if list_:
-        if (option := _beside_list(only, beside, plan, reported, to, pages)) or embed:
+        if (option := _beside_list(only, beside, plan, reported, to)) or embed:
             raise ConfigError(f"--list builds nothing, and {option or '--embed'} is about what is built")
         return _list(call)
     tables = [name.removeprefix(TABLE) for name in only or () if name.startswith(TABLE)]
     if reported is not None and not tables:
         raise ConfigError("--reported is of tables", hint="name one: --only table-main")
+    if plan is not None and only and not tables:
+        raise ConfigError("--plan is of tables", hint="name one: --only table-ablation")
     if only:
         figures = [name for name in only if not name.startswith(TABLE)]
         made = _wanted(call, tables, beside or [], plan, reported)
-        return _build_only(call, figures, made, beside or [], plan, to, embed)
-    return _build_pages(call, beside or [], plan, to, embed, pages)
+        return _build_only(call, figures, made, beside or [], to, embed)
+    return _build_pages(call, beside or [], plan, to, embed)
 
 
 def _beside_list(*given: object) -> str | None:
     """The first option of a build that was given."""
-    names = ("--only", "--with", "--plan", "--reported", "--to", "--pages")
+    names = ("--only", "--with", "--plan", "--reported", "--to")
     return next((name for name, value in zip(names, given, strict=True) if value is not None), None)
 
 
@@ -148,11 +140,11 @@ def _list(call: Call) -> Result[Any]:
 
 
 def _build_pages(
-    call: Call, beside: list[str], plan: str | None, to: Path | None, embed: bool, pages: int | None
+    call: Call, beside: list[str], plan: str | None, to: Path | None, embed: bool
 ) -> Result[Any]:
     from diagevo.evaluation.ablation import load_plan
-    from diagevo.report.build import PAGES, tables_of
     from diagevo.report.build import build as build_
+    from diagevo.report.build import tables_of
     from diagevo.report.files import need_the_extra
 
     need_the_extra()
@@ -167,8 +159,6 @@ def _build_pages(
                 folder,
                 tables=tables,
                 embedder=_embedder(materials[0], embed),
-                arms=_arms(call, planned),
-                pages=pages or PAGES,
                 on_figure=lambda name: render.say(call, f"  {name}"),
             )
         lines = [{"figure": name, "file": str(file)} for name, file in written]
@@ -180,11 +170,9 @@ def _build_only(
     figures: list[str],
     tables: "dict[TableName, ReportTable]",
     beside: list[str],
-    plan: str | None,
     to: Path | None,
     embed: bool,
 ) -> Result[Any]:
-    from diagevo.evaluation.ablation import load_plan
     from diagevo.report.figure import Missing
     from diagevo.report.figures import draw, entry
     from diagevo.report.files import need_the_extra, write_figure, write_table
@@ -193,13 +181,12 @@ def _build_only(
         entry(name)
     if figures:
         need_the_extra()
-    arms = _arms(call, None if plan is None or not figures else load_plan(call.home, plan))
     lines: list[dict[str, str]] = []
     parts: list[str | Rows] = []
     with _gathered(call, beside) as (history, materials):
         folder = _folder(history, to)
         for name in figures:
-            result = draw(name, materials, _embedder(materials[0], embed), arms)
+            result = draw(name, materials, _embedder(materials[0], embed))
             if isinstance(result, Missing):
                 raise NotFoundError(f"figure {name}: {result.reason}", hint=f"run: {result.command}")
             with render.writing(folder):

@@ -3,15 +3,13 @@ them every figure with its data and every table in its formats."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError, NotFoundError
-from diagevo.evaluation.ablation import Plan, variant
+from diagevo.evaluation.ablation import Plan
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.database import Database
-from diagevo.report.causes import SHOWN_REACTIVATIONS
 from diagevo.report.figure import Entry, Figure, Missing
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.files import write_figure, write_table
@@ -19,33 +17,18 @@ from diagevo.report.hyperparameters import ROWS, settings_table
 from diagevo.report.material import Material, gather
 from diagevo.report.reported import Reported, baselines, with_reported
 from diagevo.report.scores import RunResult
-from diagevo.report.selection import time_table
 from diagevo.report.table_text import cells
 from diagevo.report.tables import OF_PLANS, ReportTable, TableName, results, table
+from diagevo.report.time_table import time_table
 from diagevo.view.page import Cell, Drawn, Grid
 
 if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
 
 PAGES = 500
-"""Pages of a report, unless another number is asked for."""
+"""Pages of a report at most: the first page has its figures, and `diagevo view --export` writes all."""
 SHOWN_ROWS = 200
 """Of a figure's data on the page; its CSV file has all."""
-EVIDENCE: Mapping[str, str] = {
-    "cause_id": "cause",
-    "description": "description",
-    "promoted": "promoted in",
-    "consistency_exact": "mean p₁",
-    "promotion_questions": "questions",
-    "reactivated": "reactivated in",
-    "failure_id": "by failure",
-    "via": "via",
-    "similarity": "cosine",
-    "f_after": "f after",
-}
-"""The rows of `reactivations` are evidence in their own right: these columns are shown, so headed."""
-
-
 Say = Callable[[str], None]
 
 
@@ -66,14 +49,6 @@ def each_run(url: str, names: Iterable[str], say: Say | None = None) -> Iterator
             yield history
         finally:
             history.close()
-
-
-def arms_of(url: str, plan: Plan, say: Say) -> list[Material]:
-    """The runs of a plan that have begun, each by its variant."""
-    titles = {planned.run: variant(planned.variant).title for planned in plan.runs}
-    return [
-        replace(gather(history), variant=titles[history.run_id]) for history in each_run(url, titles, say)
-    ]
 
 
 def tables_of(
@@ -132,20 +107,18 @@ def build(
     *,
     tables: Mapping[TableName, ReportTable] | None = None,
     embedder: "Embedder | None" = None,
-    arms: Sequence[Material] = (),
     pages: int = PAGES,
     on_figure: Callable[[str], None] = lambda name: None,
 ) -> list[tuple[str, Path]]:
     """Write pages, figures and tables; the files by name, the first page first. The pages are those of
-    `materials`' runs; the overview of the first one has the figures, or what they lack. `arms`: the runs of a
-    plan, for the figure of its variants.
+    `materials`' runs; the overview of the first one has the figures, or what they lack.
 
     Raises what `view.export` does.
     """
     from diagevo.view.export import export  # with jinja2, which a list of what could be drawn does not need
 
     tables = tables or {}
-    figures = {entry: draw(entry.name, materials, embedder, arms) for entry in FIGURES}
+    figures = {entry: draw(entry.name, materials, embedder) for entry in FIGURES}
     drawn = [_figure(entry, result) for entry, result in figures.items()]
     drawn += [
         Drawn(
@@ -172,8 +145,6 @@ def _figure(entry: Entry, result: Figure | Missing) -> Drawn:
     if isinstance(result, Missing):
         return Drawn(entry.name, entry.title, missing=result.reason, command=result.command)
     rows = result.rows[:SHOWN_ROWS]
-    if entry.name == "reactivations":
-        rows = [{title: row[key] for key, title in EVIDENCE.items()} for row in rows[:SHOWN_REACTIVATIONS]]
     picture = f"figures/{entry.name}"
     return Drawn(entry.name, entry.title, result.caption, _grid(rows), len(result.rows), picture)
 

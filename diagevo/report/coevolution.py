@@ -19,9 +19,31 @@ from diagevo.report.figure import (
     sized,
     x_round,
 )
+from diagevo.report.learning import averages
 from diagevo.report.material import Material
+from diagevo.report.scores import GROUPS
 from diagevo.report.style import altair
-from diagevo.report.variants import MEASURES, measured_by_round, shared_measure
+
+MEASURES = {
+    "math": "mathematical average",
+    "mean_at_k": "mean over samples of the validation set",
+    "greedy": "greedy answers to the validation set",
+}
+
+
+def measured_by_round(material: Material, measure: str) -> dict[int, float]:
+    """Accuracies in [0, 1] by round, of one of `MEASURES`."""
+    if measure == "math":
+        return {number: value for number, (value, _) in averages(material, GROUPS["Math Avg."]).items()}
+    found = (v for v in material.validations if v.benchmark == "validation" and measure in v.metrics)
+    return {validation.round: validation.metrics[measure] for validation in found}
+
+
+def shared_measure(materials: Sequence[Material]) -> str | None:
+    """The first of `MEASURES` that the most runs have: curves of one figure are of one measure."""
+    counts = {m: sum(bool(measured_by_round(each, m)) for each in materials) for m in MEASURES}
+    most = max(counts.values(), default=0)
+    return next((measure for measure in MEASURES if counts[measure] == most), None) if most else None
 
 
 def length_and_accuracy(materials: Sequence[Material]) -> Figure | Missing:

@@ -34,10 +34,7 @@ class Candidate:
     verdict: str
     responses: int
     first: int
-    second: int
     label_true: bool | None
-    rewards: bool
-    """Whether its votes are a trainer's rewards."""
     answered: bool = False
     """Whether the world computed its answer."""
     stitched_cause_id: str | None = None
@@ -51,8 +48,6 @@ class CauseRound:
     cause_id: str
     description: str
     node: str
-    state: str
-    frequency: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +67,6 @@ class Promotion:
     cause_id: str
     consistency: Fraction
     questions: int
-    closed_frequency: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reactivation:
-    """A Mastered cause that failed again: the failure, how it was matched, and the promotion undone."""
-
-    round: int
-    cause_id: str
-    description: str
-    failure_id: str
-    via: str
-    similarity: float | None
-    promoted_round: int
-    consistency: Fraction
-    promotion_questions: int
-    frequency: int
-    """After the commit: the new failures alone."""
 
 
 @dataclass(frozen=True)
@@ -99,15 +76,11 @@ class Material:
     run_id: str
     configuration: events.RunConfigured | None
     rounds: tuple[RoundFigures, ...] = ()
-    epsilons: dict[int, Fraction] = field(default_factory=dict[int, Fraction])
-    """The ε that each round was played under."""
     configured: dict[int, Configured] = field(default_factory=dict)
     """In force in each round; a fork may have changed it."""
     candidates: tuple[Candidate, ...] = ()
     causes: tuple[CauseRound, ...] = ()
-    created: dict[int, int] = field(default_factory=dict)
     promotions: tuple[Promotion, ...] = ()
-    reactivations: tuple[Reactivation, ...] = ()
     seconds: tuple[tuple[int, str, float], ...] = ()
     """Round, what the time went to (`selection.COMPONENTS`), and how much."""
     validations: tuple[Validation, ...] = ()
@@ -120,8 +93,6 @@ class Material:
     with."""
     agreeing: dict[str, str] = field(default_factory=dict)
     """Of the promoted causes' kept questions: the response that stands for the majority."""
-    variant: str | None = None
-    """Title of the variant that it plays in a plan."""
     ingested: bool = False
     """Its rollouts are another trainer's."""
 
@@ -133,11 +104,6 @@ class Material:
             return f"diagevo ingest FORMAT PATH --run {run}, then: diagevo diagnose --run {run}"
         rounds = f" --rounds {self.rounds[-1].round + 1}" if self.rounds else ""
         return f"diagevo train --run {self.run_id} --resume{rounds}"
-
-    @property
-    def arm(self) -> str:
-        """What it stands for beside other runs."""
-        return self.variant or self.run_id
 
     @property
     def config(self) -> dict[str, Any]:
@@ -167,13 +133,8 @@ class Material:
 def gather(history: History) -> Material:
     """Read a run. Rounds that are still open are left out."""
     committed = {commit.round for commit in history.commits}
-    opened: dict[int, events.RoundOpened] = {}
     scored: list[tuple[int, events.CandidateScored]] = []
-    promoted: dict[str, tuple[int, events.CausePromoted]] = {}
     promotions: list[Promotion] = []
-    reactivated: list[tuple[int, events.CauseReactivated]] = []
-    matched: dict[tuple[int, str], events.CauseMatched] = {}
-    created: dict[int, int] = defaultdict(int)
     origins: dict[str, str] = {}
     seconds: dict[tuple[int, str], float] = defaultdict(float)
     validations: list[Validation] = []
@@ -182,8 +143,6 @@ def gather(history: History) -> Material:
         events.RoundOpened,
         events.CandidateScored,
         events.CausePromoted,
-        events.CauseReactivated,
-        events.CauseMatched,
         events.CauseCreated,
         events.StageCompleted,
         events.StageAbandoned,
@@ -193,23 +152,14 @@ def gather(history: History) -> Material:
         if number and number not in committed:
             continue
         match recorded.event:
-            case events.RoundOpened() as event:
-                opened[number] = event
+            case events.RoundOpened():
                 in_force[number] = history.in_force(recorded.position)
             case events.CandidateScored() as event:
                 scored.append((number, event))
             case events.CausePromoted() as event:
-                promoted[recorded.event_id] = (number, event)
                 share = Fraction(event.consistency)
-                promotions.append(
-                    Promotion(number, event.cause_id, share, event.questions, event.closed_frequency)
-                )
-            case events.CauseReactivated() as event:
-                reactivated.append((number, event))
-            case events.CauseMatched() as event:
-                matched[number, event.failure_id] = event
+                promotions.append(Promotion(number, event.cause_id, share, event.questions))
             case events.CauseCreated() as event:
-                created[number] += 1
                 origins[event.cause_id] = event.failure_id
             case events.StageCompleted(seconds=float()) as event:
                 for part, spent in spent_on(event):
@@ -221,7 +171,6 @@ def gather(history: History) -> Material:
                     Validation(number, event.benchmark, event.questions, event.conditions, event.metrics)
                 )
     causes = _causes(history)
-    after = {(c.round, c.cause_id): c for c in causes}
     texts = _texts(history.database, [event.question for _, event in scored])
     compared, agreeing = _trajectories(history, origins, scored, promotions)
     with AnswerChecker() as checker:
@@ -230,15 +179,10 @@ def gather(history: History) -> Material:
         run_id=history.run_id,
         configuration=history.configurations[-1].event if history.configurations else None,
         rounds=tuple(round_figures(history)),
-        epsilons={number: Fraction(event.epsilon) for number, event in opened.items()},
         configured=in_force,
         candidates=tuple(_candidate(number, event, texts) for number, event in scored),
         causes=tuple(causes),
-        created=dict(created),
         promotions=tuple(promotions),
-        reactivations=tuple(
-            _reactivation(number, event, promoted, matched, after) for number, event in reactivated
-        ),
         seconds=tuple((number, stage, spent) for (number, stage), spent in seconds.items()),
         validations=tuple(validations),
         evaluations=tuple(e for e in EvaluationStore(history.database).list(history.run_id) if e.metrics),
@@ -299,35 +243,9 @@ def _candidate(number: int, event: events.CandidateScored, texts: dict[str, str]
         verdict=event.verdict,
         responses=event.responses,
         first=event.first,
-        second=event.second,
         label_true=event.label_true,
-        rewards=event.votes_are == "rewards",
         answered=event.truth is not None,
         stitched_cause_id=event.stitched_cause_id,
-    )
-
-
-def _reactivation(
-    number: int,
-    event: events.CauseReactivated,
-    promoted: dict[str, tuple[int, events.CausePromoted]],
-    matched: dict[tuple[int, str], events.CauseMatched],
-    after: dict[tuple[int, str], CauseRound],
-) -> Reactivation:
-    promotion_round, promotion = promoted[event.promotion]
-    match = matched[number, event.failure_id]
-    cause = after.get((number, event.cause_id))
-    return Reactivation(
-        round=number,
-        cause_id=event.cause_id,
-        description="" if cause is None else cause.description,
-        failure_id=event.failure_id,
-        via=match.via,
-        similarity=match.similarity,
-        promoted_round=promotion_round,
-        consistency=Fraction(promotion.consistency),
-        promotion_questions=promotion.questions,
-        frequency=0 if cause is None else cause.frequency,
     )
 
 
@@ -338,8 +256,6 @@ def _causes(history: History) -> list[CauseRound]:
             HISTORY.c.cause_id,
             HISTORY.c.description,
             HISTORY.c.node_label,
-            HISTORY.c.state,
-            HISTORY.c.frequency,
         )
         .where(HISTORY.c.run_id == history.run_id)
         .order_by(HISTORY.c.round)

@@ -15,7 +15,7 @@ from diagevo.report.material import Material
 from diagevo.report.paper import PAPER, PaperItem
 from diagevo.report.tables import TITLES, VALIDATION, TableName, results, table
 
-OF_PLAYED = ("intro", "performance", "labels", "difficulty", "variants", "time", "table-main", "table-time")
+OF_PLAYED = ("intro", "performance", "labels", "difficulty", "table-main", "table-time")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Colours within a family differ in lightness, and lines also in dash and mark, so
 can be read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from diagevo.errors import extra
@@ -12,14 +12,6 @@ from diagevo.text.escaping import visible
 
 STATES: Mapping[str, str] = {"Active": "#E07A2F", "Mastered": "#0B3C5D", "skill nodes": "#B5B5B5"}
 MODES: Mapping[str, str] = {"free": "#9CC9E8", "targeted": "#D4691E", "stitched": "#4A1D66"}
-VERDICTS: Mapping[str, str] = {
-    "kept": "#1E5B3A",
-    "contested": "#C98A1B",
-    "too easy": "#CDE6CF",
-    "too hard": "#8A5A83",
-    "no label": "#F4F4F4",
-    "invalid": "#A9A9A9",
-}
 CHANGES: Mapping[str, str] = {
     "created": "#F6D2B3",
     "promoted": STATES["Mastered"],
@@ -53,17 +45,6 @@ def colours(family: Mapping[str, str], present: Any = None) -> Any:
     alt = altair()
     names = [name for name in family if present is None or name in present]
     return alt.Scale(domain=names, range=[family[name] for name in names])
-
-
-def by_lightness(names: Sequence[Any]) -> Any:
-    """A scale from light to dark over ordered names, such as rounds, in a hue that no state or mode has."""
-    ends = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in ("#A9D8D2", "#12423C")]
-    steps = max(1, len(names) - 1)
-    shades = [
-        "#" + "".join(f"{round(a + (b - a) * i / steps):02X}" for a, b in zip(*ends, strict=True))
-        for i in range(len(names))
-    ]
-    return altair().Scale(domain=list(names), range=shades)
 
 
 def themed(chart: Any) -> dict[str, Any]:

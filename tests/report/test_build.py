@@ -53,7 +53,7 @@ def test_each_figure_is_once_on_the_run_s_page_with_its_caption_and_files(built:
     pictures = re.findall(r'<img src="([^"]+)"', overview)
     drawn = [entry.name for entry in FIGURES if f'src="../figures/{entry.name}.png"' in overview]
     assert pictures == [f"../figures/{name}.png" for name in drawn]
-    assert {"performance", "memory", "schedule", "reactivations"} <= set(drawn)
+    assert {"performance", "memory", "case"} <= set(drawn)
     assert all((built / "played" / picture).is_file() for picture in pictures)
     assert overview.count("Run played, ") >= len(drawn)
     assert 'class="chart"' not in overview, "no second picture of the same"
@@ -99,11 +99,11 @@ def test_a_report_replaces_the_one_that_was_there_and_nothing_else(
 
 
 def test_a_figure_is_written_with_its_data_beside_it(material: Material, tmp_path: Path) -> None:
-    figure = draw("filter", [material])
+    figure = draw("length", [material])
     assert isinstance(figure, Figure)
-    files = write_figure(tmp_path, "filter", figure)
-    assert sorted(f.name for f in files) == [f"filter.{s}" for s in ("csv", "png", "svg", "txt", "vl.json")]
-    assert (tmp_path / "filter.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (tmp_path / "filter.svg").read_text(encoding="utf-8")
-    rows = list(csv.DictReader((tmp_path / "filter.csv").open(encoding="utf-8")))
-    assert [row["verdict"] for row in rows] == [row["verdict"] for row in figure.rows]
+    files = write_figure(tmp_path, "length", figure)
+    assert sorted(f.name for f in files) == [f"length.{s}" for s in ("csv", "png", "svg", "txt", "vl.json")]
+    assert (tmp_path / "length.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "length.svg").read_text(encoding="utf-8")
+    rows = list(csv.DictReader((tmp_path / "length.csv").open(encoding="utf-8")))
+    assert [float(row["words"]) for row in rows] == [row["words"] for row in figure.rows]

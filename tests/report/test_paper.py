@@ -17,11 +17,10 @@ from diagevo.report.figures import FIGURES, draw
 from diagevo.report.hyperparameters import settings_table
 from diagevo.report.material import Material, Validation, spent_on
 from diagevo.report.paper import PAPER
-from diagevo.report.selection import time_table
 from diagevo.report.standing import standing
 from diagevo.report.table_text import markdown
 from diagevo.report.tables import TITLES, TableName
-from diagevo.report.variants import TOGETHER
+from diagevo.report.time_table import time_table
 from tests.memory.audit import played
 
 SOURCE = Path(__file__).parents[3] / "shared" / "paper" / "diagevo.tex"
@@ -81,57 +80,29 @@ def test_each_line_has_a_command_or_says_what_is_missing(
     assert by_name["table-baselines"].missing == "the reported figures are given in a CSV"
 
 
-def validated(material: Material, run: str, variant: str | None, *means: float) -> Material:
+def validated(material: Material, run: str, *means: float) -> Material:
     """A run whose validation came to `means` after rounds 0, 1, 2…"""
     points = tuple(
         Validation(number, "validation", 100, {"samples": 8}, {"mean_at_k": mean, "greedy": 0.9})
         for number, mean in enumerate(means)
     )
-    return replace(material, run_id=run, variant=variant, validations=points)
-
-
-def test_a_variant_is_the_mean_of_its_runs_by_round_with_their_deviation(material: Material) -> None:
-    arms = [
-        validated(material, "p.full.s0", "DiagEvo (full)", 0.5, 0.6),
-        validated(material, "p.full.s1", "DiagEvo (full)", 0.5, 0.8),
-        validated(material, "p.free.s0", "Pure free exploration", 0.5, 0.55),
-    ]
-    figure = draw("variants", [material], arms=arms)
-    assert isinstance(figure, Figure)
-    rows = {(row["series"], row["round"]): row for row in figure.rows}
-    full = rows["DiagEvo (full)", 1]
-    assert (full["accuracy"], full["runs"]) == (70.0, 2)
-    assert full["high"] - full["accuracy"] == pytest.approx(14.142, abs=0.001)  # (10² + 10²) / (2 - 1)
-    free = rows["Pure free exploration", 1]
-    assert (free["accuracy"], free["low"], free["runs"]) == (55.0, 55.0, 1)
-    assert "DiagEvo (full): runs p.full.s0, p.full.s1." in figure.caption
-
-
-def test_more_variants_than_lines_can_be_told_apart_have_a_panel_each(material: Material) -> None:
-    many = [validated(material, f"r{i}", f"variant {i}", 0.5, 0.6) for i in range(TOGETHER + 1)]
-    few = draw("variants", [material], arms=many[:TOGETHER])
-    panels = draw("variants", [material], arms=many)
-    assert isinstance(few, Figure)
-    assert isinstance(panels, Figure)
-    assert "vconcat" not in few.chart().to_dict(validate=False)
-    rows = panels.chart().to_dict(validate=False)["vconcat"]
-    assert [len(row["hconcat"]) for row in rows] == [3, 3]
+    return replace(material, run_id=run, validations=points)
 
 
 def test_curves_of_one_figure_are_of_the_measure_that_most_runs_have(material: Material) -> None:
     greedy = replace(
-        validated(material, "other", None),
+        validated(material, "other"),
         validations=(Validation(1, "validation", 9, {}, {"greedy": 0.7}),),
     )
-    figure = draw("variants", [material], arms=[greedy, replace(greedy, run_id="third"), material])
+    figure = draw("intro", [greedy, replace(greedy, run_id="third"), material])
     assert isinstance(figure, Figure)
     assert "the greedy answers to the validation set" in figure.caption
     nothing = replace(greedy, validations=())
-    assert isinstance(draw("variants", [nothing]), Missing)
+    assert isinstance(draw("intro", [nothing]), Missing)
 
 
 def test_the_first_figure_has_lengths_as_bars_and_accuracies_as_lines(material: Material) -> None:
-    figure = draw("intro", [material, validated(material, "other", None, 0.5, 0.6)])
+    figure = draw("intro", [material, validated(material, "other", 0.5, 0.6)])
     assert isinstance(figure, Figure)
     words = [row for row in figure.rows if "words" in row]
     lines = [row for row in figure.rows if "accuracy" in row]
@@ -198,12 +169,34 @@ def test_the_tables_of_settings_have_the_papers_numbers_in_its_order(tmp_path: P
 
 
 def test_the_time_table_has_the_papers_shares_beside_the_runs(material: Material) -> None:
-    votes = StageCompleted(stage="votes", attempt=1, seconds=90.0, parts={"orchestration": 10.0})
-    spent = tuple((1, part, seconds) for part, seconds in spent_on(votes))
-    text = markdown(time_table(replace(material, seconds=spent)))
+    """The solver's stage took 40 s: 4 s of them waited for extraction, and 9 s more ran beside training. An
+    attempt that was abandoned took 10 s; between the stages 2 s went, and 0.5 s to the schedule; all in all
+    100 s."""
+    parts = {"extraction": 4.0, "beside training": 9.0, "orchestration": 2.0, "scheduling": 0.5}
+    done = StageCompleted(stage="solver", attempt=2, seconds=40.0, parts=parts)
+    parts = {"extraction": 1.0, "deduplication": 2.0, "assignment": 3.0, "consolidation": 3.5}
+    diagnosed = StageCompleted(stage="diagnosis", attempt=1, seconds=10.0, parts=parts)
+    spent = [*spent_on(done), *spent_on(diagnosed), ("abandoned", 10.0), ("votes", 37.5)]
+    content = time_table(replace(material, seconds=tuple((1, part, s) for part, s in spent)))
+    own = {part: cells["time (%)"].mean for part, cells in content.rows.items() if "time (%)" in cells}
+    assert own == {
+        "challenger optimization": 0.0,
+        "candidate generation": 0.0,
+        "labels and filtering": 37.5,
+        "solver optimization": 36.0,
+        "diagnosis and memory, in all": 14.5,
+        "– error-cause extraction": 5.0,
+        "– deduplication and node assignment": 5.0,
+        "– skill-node consolidation": 3.5,
+        "– state and frequency update, scheduling": 1.0,
+        "other orchestration": 2.0,
+        "abandoned attempts": 10.0,
+    }
+    assert "9 s of it ran beside" in content.note
+    text = markdown(content)
     assert "| Component | time (%) | seconds | the paper (%) |" in text
-    assert "| labels and filtering | 90.0 | 90.0 | 30.3 |" in text
-    assert "| other orchestration | 10.0 | 10.0 | 0.1 |" in text
+    assert "| labels and filtering | 37.5 | 37.5 | 30.3 |" in text
+    assert "| other orchestration | 2.0 | 2.0 | 0.1 |" in text
     old = markdown(time_table(replace(material, seconds=((1, "votes", 90.0),))))
     assert "| other orchestration | – | – | 0.1 |" in old
     with pytest.raises(NotFoundError, match="has recorded its time"):
