@@ -26,6 +26,7 @@ if not os.environ.keys() & {"TMPDIR", "PYTEST_DEBUG_TEMPROOT"} and MEMORY.is_dir
     if held.f_bavail * held.f_frsize > 6 * 2**30 and not held.f_flag & os.ST_NOEXEC:
         os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), None
 
+gc.disable()  # until all is imported
 RUNS = Path(__file__).parents[1] / "runs"
 SLOW = {"unbroken", "one_step", "watcher", "trained_home", "page"}
 """Fixtures that train, half a minute for the first test that asks for one, and the browser's."""
@@ -44,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What was imported stays: a quarter of a small training was looking for garbage among it."""
-    gc.collect()
+    gc.enable()
     gc.freeze()
 
 

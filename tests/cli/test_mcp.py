@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.commands.mcp_tools import LIST, _bounded, server  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
+from diagevo.memory.audit.query_result import AGENT
 from tests.cli.program import invoke
 from tests.ingest.conftest import ingest_verl
 
@@ -88,6 +90,16 @@ def test_a_query_is_bounded_and_its_rows_are_untrusted(ask: Ask) -> None:
         "more": True,
         "untrusted": {"rows": [["verl", 1], ["verl", 2], ["verl", 3]]},
     }
+
+
+def test_an_agents_statement_ends_after_ten_seconds(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Played with one second in place of the ten."""
+    assert AGENT.seconds == 10
+    monkeypatch.setattr("diagevo.memory.audit.query_result.AGENT", replace(AGENT, seconds=1))
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    failed, told = ask("query", sql=endless)
+    assert failed
+    assert "the statement took more than 1 s and was ended" in told
 
 
 def test_a_list_is_cut_and_says_by_how_much() -> None:

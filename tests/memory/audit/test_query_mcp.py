@@ -102,10 +102,3 @@ def test_the_server_ends_with_its_client_while_a_statement_runs(played_sqlite: S
         assert opened.process.stdin is not None
         opened.process.stdin.close()
         assert opened.process.wait(6) == 0
-
-
-def test_an_agents_statement_ends_after_ten_seconds(played_sqlite: Store) -> None:
-    with session(played_sqlite.url) as opened:
-        told = opened.asked("tools/call", 3, name="query", arguments={"sql": ENDLESS})
-    assert told["isError"]
-    assert "the statement took more than 10 s and was ended" in told["content"][0]["text"]
