@@ -1,4 +1,4 @@
-"""`diagevo diagnose` in a process of its own, with a served diagnostician that is slow, broken or gone."""
+"""`diagevo diagnose` with a served diagnostician that is slow, broken or gone."""
 
 import json
 import os
@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import Result
 
-from tests.cli.program import STARTED, clean_environment, invoke, run
+from tests.cli.program import STARTED, clean_environment, invoke
 from tests.diagnosis.server import Answer, Server
 
 pytestmark = pytest.mark.slow
@@ -22,8 +23,9 @@ KEYED = {"OPENAI_API_KEY": "none"}
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Six groups of one pass and two failures: twelve failures in one round."""
+    monkeypatch.chdir(tmp_path)
     with (tmp_path / "own.jsonl").open("w") as out:
         for group in range(GROUPS):
             for sample, reward in enumerate((1, 0, 0)):
@@ -41,8 +43,8 @@ def command(server: Server, *more: str) -> list[str]:
     return ["diagnose", "--run", "own", *settings, *more]
 
 
-def diagnose(home: Path, server: Server, *more: str) -> subprocess.CompletedProcess[str]:
-    return run(*command(server, *more), cwd=home, env=KEYED | {"DIAGEVO_HOME": str(home)})
+def diagnose(home: Path, server: Server, *more: str) -> Result:
+    return invoke(*command(server, *more), env=KEYED | {"DIAGEVO_HOME": str(home)})
 
 
 def most_asked(server: Server) -> int:
@@ -75,19 +77,19 @@ def test_the_cost_is_told_before_anything_is_asked(home: Path) -> None:
 def test_a_cap_is_kept_and_again_goes_on(home: Path) -> None:
     with Server(lambda request, before: Answer(SLIP)) as server:
         first = diagnose(home, server, "--max-calls", "5")
-        assert (first.returncode, len(server.requests)) == (75, 5), first.stderr
+        assert (first.exit_code, len(server.requests)) == (75, 5), first.stderr
         assert "diagevo diagnose --run own" in first.stderr
         second = diagnose(home, server, "--max-calls", "5")
-        assert (second.returncode, len(server.requests)) == (75, 10), second.stderr
+        assert (second.exit_code, len(server.requests)) == (75, 10), second.stderr
         last = diagnose(home, server, "--max-calls", "5", "--json")
-        assert (last.returncode, len(server.requests), most_asked(server)) == (0, 12, 1), last.stderr
+        assert (last.exit_code, len(server.requests), most_asked(server)) == (0, 12, 1), last.stderr
     assert [row["round"] for row in json.loads(last.stdout)["data"]] == [1]
 
 
 def test_the_cap_of_the_run_holds_beside_that_of_the_call(home: Path) -> None:
     with Server(lambda request, before: Answer(SLIP)) as server:
         done = diagnose(home, server, "--max-calls", "9", "--set", "diagnosis.max_calls=4")
-    assert (done.returncode, len(server.requests)) == (75, 4), done.stderr
+    assert (done.exit_code, len(server.requests)) == (75, 4), done.stderr
 
 
 def test_what_a_killed_diagnosis_was_told_is_not_asked_again(home: Path) -> None:
@@ -107,7 +109,7 @@ def test_what_a_killed_diagnosis_was_told_is_not_asked_again(home: Path) -> None
         )
         assert running[0].wait() == -signal.SIGKILL
         done = diagnose(home, server)
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         assert sorted(server.seen.values()) == [1] * 11 + [2]
     assert invoke("memory", "verify", "--deep", env={"DIAGEVO_HOME": str(home)}).exit_code == 0
 
@@ -135,7 +137,7 @@ def test_a_resumed_training_is_diagnosed_again_and_what_was_answered_before_is_n
     step_two(home, "right", "wrong", "false")
     assert ingest().exit_code == 0
     with Server(lambda request, before: Answer(SLIP)) as server:
-        assert diagnose(home, server).returncode == 0
+        assert diagnose(home, server).exit_code == 0
         assert len(server.requests) == 12 + 4
         step_two(home, "correct", "bad", "worse")
         refused = ingest()
@@ -143,7 +145,7 @@ def test_a_resumed_training_is_diagnosed_again_and_what_was_answered_before_is_n
         assert "the same training, resumed from a checkpoint: --resumed" in refused.stderr
         assert (again := ingest("--resumed")).exit_code == 0, again.output
         done = diagnose(home, server)
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         assert (len(server.requests), most_asked(server)) == (12 + 4 + 2, 1)
     assert events(home, "RoundsSuperseded") == 1
     assert events(home, "FailureDiagnosed") == 12 + 4 + 4
@@ -153,12 +155,12 @@ def test_a_resumed_training_is_diagnosed_again_and_what_was_answered_before_is_n
 def test_what_waits_between_extraction_and_its_node_is_counted_and_may_be_capped(home: Path) -> None:
     """Twelve times a new cause: after twelve calls nothing is undiagnosed, and all twelve are unsettled."""
     with Server(lambda request, before: Answer(NEW)) as server:
-        assert diagnose(home, server, "--max-calls", "12").returncode == 75
+        assert diagnose(home, server, "--max-calls", "12").exit_code == 75
         planned = diagnose(home, server, "--plan", "--json")
         [plan] = json.loads(planned.stdout)["data"]
         assert (plan["failures"], plan["calls"]) == (0, 24)
         again = diagnose(home, server, "--max-calls", "1")
-        assert (again.returncode, len(server.requests)) == (75, 13), again.stderr
+        assert (again.exit_code, len(server.requests)) == (75, 13), again.stderr
 
 
 def test_a_service_that_refuses_ends_the_command_and_loses_nothing(home: Path) -> None:
@@ -167,9 +169,9 @@ def test_a_service_that_refuses_ends_the_command_and_loses_nothing(home: Path) -
 
     with Server(behave) as server:
         refused = diagnose(home, server)
-        assert refused.returncode == 6, refused.stderr
+        assert refused.exit_code == 6, refused.stderr
         assert "401" in refused.stderr
-        assert diagnose(home, server).returncode == 0
+        assert diagnose(home, server).exit_code == 0
         assert sorted(server.seen.values()) == [1] * 11 + [2]
 
 
@@ -193,7 +195,7 @@ def test_replies_with_wrong_fields_end_it_after_three_failures_and_the_mended_se
     """Three failures, each with two retries: nine requests, nothing recorded. Then all twelve are asked."""
     with Server(lambda request, before: Answer(WRONG)) as server:
         done = diagnose(home, server)
-        assert (done.returncode, len(server.requests)) == (6, 9), done.stderr
+        assert (done.exit_code, len(server.requests)) == (6, 9), done.stderr
         assert "the first 3 replies of the diagnostician could not be read" in done.stderr
         assert "matched_cause_id" in done.stderr
         assert '{"cause": "<b>bold</b>", "confidence": 0.9}' in done.stderr
@@ -202,7 +204,7 @@ def test_replies_with_wrong_fields_end_it_after_three_failures_and_the_mended_se
         server.requests.clear()
         server.behave = lambda request, before: Answer(SLIP)
         mended = diagnose(home, server, "--json")
-        assert (mended.returncode, len(server.requests)) == (0, 12), mended.stderr
+        assert (mended.exit_code, len(server.requests)) == (0, 12), mended.stderr
     [row] = json.loads(mended.stdout)["data"]
     assert (row["round"], row["undiagnosed"]) == (1, 0)
     assert "came from the store" not in mended.stderr
@@ -216,11 +218,11 @@ def test_ten_in_a_row_end_it_later_too_and_are_asked_again(home: Path) -> None:
 
     with Server(behave) as server:
         done = diagnose(home, server, "--set", "diagnosis.retries=0")
-        assert (done.returncode, len(server.requests)) == (6, 12), done.stderr
+        assert (done.exit_code, len(server.requests)) == (6, 12), done.stderr
         assert "10 replies in a row of the diagnostician could not be read" in done.stderr
         assert (events(home, "FailureDiagnosed"), events(home, "RoundCommitted")) == (2, 0)
         server.behave = lambda request, before: Answer(SLIP)
-        assert diagnose(home, server, "--set", "diagnosis.retries=0").returncode == 0
+        assert diagnose(home, server, "--set", "diagnosis.retries=0").exit_code == 0
         assert len(server.requests) == 22
 
 
@@ -232,7 +234,7 @@ def test_a_reply_here_and_there_that_cannot_be_read_is_unresolved(home: Path) ->
 
     with Server(behave) as server:
         done = diagnose(home, server, "--json", "--set", "diagnosis.retries=0")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     [row] = json.loads(done.stdout)["data"]
     assert row["undiagnosed"] == 4
 
@@ -246,30 +248,30 @@ def test_an_unreadable_reply_of_another_run_is_never_used(home: Path) -> None:
     env = {"DIAGEVO_HOME": str(home)}
     assert invoke("ingest", "jsonl", home / "own.jsonl", "--run", "other", env=env).exit_code == 0
     with Server(behave) as server:
-        assert diagnose(home, server, "--set", "diagnosis.retries=0").returncode == 0
+        assert diagnose(home, server, "--set", "diagnosis.retries=0").exit_code == 0
         assert len(server.requests) == 12
         done = diagnose(home, server, "--set", "diagnosis.retries=0", "--run", "other")
-        assert (done.returncode, len(server.requests)) == (0, 16), done.stderr
+        assert (done.exit_code, len(server.requests)) == (0, 16), done.stderr
     assert "8 replies came from the store, 4 from the service" in done.stderr
 
 
 def test_two_options_name_the_server_once(home: Path) -> None:
     """README, "With a training that you already run", to the letter."""
 
-    def asked(*words: str) -> subprocess.CompletedProcess[str]:
-        return run("diagnose", "--run", "own", *words, cwd=home, env=KEYED | {"DIAGEVO_HOME": str(home)})
+    def asked(*words: str) -> Result:
+        return invoke("diagnose", "--run", "own", *words, env=KEYED | {"DIAGEVO_HOME": str(home)})
 
     refused = asked()
-    assert refused.returncode == 2
+    assert refused.exit_code == 2
     assert "rules:arithmetic names causes of questions of its own world" in refused.stderr
     assert "diagevo diagnose --run own --model M --base-url URL" in refused.stderr
-    assert asked("--set", "roles.diagnostician.engine=rules:arithmetic").returncode == 2
+    assert asked("--set", "roles.diagnostician.engine=rules:arithmetic").exit_code == 2
     assert events(home, "FailureDiagnosed") == 0
     with Server(lambda request, before: Answer(SLIP)) as server:
         first = asked("--model", "mine", "--base-url", server.url, "--max-calls", "5")
-        assert (first.returncode, len(server.requests)) == (75, 5), first.stderr
+        assert (first.exit_code, len(server.requests)) == (75, 5), first.stderr
         again = asked()
-        assert (again.returncode, len(server.requests)) == (0, 12), again.stderr
+        assert (again.exit_code, len(server.requests)) == (0, 12), again.stderr
     assert {request["model"] for request in server.requests} == {"mine"}
     assert invoke("memory", "verify", "--deep", env={"DIAGEVO_HOME": str(home)}).exit_code == 0
 
@@ -289,24 +291,24 @@ def test_again_supersedes_and_asks_the_better_server(home: Path) -> None:
         return Answer(replies[kind])
 
     with Server(lambda request, before: Answer(SLIP)) as server:
-        assert diagnose(home, server).returncode == 0
+        assert diagnose(home, server).exit_code == 0
         server.behave = lambda request, before: Answer("<html>")
         unread = diagnose(home, server, "--again", "--set", "roles.diagnostician.model=other")
-        assert unread.returncode == 6
+        assert unread.exit_code == 6
         assert events(home, "RoundsSuperseded") == 0
         server.behave = better
         done = diagnose(home, server, "--again", "--set", "roles.diagnostician.model=other", "--json")
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         [row] = json.loads(done.stdout)["data"]
         assert (row["round"], row["failures"], row["active"]) == (2, 12, 1)
         assert "round 1 counts no more" in done.stderr
         before = len(server.requests)
         third = diagnose(home, server, "--again", "--round", "2", "--json")
-        assert (third.returncode, len(server.requests)) == (0, before), third.stderr
+        assert (third.exit_code, len(server.requests)) == (0, before), third.stderr
         assert "12 replies came from the store, 0 from the service" in third.stderr
         assert json.loads(third.stdout)["data"][0]["round"] == 3
         gone = diagnose(home, server, "--again", "--round", "1")
-        assert gone.returncode == 3
+        assert gone.exit_code == 3
         assert "round 1 of run own is superseded by round 2" in gone.stderr
     assert invoke("memory", "verify", "--deep", env={"DIAGEVO_HOME": str(home)}).exit_code == 0
     assert [line["round"] for line in told(home, "memory", "query", "SELECT round FROM v_round")] == [1, 2, 3]
@@ -314,13 +316,13 @@ def test_again_supersedes_and_asks_the_better_server(home: Path) -> None:
 
 def test_a_dry_run_writes_nothing_and_unreadable_agrees_with_nothing(home: Path) -> None:
     with Server(lambda request, before: Answer(SLIP)) as server:
-        assert diagnose(home, server).returncode == 0
+        assert diagnose(home, server).exit_code == 0
         before = events(home, "FailureDiagnosed")
         same = diagnose(home, server, "--again", "--dry-run", "--sample", "5")
         assert "extract 5 of 5 (100.0%)" in same.stdout + same.stderr
         server.behave = lambda request, before: Answer("hm")
         other = diagnose(home, server, "--again", "--dry-run", "--sample", "5", "--exit-code")
-        assert other.returncode == 1
+        assert other.exit_code == 1
         assert "extract 0 of 5 (0.0%)" in other.stdout + other.stderr
     assert (events(home, "FailureDiagnosed"), events(home, "RoundsSuperseded")) == (before, 0)
 
