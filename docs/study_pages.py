@@ -34,7 +34,7 @@ def make(to: Path) -> int:
             bundle = folder / f"{run}.db"
             bundle.write_bytes(lzma.decompress((BUNDLES / f"{run}.db.xz").read_bytes()))
             import_bundle(bundle, database, None)
-        written, _ = export(database, folder, to, runs=RUNS, most=PAGES)
+        written, _ = export(database, to, runs=RUNS, most=PAGES)
         database.close()
     return written
 

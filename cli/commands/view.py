@@ -74,8 +74,7 @@ def view(
 
 def _serve(call: Call, host: str, port: int, *, no_open: bool) -> None:
     from diagevo.memory.history import resolve_run
-    from diagevo.view.server import application, is_loopback
-    from diagevo.view.serving import served
+    from diagevo.view.server import application, is_loopback, served
 
     with suppress(KeyboardInterrupt), database(call) as found:
         listening = _listen(host, port)
@@ -93,7 +92,7 @@ def _serve(call: Call, host: str, port: int, *, no_open: bool) -> None:
             import webbrowser
 
             webbrowser.open(at)
-        app_ = application(found, None, host=host, token=token)
+        app_ = application(found, host=host, token=token)
         served(app_, log_level="error").run(sockets=[listening])
 
 
@@ -116,7 +115,7 @@ def _export(call: Call, to: Path, pages: int | None) -> Result[Any]:
     with database(call) as found:
         runs = [] if call.run is None else [resolve_run(found, call.run)]
         with render.writing(to):
-            written, left_out = write(found, None, to, runs=runs, most=pages or PAGES)
+            written, left_out = write(found, to, runs=runs, most=pages or PAGES)
     index = to / "index.html"
     said = f"{written} pages, begin at {index}"
     if left_out:
@@ -136,5 +135,5 @@ def _alone(call: Call, to: Path, cause: str) -> Result[Any]:
         history = History(found, run)
         named = resolve(history, cause, history.end, "cause").id
         with render.writing(to):
-            export_cause(found, None, to, run, named)
+            export_cause(found, to, run, named)
     return Result({"page": str(to), "run": run, "cause": named}, text=f"{named} of {run}: {to}")

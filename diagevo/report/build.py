@@ -130,7 +130,7 @@ def build(
         for name, content in tables.items()
     ]
     runs = [material.run_id for material in materials]
-    export(database, None, folder, runs=runs, most=pages, drawn=drawn)
+    export(database, folder, runs=runs, most=pages, drawn=drawn)
     written = [("page", folder / "index.html")]
     for entry, result in figures.items():
         if isinstance(result, Figure):

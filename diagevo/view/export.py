@@ -37,7 +37,6 @@ class _Chosen:
 
 def export(
     database: Database,
-    folder: Path | None,
     to: Path,
     *,
     runs: Sequence[str] = (),
@@ -54,7 +53,7 @@ def export(
     if to.is_dir() and any(to.iterdir()) and not ours.is_file():
         raise ConfigError(f"{to} contains something other than exported pages", hint="name a new folder")
     chosen = _Chosen(most)
-    view = View(Site(database, folder, live=False, only=runs, drawn=drawn), chosen.keep, most)
+    view = View(Site(database, live=False, only=runs, drawn=drawn), chosen.keep, most)
     chosen.keep("index.html")
     to.mkdir(parents=True, exist_ok=True)
     for old in to.rglob("*.html"):
@@ -80,12 +79,12 @@ def export(
     return len(chosen.known), len(chosen.left_out)
 
 
-def export_cause(database: Database, folder: Path | None, to: Path, run: str, cause: str) -> None:
+def export_cause(database: Database, to: Path, run: str, cause: str) -> None:
     """Write the page of a cause as one file that needs no other: its style inside, links to nowhere.
 
     Raises NotFoundError where the run has no such cause, OSError where `to` takes nothing.
     """
-    view = View(Site(database, folder, live=False, only=[run]), lambda path: False, 1)
+    view = View(Site(database, live=False, only=[run]), lambda path: False, 1)
     text = view.render(f"{run}/causes/{cause}.html")
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(text, encoding="utf-8")

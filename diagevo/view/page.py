@@ -48,13 +48,12 @@ class Site:
     def __init__(
         self,
         database: Database,
-        folder: Path | None,
         *,
         live: bool,
         only: Sequence[str] = (),
         drawn: Sequence[Drawn] = (),
     ) -> None:
-        self.database, self.folder, self.live, self.only, self.drawn = database, folder, live, only, drawn
+        self.database, self.live, self.only, self.drawn = database, live, only, drawn
         self._log = Log(database)
         self._read: dict[str, History] = {}
         self.checks = Checks(self._log, self.folder_of)
@@ -68,7 +67,7 @@ class Site:
             raise NotFoundError(f"there is no run {run}", hint="the runs are on the first page")
         known = self._read.get(run)
         if known is None or known.end.sequence != self._log.head(run).sequence:
-            known = History(self.database, run, self.folder)
+            known = History(self.database, run)
             _ = known.end  # read in the one moment of this page, before another page reads the rest
             self._read[run] = known
         return known
@@ -83,7 +82,7 @@ class Site:
 
     def folder_of(self, run: str) -> Path:
         """Where the run's files are: chain heads, progress."""
-        return runs_folder(self.database, self.folder) / run
+        return runs_folder(self.database) / run
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,7 @@ def runs(site: Site) -> Page:
     """Every run with what it reached."""
     shown = site.runs()
     checked = site.checks.quick if site.live else site.checks.full
-    lines = [
-        (line, checked(line.run_id)) for line in list_runs(site.database, site.folder) if line.run_id in shown
-    ]
+    lines = [(line, checked(line.run_id)) for line in list_runs(site.database) if line.run_id in shown]
     beside = many([(site.history(line.run_id), line) for line, _ in lines])
     return Page("runs.html", "runs", {"lines": lines, "many": beside})
 
@@ -63,7 +61,6 @@ def overview(history: History, site: Site) -> Page:
         "charts": [one for one in (_passed(story), _accuracy(story)) if one is not None],
         "shown_causes": SHOWN_CAUSES,
         "premise": premise(history.world),
-        "others": [one for one in site.runs() if one != history.run_id],
     }
     return Page("overview.html", history.run_id, data)
 
@@ -156,8 +153,15 @@ def causes(history: History, site: Site, part: str | None = None) -> Page:
     return Page("causes.html", "causes", data, below(history.run_id))
 
 
+def what_if(history: History, site: Site) -> Page:
+    """The rounds as they were recorded; a script loads what the sliders for k, τ, θ_up, p_low and p_high move
+    over. Each value is what `memory what-if` says."""
+    lines = list(round_figures(history, counted=is_short(history)))
+    return Page("whatif.html", "what if", {"rounds": lines}, below(history.run_id))
+
+
 def live(history: History, site: Site) -> Page:
-    line = next(line for line in list_runs(site.database, site.folder) if line.run_id == history.run_id)
+    line = next(line for line in list_runs(site.database) if line.run_id == history.run_id)
     last = next(round_figures(history, line.last_round), None) if line.last_round else None
     read = history.log.read(history.run_id, types=["CauseReactivated"], newest_first=True, limit=REACTIVATED)
     reactivated = [(recorded.round, recorded.cause_id) for recorded in read]

@@ -5,9 +5,10 @@ import hmac
 import ipaddress
 import socket
 from importlib.resources import files
-from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -23,6 +24,9 @@ from diagevo.progress_file import PROGRESS
 from diagevo.view.page import Site
 from diagevo.view.site import View
 
+HEAD_BYTES = 16_384
+CONNECTIONS = 500
+"""At once; more are answered with 503."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -68,9 +72,25 @@ def is_ours(header: str, hosts: frozenset[str]) -> bool:
     return any(not is_loopback(host) for host in hosts)
 
 
-def application(database: Database, folder: Path | None, *, host: str, token: str) -> Starlette:
+def served(app: ASGIApp, **more: Any) -> uvicorn.Server:
+    """A server of the pages, with bounds on what a stranger's connection may take: `--host` opens the port to
+    machines that need no token to connect. `more` is uvicorn's."""
+    config = uvicorn.Config(
+        app,
+        http="h11",  # its other protocol has no bound on the head of a request
+        ws="none",
+        lifespan="off",
+        server_header=False,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        limit_concurrency=CONNECTIONS,
+        **more,
+    )
+    return uvicorn.Server(config)
+
+
+def application(database: Database, *, host: str, token: str) -> Starlette:
     """The site as an ASGI application, listening on `host`. `token` opens it, once: then a cookie does."""
-    view = View(Site(database, folder, live=True))
+    view = View(Site(database, live=True))
 
     def page(request: Request) -> Response:
         path = request.path_params["path"] or "index.html"

@@ -19,7 +19,7 @@ from diagevo.memory.audit.timeline.rounds import observations
 from diagevo.memory.log.log import Head
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, fraction, number, percent
-from diagevo.view import compared, pages, round_pages, sliders, stories
+from diagevo.view import pages, round_pages, sliders, stories
 from diagevo.view.page import TEXT, Page, Site
 
 Builder = Callable[..., Page]
@@ -38,8 +38,7 @@ ROUTES: tuple[tuple[str, Builder], ...] = (
     (rf"{RUN}/rounds/{NUMBER}{PART}", round_pages.round_),
     (rf"{RUN}/questions/(?P<question>r\d+\.q\d+)", stories.question),
     (rf"{RUN}/failures/(?P<failure>r\d+\.q\d+\.a\d+)", stories.failure),
-    (rf"{RUN}/what-if", compared.what_if_page),
-    (rf"{RUN}/against/(?P<other>[A-Za-z0-9][A-Za-z0-9._-]{{0,99}})", compared.runs_page),
+    (rf"{RUN}/what-if", pages.what_if),
     (rf"{RUN}/log(?:/(?P<kind>[A-Za-z]+))?{PART}", round_pages.log),
     (rf"{RUN}/verify", pages.verified),
 )

@@ -13,7 +13,7 @@ import pytest
 from diagevo.memory.log.database import Database
 from diagevo.view.export import export
 from diagevo.view.server import application
-from diagevo.view.serving import served as as_served
+from diagevo.view.server import served as as_served
 from tests.attack import hostile
 from tests.memory.audit.played import play
 
@@ -38,9 +38,9 @@ class Served:
 
 
 @contextmanager
-def serving(database: Database, folder: Path) -> Iterator[Served]:
+def serving(database: Database) -> Iterator[Served]:
     """uvicorn on a free port, as the command starts it."""
-    app = application(database, folder, host="127.0.0.1", token=TOKEN)
+    app = application(database, host="127.0.0.1", token=TOKEN)
     server = as_served(app, port=0, log_level="error")
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -73,15 +73,15 @@ def database(folder: Path) -> Iterator[Database]:
 
 
 @pytest.fixture(scope="session")
-def served(database: Database, folder: Path) -> Iterator[Served]:
-    with serving(database, folder) as server:
+def served(database: Database) -> Iterator[Served]:
+    with serving(database) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def exported(database: Database, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Path:
     to = tmp_path_factory.mktemp("exported") / "pages"
-    export(database, folder, to)
+    export(database, to)
     return to
 
 

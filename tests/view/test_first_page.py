@@ -62,7 +62,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def view(home: Path) -> Iterator[View]:
     with closing(Database(f"sqlite:///{home / 'diagevo.db'}")) as database:
-        yield View(Site(database, home, live=True))
+        yield View(Site(database, live=True))
 
 
 @pytest.fixture

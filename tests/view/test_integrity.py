@@ -36,7 +36,7 @@ def database(home: Path) -> Iterator[Database]:
 
 
 def _view(database: Database, home: Path) -> View:
-    return View(Site(database, home, live=True))
+    return View(Site(database, live=True))
 
 
 def _replace_last_head(home: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_head_that_the_log_does_not_have_is_a_fault_on_the_first_page(
     view = _view(database, home)
     assert 'class="bad">FAULT</a>' in view.render("index.html")
     assert "<strong>FAULT</strong> head:" in view.render("played/verify.html")
-    export(database, home, home / "pages", most=2)
+    export(database, home / "pages", most=2)
     assert ">FAULT</" in (home / "pages" / "index.html").read_text()
 
 
@@ -119,7 +119,7 @@ def test_an_export_beside_a_training_accuses_nobody(
         return lines
 
     monkeypatch.setattr(pages, "list_runs", then_commit)
-    export(database, home, home / "out")
+    export(database, home / "out")
     told = [(home / "out" / page).read_text() for page in ("index.html", "played/verify.html")]
     assert "FAULT" not in "".join(told)
     assert "As it was written" in told[1]
@@ -127,7 +127,7 @@ def test_an_export_beside_a_training_accuses_nobody(
 
 def test_what_two_pages_read_of_a_run_at_once_is_of_one_moment(database: Database, home: Path) -> None:
     """One begins before a round is committed, the other after it, and is not given the past of the first."""
-    site = Site(database, home, live=True)
+    site = Site(database, live=True)
     with ThreadPoolExecutor(1) as other, database.view():
         first = site.history("played")
         _ = first.commits

@@ -27,11 +27,11 @@ MOST = 300_000
 
 
 @pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, Path]]:
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """A run whose one cause has more than 5,000 failures, in rounds of about 4,000 events."""
     folder = tmp_path_factory.mktemp("long")
     run = LongRun(folder, 29_000, per_round=4_000, causes=1)
-    yield run.database, folder
+    yield run.database
     run.close()
 
 
@@ -52,14 +52,13 @@ def _asked(database: Database, *about: str) -> Iterator[list[tuple[str, ...]]]:
 
 
 def test_the_overview_of_a_long_run_reads_and_tells_of_its_last_rounds(
-    long: tuple[Database, Path], monkeypatch: pytest.MonkeyPatch
+    long: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database, folder = long
     monkeypatch.setattr(facts, "READ", 20_000)
-    with _asked(database, "CandidateScored", "FailureObserved") as asked:
-        text = View(Site(database, folder, live=True)).render("long/index.html")
+    with _asked(long, "CandidateScored", "FailureObserved") as asked:
+        text = View(Site(long, live=True)).render("long/index.html")
     begin = int(text.split("Told of rounds ")[1].split()[0])
-    with database.read() as connection:
+    with long.read() as connection:
         read = "SELECT count(*) FROM event WHERE round >= :begin"
         assert 10_000 < connection.execute(sqlalchemy.text(read), {"begin": begin}).scalar_one() <= 20_000
     assert asked
@@ -71,40 +70,37 @@ def test_the_overview_of_a_long_run_reads_and_tells_of_its_last_rounds(
 
 
 def test_the_what_if_page_of_a_long_run_reads_no_question_and_its_sliders_each_once_until_the_run_goes_on(
-    long: tuple[Database, Path], monkeypatch: pytest.MonkeyPatch
+    long: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database, folder = long
     monkeypatch.setattr(facts, "READ", 20_000)
-    view = View(Site(database, folder, live=True))
-    with _asked(database, "CandidateScored", "CauseMatched") as asked:
+    view = View(Site(long, live=True))
+    with _asked(long, "CandidateScored", "CauseMatched") as asked:
         text = view.render("long/what-if.html")
     assert not asked
     assert len(text.encode()) < MOST
-    with _asked(database, "CauseMatched") as asked:
+    with _asked(long, "CauseMatched") as asked:
         moved = view.sliders("long")
     assert len(asked) == text.count("data-round="), "once a round; 35 replays are of what was read then"
     assert len(moved.encode()) < MOST
-    with _asked(database, "CauseMatched") as asked:
+    with _asked(long, "CauseMatched") as asked:
         assert view.sliders("long") == moved
     assert not asked
 
 
 def test_a_busy_cause_is_told_by_a_number_of_questions_to_the_log_that_its_failures_do_not_raise(
-    long: tuple[Database, Path],
+    long: Database,
 ) -> None:
-    database, folder = long
-    with _asked(database) as asked:
-        View(Site(database, folder, live=True)).render("long/causes/c1.html")
+    with _asked(long) as asked:
+        View(Site(long, live=True)).render("long/causes/c1.html")
     # A turn of failures: five steps of the causation of three, and the labels of its questions by 500.
     rounds, failures = 9, 5_500
     assert len(asked) < 30 + rounds * 6 + failures / 500, [one for one, *_ in asked]
 
 
 def test_a_cause_with_five_thousand_failures_has_pages_that_hold_each_once(
-    long: tuple[Database, Path],
+    long: Database,
 ) -> None:
-    database, folder = long
-    view = View(Site(database, folder, live=True))
+    view = View(Site(long, live=True))
     first = view.render("long/causes/c1.html")
     counted = int(first.split("Failures counted under it (")[1].split(")")[0])
     assert counted > FAILURES
@@ -118,11 +114,8 @@ def test_a_cause_with_five_thousand_failures_has_pages_that_hold_each_once(
     assert len(first.encode()) < MOST
 
 
-def test_an_export_of_a_long_run_is_as_long_as_it_was_asked_for(
-    long: tuple[Database, Path], tmp_path: Path
-) -> None:
-    database, folder = long
-    written, left_out = export(database, folder, tmp_path / "pages", most=12)
+def test_an_export_of_a_long_run_is_as_long_as_it_was_asked_for(long: Database, tmp_path: Path) -> None:
+    written, left_out = export(long, tmp_path / "pages", most=12)
     assert written == len(list((tmp_path / "pages").rglob("*.html"))) == 12
     assert left_out > 12
 
@@ -155,7 +148,7 @@ def test_texts_of_ten_megabytes_are_cut_and_the_page_says_so(tmp_path: Path) -> 
         p.settle_new("r1.q0.a0", nearest=None, label=long)
         p.commit()
     database = Database(url)
-    view = View(Site(database, tmp_path, live=True))
+    view = View(Site(database, live=True))
     paths = ("index", "causes", "causes/c1", "nodes/n1", "rounds/1", "questions/r1.q0", "failures/r1.q0.a0")
     for path in (*paths, "log", "what-if"):
         text = view.render(f"huge/{path}.html")

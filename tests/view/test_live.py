@@ -164,7 +164,7 @@ def test_a_run_that_another_process_plays_is_seen_from_its_training_to_its_commi
                     break
             process.send_signal(signal.SIGSTOP)
             database = Database(f"sqlite:///{tmp_path / 'diagevo.db'}")
-            with serving(database, tmp_path) as served:
+            with serving(database) as served:
                 page.goto(served.opening)
                 page.goto(f"{served.base}a/live.html")
                 page.get_by_text("Round 1 of ").wait_for(timeout=8000)

@@ -44,7 +44,7 @@ def database(home: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def found(database: Database, home: Path) -> Many:
-    site = Site(database, home, live=False)
+    site = Site(database, live=False)
     return many([(site.history(line.run_id), line) for line in list_runs(database, home)])
 
 
@@ -73,7 +73,7 @@ def test_a_box_hides_and_shows_the_curve_of_its_run_by_keyboard(
     url = f"sqlite:///{home / 'diagevo.db'}"
     with diagevo.open(url, "usual.1", root=home) as memory:
         measure(memory, 0, 0.5)
-    with serving(database, home) as served:
+    with serving(database) as served:
         page.goto(served.opening)
         curve = page.locator("svg.wide [data-line='usual.1']")
         assert curve.is_visible()

@@ -1,7 +1,11 @@
-"""What the server gives to whom: the token, foreign names, methods, headers, and pages that are not there."""
+"""What the server gives to whom: the token, foreign names, methods, headers, pages that are not there, and
+clients that are many or never finish what they say."""
 
+import asyncio
 import http.client
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
@@ -114,7 +118,6 @@ def test_every_answer_forbids_foreign_scripts_frames_and_guesses(client: httpx.C
         "played/rounds/99.html",
         "played/rounds/0.html",
         "played/log/Nothing.html",
-        "played/against/nobody.html",
         "played/causes/c" + "9" * 4000 + ".html",
         "..%2f..%2fetc%2fpasswd.html",
         "static/../site.py",
@@ -140,3 +143,42 @@ def folder_of_progress(folder: Path) -> Iterator[str]:
     file.write_text('{"round": 1}', encoding="utf-8")
     yield "played/progress.json"
     file.unlink()
+
+
+def _connected(server: Served) -> socket.socket:
+    address = urlsplit(server.base)
+    assert address.hostname is not None
+    return socket.create_connection((address.hostname, address.port or 80), timeout=60)
+
+
+def test_an_endless_head_is_refused_at_its_bound(served: Served) -> None:
+    line = b"X-Padding: " + b"a" * 65_536 + b"\r\n"
+    sent = 0
+    with closing(_connected(served)) as connection, suppress(ConnectionError):
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        while sent < 120_000_000:
+            connection.sendall(line)
+            sent += len(line)
+    assert sent < 20_000_000, "what the sockets of both ends hold may be on its way"
+
+
+@pytest.mark.slow
+def test_200_clients_at_once_are_all_answered(served: Served) -> None:
+    async def all_of_them() -> list[int]:
+        async with httpx.AsyncClient(
+            base_url=served.base, trust_env=False, timeout=60, limits=httpx.Limits(max_connections=None)
+        ) as client:
+            await client.get("", params={"token": TOKEN})
+            pages = ["played/index.html", "static/view.js", "played/causes/c1.html", "nowhere.html"]
+            answers = await asyncio.gather(*(client.get(page) for page in pages * 50))
+        return [answer.status_code for answer in answers]
+
+    assert asyncio.run(all_of_them()) == [200, 200, 200, 404] * 50
+
+
+@pytest.mark.slow
+def test_300_connections_that_say_nothing_keep_nobody_out(served: Served) -> None:
+    with ExitStack() as open_:
+        for _ in range(300):
+            open_.enter_context(closing(_connected(served))).sendall(b"GET / HTTP/1.1\r\nX: ")
+        assert httpx.get(served.base, trust_env=False, timeout=60).status_code == 403
