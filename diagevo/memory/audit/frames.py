@@ -1,6 +1,6 @@
 """A run as polars frames, for notebooks; polars is loaded when one is asked for."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from html import escape
 from typing import TYPE_CHECKING, Any, Self
@@ -62,17 +62,9 @@ class RunFrames:
             NotFoundError: The round is not committed.
         """
         memory = describe(self._run.state(self._run.as_of(round)))
-        columns = {
-            "cause_id": "str",
-            "description": "str",
-            "node_id": "str",
-            "node": "str",
-            "state": "str",
-            "frequency": "int",
-            "probability": "float",
-            "probability_exact": "str",
-            "created_round": "int",
-        }
+        columns = (
+            "cause_id description node_id node state frequency probability probability_exact created_round"
+        )
         rows = (
             (
                 c.id,
@@ -90,15 +82,7 @@ class RunFrames:
 
     def history(self) -> "polars.DataFrame":
         """A row a cause and committed round that counts: how states and frequencies went."""
-        columns = {
-            "round": "int",
-            "cause_id": "str",
-            "node_id": "str",
-            "state": "str",
-            "frequency": "int",
-            "probability": "float",
-            "probability_exact": "str",
-        }
+        columns = "round cause_id node_id state frequency probability probability_exact"
         counted = {commit.round for commit in self._run.commits}
         query = (
             "SELECT round, cause_id, node_id, state, frequency, probability FROM v_cause_history"
@@ -113,36 +97,21 @@ class RunFrames:
 
     def rounds(self) -> "polars.DataFrame":
         """A row a committed round: F, z, ε of the next, counts."""
-        columns = {
-            "round": "int",
-            "failures": "int",
-            "z": "float",
-            "z_exact": "str",
-            "epsilon_next": "float",
-            "epsilon_next_exact": "str",
-            "active": "int",
-            "mastered": "int",
-            "nodes": "int",
-            "candidates": "int",
-            "kept": "int",
-            "observed": "int",
-            "promoted": "int",
-            "reactivated": "int",
-            "created": "int",
-            "position": "int",
-            "committed_at": "str",
-        }
+        columns = (
+            "round failures z z_exact epsilon_next epsilon_next_exact active mastered nodes "
+            "candidates kept observed promoted reactivated created position committed_at"
+        )
 
-        def cell(line: RoundFigures, name: str, kind: str) -> Any:
+        def cell(line: RoundFigures, name: str) -> Any:
             value: Any = getattr(line, name.removesuffix("_exact"))
             if value is None:
                 return None
             if name in ("promoted", "reactivated"):
                 return len(value)
-            return {"float": float, "str": str, "int": int}[kind](value)
+            return {"Float64": float, "Int64": int, "String": str}[_kind(name)](value)
 
         lines = round_figures(self._run)
-        return _frame(columns, (tuple(cell(line, *one) for one in columns.items()) for line in lines))
+        return _frame(columns, (tuple(cell(line, name) for name in columns.split()) for line in lines))
 
     def candidates(self, *, round: int | None = None, texts: bool = False) -> "polars.DataFrame":
         """A row a scored question.
@@ -154,25 +123,11 @@ class RunFrames:
         Returns:
             Its aim, votes, p₁ and p₂, label, verdict, and the truth where it is known.
         """
-        columns = {
-            "round": "int",
-            "question_id": "str",
-            "mode": "str",
-            "cause_id": "str",
-            "stitched_cause_id": "str",
-            "responses": "int",
-            "first": "int",
-            "second": "int",
-            "p1": "float",
-            "p2": "float",
-            "label": "str",
-            "verdict": "str",
-            "truth": "str",
-            "label_true": "int",
-            "votes": "str",
-            "votes_are": "str",
-            "question_digest": "str",
-        } | ({"question": "str"} if texts else {})
+        columns = (
+            "round question_id mode cause_id stitched_cause_id responses first second p1 p2 label "
+            "verdict truth label_true votes votes_are question_digest"
+        )
+        columns += " question" if texts else ""
         derived = {
             "p1": "CAST(first AS double precision) / nullif(responses, 0) AS p1",
             "p2": "CAST(second AS double precision) / nullif(responses, 0) AS p2",
@@ -180,7 +135,7 @@ class RunFrames:
             "question": "(SELECT text FROM v_question q WHERE q.run_id = v_candidate.run_id"
             " AND q.position = v_candidate.position) AS question",
         }
-        chosen = ", ".join(derived.get(name, name) for name in columns)
+        chosen = ", ".join(derived.get(name, name) for name in columns.split())
         only = "" if round is None else " AND round = :round"
         query = f"SELECT {chosen} FROM v_candidate WHERE run_id = :run{only} ORDER BY position"
         return _frame(columns, self._ask(query, round=round)).cast({"label_true": bool})
@@ -201,22 +156,10 @@ class RunFrames:
             NotFoundError: No such cause.
             ConfigError: Several causes have the text.
         """
-        columns = {
-            "round": "int",
-            "failure_id": "str",
-            "question_id": "str",
-            "question": "str",
-            "trajectory": "str",
-            "reference": "str",
-            "label": "str",
-            "truth": "str",
-            "label_true": "int",
-            "right_answer": "int",
-            "against": "str",
-            "via": "str",
-            "cause_id": "str",
-            "cause": "str",
-        }
+        columns = (
+            "round failure_id question_id question trajectory reference label truth label_true "
+            "right_answer against via cause_id cause"
+        )
         frame = self._view("v_trajectory", columns)
         if cause is None:
             return frame
@@ -225,19 +168,7 @@ class RunFrames:
 
     def groups(self) -> "polars.DataFrame":
         """A row a group of another trainer's rollouts: step, prompt, passes, pass rate and outcome."""
-        columns = {
-            "round": "int",
-            "step": "int",
-            "attempt": "int",
-            "prompt": "str",
-            "answer": "str",
-            "rollouts": "int",
-            "passes": "int",
-            "pass_rate": "float",
-            "outcome": "str",
-            "source": "str",
-            "void": "int",
-        }
+        columns = "round step attempt prompt answer rollouts passes pass_rate outcome source void"
         return self._view("v_group", columns)
 
     def why(self, ref: str) -> "CauseStory | NodeStory | QuestionStory | FailureStory":
@@ -275,9 +206,9 @@ class RunFrames:
         state = self._run.state(self._run.end)
         return f"<run {self._run.run_id}: round {state.round}, {count(len(state.causes), 'cause')}>"
 
-    def _view(self, view: str, columns: Mapping[str, str]) -> "polars.DataFrame":
+    def _view(self, view: str, columns: str) -> "polars.DataFrame":
         """Columns of a stable view, in order of the log."""
-        chosen = ", ".join(columns)
+        chosen = ", ".join(columns.split())
         return _frame(
             columns, self._ask(f"SELECT {chosen} FROM {view} WHERE run_id = :run ORDER BY position")
         )
@@ -296,28 +227,33 @@ class RunFrames:
             types: Only of these types, e.g. "CausePromoted".
             rounds: Only of the rounds from the first to the second number.
         """
-        columns = {
-            "position": "int",
-            "sequence": "int",
-            "round": "int",
-            "type": "str",
-            "cause_id": "str",
-            "event_id": "str",
-            "causation_id": "str",
-            "recorded_at": "str",
-            "payload": "str",
-        }
+        columns = "position sequence round type cause_id event_id causation_id recorded_at payload"
         found = self._run.log.read(self._run.run_id, types=types, rounds=rounds)
-        return _frame(columns, (tuple(getattr(r, name) for name in columns) for r in found))
+        return _frame(columns, (tuple(getattr(r, name) for name in columns.split()) for r in found))
 
 
 def _both(value: Fraction | None) -> tuple[float | None, str | None]:
     return (None, None) if value is None else (float(value), str(value))
 
 
-def _frame(columns: Mapping[str, str], rows: Iterable[tuple[Any, ...]]) -> "polars.DataFrame":
+_WHOLE = (
+    "round step attempt position sequence created_round frequency failures active mastered nodes candidates"
+    " kept observed promoted reactivated created responses first second label_true right_answer rollouts"
+    " passes void"
+)
+_FRACTIONAL = "probability z epsilon_next p1 p2 pass_rate"
+"""What each column of any frame holds, where it is no text: a frame without rows has its types too."""
+
+
+def _frame(columns: str, rows: Iterable[tuple[Any, ...]]) -> "polars.DataFrame":
     with extra("polars", "a frame"):
         import polars
-    types = {"int": polars.Int64, "float": polars.Float64, "str": polars.String}
-    schema = {name: types[type_] for name, type_ in columns.items()}
+    schema = {name: getattr(polars, _kind(name)) for name in columns.split()}
     return polars.DataFrame(list(rows), schema=schema, orient="row")
+
+
+def _kind(column: str) -> str:
+    """What polars calls its type."""
+    if column in _WHOLE.split():
+        return "Int64"
+    return "Float64" if column in _FRACTIONAL.split() else "String"
