@@ -5,14 +5,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from diagevo.memory.audit.groups import Attempts
-from diagevo.memory.events import (
-    CandidateScored,
-    CauseCreated,
-    CauseMatched,
-    FailureObserved,
-    GroupIngested,
-    number_of,
-)
+from diagevo.memory.audit.rollouts import Rollouts, rate, rollouts
+from diagevo.memory.events import GroupIngested, number_of
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.log import Log
@@ -152,98 +146,59 @@ def pass_rates(history: History) -> PassRates | None:
     """Of a whole run; None where no other trainer's rollouts are in it."""
     if history.ingested is None:
         return None
-    state = history.state(history.end)
-    counted = state.counted()  # the round of each batch
-    attempts = Attempts.of(history.log, history.run_id)
-    steps: dict[tuple[int, int], list[GroupIngested]] = {}
-    groups: dict[str, CandidateScored] = {}
-    failures = against_answers = 0
-    by_cause: dict[str, Counter[str]] = {}
-    descriptions: dict[str, str] = {}
-    types = ["GroupIngested", "CandidateScored", "FailureObserved", "CauseCreated", "CauseMatched"]
-    for fact in history.log.chosen(history.run_id, types):
-        round_ = fact.round
-        if fact.type != "GroupIngested" and round_ not in counted:
-            continue
-        match fact.event:
-            case GroupIngested() as group:
-                if not attempts.void(group.step, group.attempt):
-                    place = round_ - len(counted)  # its batch, behind those that were played
-                    playing = state.last_opened + place if place > 0 else counted[round_ - 1]
-                    steps.setdefault((playing, group.step), []).append(group)
-            case CandidateScored() as scored:
-                groups[scored.question_id] = scored
-            case FailureObserved(against=against):
-                failures += 1
-                against_answers += against == "answer"
-            case CauseCreated() as created:
-                descriptions[created.cause_id] = created.description
-                by_cause[created.cause_id] = Counter([created.failure_id.rpartition(".")[0]])
-            case CauseMatched() as matched:
-                by_cause[matched.cause_id][matched.failure_id.rpartition(".")[0]] += 1
-            case _:
-                pass
-    causes = [
-        _cause(cause, descriptions[cause], asked, [groups[name] for name in asked], failures)
-        for cause, asked in by_cause.items()
-    ]
-    standing = [group for _, found in sorted(steps.items()) for group in found]
-    changes, dropped = _drops(standing)
-    prompts = _prompts(standing, groups, by_cause)
-    left = sorted((one for one in prompts if one.without_cause), key=lambda one: -one.without_cause)
+    found = rollouts(history)
+    prompts = found.prompts()
+    changes, dropped = _drops(prompts)
+    failing = _prompts(found, prompts)
+    left = sorted((one for one in failing if one.without_cause), key=lambda one: -one.without_cause)
     texts = Artifacts(history.database).get_many([one.prompt for one in left[:DROPS]])
+    causes = [_cause(found, cause, asked) for cause, asked in found.causes.items()]
     return PassRates(
         source=history.ingested,
-        failures=failures,
-        steps=tuple(_step(step, round_, found) for (round_, step), found in sorted(steps.items())),
+        failures=found.failures,
+        steps=tuple(_step(step, round_, groups) for (round_, step), groups in sorted(found.steps.items())),
         causes=tuple(sorted(causes, key=lambda one: (-one.failures, number_of(one.cause_id)))),
         prompts=len(changes),
         again=(fmean(a for a, _ in changes), fmean(b for _, b in changes)) if changes else None,
         again_se=stdev(b - a for a, b in changes) / len(changes) ** 0.5 if len(changes) > 1 else None,
         dropped=len(dropped),
-        drops=_told(history, dropped[:DROPS], groups, by_cause),
-        rollouts=sum(one.rollouts for one in prompts),
-        failed=sum(one.failures for one in prompts),
+        drops=_told(history, dropped[:DROPS], found),
+        rollouts=sum(one.rollouts for one in failing),
+        failed=sum(one.failures for one in failing),
         without_cause=sum(one.without_cause for one in left),
-        uncompared=sum(len(one.rewards) for one in standing if not one.passes) - against_answers,
-        never=sum(not one.passes for one in prompts),
+        uncompared=sum(len(one.rewards) for one in found.standing if not one.passes) - found.against_answers,
+        never=sum(not one.passes for one in failing),
         unexplained=tuple(replace(one, prompt=texts[one.prompt]) for one in left[:DROPS]),
     )
 
 
-def _prompts(
-    standing: list[GroupIngested], groups: dict[str, CandidateScored], by_cause: dict[str, Counter[str]]
-) -> list[PromptFailures]:
+def _prompts(found: Rollouts, prompts: dict[str, dict[int, list[GroupIngested]]]) -> list[PromptFailures]:
     """Every prompt by its digest, in order of first appearance."""
     explained = Counter[str]()
-    for asked in by_cause.values():
+    for asked in found.causes.values():
         for question_id, failures in asked.items():
-            explained[groups[question_id].question] += failures
-    rollouts, passes = Counter[str](), Counter[str]()
-    for one in standing:
-        rollouts[one.question] += len(one.rewards)
-        passes[one.question] += one.passes
-    return [
-        PromptFailures(prompt, all_, passes[prompt], failed, failed - explained[prompt])
-        for prompt, all_ in rollouts.items()
-        for failed in (all_ - passes[prompt],)
-    ]
+            explained[found.questions[question_id].question] += failures
+    told: list[PromptFailures] = []
+    for prompt, by_step in prompts.items():
+        groups = [group for of_step in by_step.values() for group in of_step]
+        all_, passes = sum(len(one.rewards) for one in groups), sum(one.passes for one in groups)
+        told.append(PromptFailures(prompt, all_, passes, all_ - passes, all_ - passes - explained[prompt]))
+    return told
 
 
 _Drop = tuple[str, tuple[int, float], tuple[int, float]]
 """The digest of a prompt, its first and its last step with the pass rate."""
 
 
-def _drops(groups: list[GroupIngested]) -> tuple[list[tuple[float, float]], list[_Drop]]:
+def _drops(
+    prompts: dict[str, dict[int, list[GroupIngested]]],
+) -> tuple[list[tuple[float, float]], list[_Drop]]:
     """The first and last rate of prompts that came back, and those that fell, the furthest fallen first."""
-    at: dict[str, dict[int, list[GroupIngested]]] = {}
-    for one in groups:
-        at.setdefault(one.question, {}).setdefault(one.step, []).append(one)
     changes: list[tuple[float, float]] = []
     found: list[_Drop] = []
-    for prompt, by_step in at.items():
+    for prompt, by_step in prompts.items():
         first, last = min(by_step), max(by_step)
-        rates = mean_rate(by_step[first]), mean_rate(by_step[last])
+        rates = rate(by_step[first]), rate(by_step[last])
         if last != first:
             changes.append(rates)
         if rates[1] < rates[0]:
@@ -251,39 +206,14 @@ def _drops(groups: list[GroupIngested]) -> tuple[list[tuple[float, float]], list
     return changes, sorted(found, key=lambda drop: (drop[2][1] - drop[1][1], drop[0]))
 
 
-def mean_rate(groups: list[GroupIngested]) -> float:
-    return sum(one.passes for one in groups) / sum(len(one.rewards) for one in groups)
-
-
-def _told(
-    history: History,
-    drops: list[_Drop],
-    groups: dict[str, CandidateScored],
-    by_cause: dict[str, Counter[str]],
-) -> tuple[PromptDrop, ...]:
+def _told(history: History, drops: list[_Drop], found: Rollouts) -> tuple[PromptDrop, ...]:
     """With the prompt's text, and the cause of its last failures."""
     wanted = {prompt for prompt, _, _ in drops}
-    texts = Artifacts(history.database).get_many(list(wanted))
-    causes = last_causes(groups, by_cause, wanted)
+    texts, causes = Artifacts(history.database).get_many(list(wanted)), found.last_causes(wanted)
     return tuple(
         PromptDrop(texts[prompt], first_step, first, last_step, last, causes.get(prompt))
         for prompt, (first_step, first), (last_step, last) in drops
     )
-
-
-def last_causes(
-    groups: dict[str, CandidateScored], by_cause: dict[str, Counter[str]], wanted: set[str]
-) -> dict[str, str]:
-    """By prompt, the cause of most failures of its last group that has any."""
-    of_question: dict[str, Counter[str]] = {}
-    for cause, asked in by_cause.items():
-        for question_id, failures in asked.items():
-            of_question.setdefault(question_id, Counter())[cause] = failures
-    return {
-        scored.question: of_question[question_id].most_common(1)[0][0]
-        for question_id, scored in groups.items()  # in order of the log: the last one stays
-        if scored.question in wanted and question_id in of_question
-    }
 
 
 def _step(step: int, round_: int, groups: list[GroupIngested]) -> StepRate:
@@ -303,17 +233,16 @@ def _step(step: int, round_: int, groups: list[GroupIngested]) -> StepRate:
     )
 
 
-def _cause(
-    cause: str, description: str, asked: Counter[str], groups: list[CandidateScored], failures: int
-) -> CauseRate:
-    rollouts, passes = sum(one.responses for one in groups), sum(one.first for one in groups)
+def _cause(found: Rollouts, cause: str, asked: Counter[str]) -> CauseRate:
+    groups = [found.questions[name] for name in asked]
+    all_, passes = sum(one.responses for one in groups), sum(one.first for one in groups)
     return CauseRate(
         cause_id=cause,
-        description=description,
+        description=found.descriptions[cause],
         failures=asked.total(),
-        share=asked.total() / failures,
+        share=asked.total() / found.failures,
         groups=len(groups),
-        rollouts=rollouts,
+        rollouts=all_,
         passes=passes,
-        pass_rate=passes / rollouts,
+        pass_rate=passes / all_,
     )
