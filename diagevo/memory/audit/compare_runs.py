@@ -2,8 +2,8 @@
 
 Runs are compared round by round as sets of recorded content: the diagnoses of one round are recorded in the
 order in which they arrive. Ids of events, times and wall times are left out; ids of causes are kept, since
-equal histories number their causes alike. Causes are matched by meaning: equal descriptions first, then the
-best one-to-one assignment by cosine of their stored vectors, or by shared words where the embedding models
+equal histories number their causes alike. Causes are matched by meaning, one to one: equal descriptions
+first, then the most similar by cosine of their stored vectors, or by shared words where the embedding models
 differ.
 """
 
@@ -13,12 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
-from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
 
-from diagevo.errors import extra
 from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.causes import lives
 from diagevo.memory.audit.timeline.measurements import Measured, measured
@@ -312,7 +310,7 @@ def _match(
     rest_b = [cause for same in waiting.values() for cause in same]
     if rest_a and rest_b:
         by, similar = _similarity(a, b, embedder, rest_a, rest_b)
-        pairs += _assigned(rest_a, rest_b, similar, threshold, by)
+        pairs += _paired(rest_a, rest_b, similar, threshold, by)
     return sorted(pairs, key=lambda p: number_of(p.a.id))
 
 
@@ -338,18 +336,21 @@ def _similarity(
     return "words", np.round(np.array(shares), 6)
 
 
-def _assigned(
+def _paired(
     left: list[InRun],
     right: list[InRun],
     similar: np.ndarray,
     threshold: float,
     by: Literal["vectors", "words"],
 ) -> Iterator[Shared]:
-    with extra("eval", "matching the causes of two runs"):
-        optimize: Any = import_module("scipy.optimize")  # it has no types
-
-    gains = np.where(similar >= threshold, similar, 0.0)
-    pairs: list[list[int]] = np.transpose(optimize.linear_sum_assignment(gains, maximize=True)).tolist()
-    for i, j in pairs:
-        if similar[i, j] >= threshold:
+    """One cause to one, the most similar pair first."""
+    free_left, free_right = set(range(len(left))), set(range(len(right)))
+    order: list[int] = np.argsort(-similar, axis=None, kind="stable").tolist()
+    for place in order:
+        i, j = divmod(place, len(right))
+        if similar[i, j] < threshold:
+            return
+        if i in free_left and j in free_right:
+            free_left.remove(i)
+            free_right.remove(j)
             yield Shared(left[i], right[j], float(similar[i, j]), by)

@@ -240,7 +240,6 @@ def test_the_order_in_which_diagnoses_arrive_is_no_difference(
 
 
 def test_causes_are_matched_by_meaning_with_confidence(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
-    pytest.importorskip("scipy", reason="needs the extra eval: scipy is not installed")
     store = sqlite_stores.new(tmp_path)
     near = "takes the borrow from a wrong column when digits are too small"
     vectors = {near: (0.56, 0, 0.76, 0.33), "x": (0, 0, 0, 1)}
