@@ -27,10 +27,14 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def ngram_ids(tokens: Sequence[Sequence[str]]) -> tuple[Ints, Ints, list[Ints]]:
-    """Number the n-grams of a batch of B token sequences, without collisions.
+    """Number the n-grams of a batch, without collisions.
 
-    Returns the lengths (B,), the sequence each token position belongs to (T,), and for n = 1..4 the id (T,)
-    of the n-gram that starts at each position, -1 where it would run past the end of its sequence.
+    Args:
+        tokens: B sequences of T tokens together.
+
+    Returns:
+        The length of each sequence (B,); the sequence that each token belongs to (T,); for n = 1..4 the id
+        (T,) of the n-gram that starts at each token, -1 where it would run past the end of its sequence.
     """
     lengths = np.array([len(sequence) for sequence in tokens], dtype=np.int64)
     owner = np.repeat(np.arange(len(tokens), dtype=np.int64), lengths)
@@ -52,9 +56,15 @@ def ngram_ids(tokens: Sequence[Sequence[str]]) -> tuple[Ints, Ints, list[Ints]]:
 def postings(owner: Ints, ids: Ints, batch: int) -> Postings:
     """Count the n-grams of one order by sequence and index them both ways.
 
-    Returns, in compressed form: for sequence i, ids and counts at row_start[i]:row_start[i+1]; for id g,
-    holders (rising) and their counts at list_start[g]:list_start[g+1]. As row_start, row_ids, row_counts,
-    list_start, list_holders, list_counts.
+    Args:
+        owner: (T,) the sequence of each token.
+        ids: (T,) the n-gram at each token, -1 for none.
+        batch: B, the number of sequences.
+
+    Returns:
+        row_start (B + 1,), row_ids, row_counts, list_start (number of ids + 1,), list_holders, list_counts.
+        Sequence i has the ids and counts at row_start[i]:row_start[i+1]; id g is held by the sequences
+        (rising) with the counts at list_start[g]:list_start[g+1].
     """
     there = ids >= 0
     size = int(ids.max(initial=-1)) + 1
@@ -186,9 +196,13 @@ _near_compiled = _compiled(_near)
 
 
 def pair_distances(tokens: Sequence[Sequence[str]]) -> NDArray[np.float64]:
-    """1 - sentence BLEU-4 of each pair of sequences, the one with the lower index as the hypothesis: (B, B).
+    """1 - sentence BLEU-4 of each pair: a zero numerator becomes 0.1, no effective order.
 
-    Zero numerators become 0.1, no effective order. Symmetric; the diagonal is left at 1.
+    Args:
+        tokens: B sequences; of a pair the one with the lower index is the hypothesis.
+
+    Returns:
+        (B, B) float64 in [0, 1], symmetric; the diagonal is left at 1.
     """
     lengths, owner, orders = ngram_ids(tokens)
     index = tuple(postings(owner, ids, len(tokens)) for ids in orders)
@@ -196,7 +210,15 @@ def pair_distances(tokens: Sequence[Sequence[str]]) -> NDArray[np.float64]:
 
 
 def near_pairs(tokens: Sequence[Sequence[str]], threshold: float) -> list[tuple[int, int]]:
-    """The pairs i < j that `pair_distances` puts below the threshold; most others are never looked at."""
+    """The pairs that `pair_distances` puts below a threshold; most others are never looked at.
+
+    Args:
+        tokens: B sequences.
+        threshold: a distance, from 0 to 1.
+
+    Returns:
+        Pairs i < j of indices.
+    """
     lengths, owner, orders = ngram_ids(tokens)
     index = tuple(postings(owner, ids, len(tokens)) for ids in orders)
     return _near_compiled(lengths, index, _logarithms(lengths), threshold)

@@ -70,7 +70,14 @@ def verdict(
 
 
 def reason(p1: Fraction, p2: Fraction, labelled: bool, settings: Filter) -> str:
-    """The constraint that decided the verdict, its numbers put in."""
+    """The constraint that decided the verdict, its numbers put in.
+
+    Args:
+        p1: the majority's share of all N responses.
+        p2: the share of the second most common answer.
+        labelled: whether the candidate has a label.
+        settings: the filter in force.
+    """
     low, high, tau = settings.p_low, settings.p_high, settings.tau
     match verdict(p1, p2, 1, labelled, settings):
         case "no_label":
@@ -90,12 +97,20 @@ def reason(p1: Fraction, p2: Fraction, labelled: bool, settings: Filter) -> str:
 
 
 def failing(rewards: Sequence[float], pass_at: float) -> list[int]:
-    """Which samples of a group did not pass, by their rewards."""
+    """Which samples of a group did not pass.
+
+    Args:
+        rewards: one a sample.
+        pass_at: the least reward that passes.
+
+    Returns:
+        The places of the others, rising.
+    """
     return [sample for sample, reward in enumerate(rewards) if reward < pass_at]
 
 
 def votes_of_rewards(passes: int, responses: int) -> list[tuple[str, int]]:
-    """A group's passes and failures in the form of votes."""
+    """A group's passes and failures in the form of votes: ("passed", n), ("failed", m), without zeros."""
     return [vote for vote in (("passed", passes), ("failed", responses - passes)) if vote[1]]
 
 

@@ -108,7 +108,11 @@ class Held(Frequency):
 
 
 def built_in(settings: Settings) -> Policy | None:
-    """The policy of this name; None where the name is the place of somebody's class."""
+    """The policy that the settings name.
+
+    Returns:
+        One of this program's; None where the name is the place of somebody's class.
+    """
     match settings.policy:
         case "frequency":
             return Frequency()
@@ -124,13 +128,21 @@ def built_in(settings: Settings) -> Policy | None:
 
 
 def epsilon_of(policy: Policy, known: Known) -> Fraction:
-    """ε of the next round. 1 where F = 0, checked first."""
+    """ε of the next round by any policy, in [0, 1]; 1 where F = 0, checked first."""
     return policy.epsilon(known) if known.failures else Fraction(1)
 
 
 def next_epsilon(settings: Settings, failures: int, reference: int | None) -> Fraction | None:
-    """ε of the next round by a policy of this program; None where it is somebody's class, whose answer is a
-    fact of the log."""
+    """ε of the next round by a policy of this program.
+
+    Args:
+        settings: they name the policy.
+        failures: F, the sum of f over the Active causes.
+        reference: F₁; needed if F is above 0.
+
+    Returns:
+        A Fraction in [0, 1]; None where the policy is somebody's class, whose answer is a fact of the log.
+    """
     policy = built_in(settings)
     if failures == 0:
         return Fraction(1)

@@ -22,6 +22,16 @@ def pair_distance(hypothesis: str, reference: str) -> float:
 
     1 - BLEU-4 with 0.1 added to a zero numerator and no effective order, so a hypothesis of fewer than four
     words is at distance 1 from everything but its own words, which are at distance 0 whatever their number.
+
+    Args:
+        hypothesis: a question; tokens are separated by white space.
+        reference: another one.
+
+    Returns:
+        A number in [0, 1].
+
+    Raises:
+        MissingDependencyError: without the extra `train`.
     """
     with extra("train", NEED):
         from sacrebleu.metrics.bleu import BLEU
@@ -58,7 +68,7 @@ def distances(questions: Sequence[str]) -> NDArray[np.float64]:
 
 
 def reference_distances(questions: Sequence[str]) -> NDArray[np.float64]:
-    """`distances` by sacreBLEU, pair by pair."""
+    """`distances` by sacreBLEU, pair by pair: (B, B), with the same errors."""
     result = np.zeros((len(questions), len(questions)))
     for i, hypothesis in enumerate(questions):
         for j in range(i + 1, len(questions)):
@@ -83,6 +93,9 @@ def clusters(distance: NDArray[np.float64], threshold: float) -> NDArray[np.int6
 
     Returns:
         (B,) labels, numbered from 1.
+
+    Raises:
+        MissingDependencyError: without the extra `train`.
     """
     with extra("train", NEED):
         from scipy.cluster.hierarchy import average, fcluster
@@ -96,11 +109,21 @@ def clusters(distance: NDArray[np.float64], threshold: float) -> NDArray[np.int6
 
 
 def cluster_sizes(questions: Sequence[str], threshold: float) -> NDArray[np.int64]:
-    """Size of each question's cluster, (B,): that of `clusters(distances(questions))`.
+    """Size of each question's cluster, that of `clusters(distances(questions))`.
 
     Two clusters whose average distance is below the threshold hold a pair below it. So no cluster reaches
     over the connected components of such pairs, and merges in one component do not touch another: each is
     clustered by itself. Of real questions almost all are alone, and the matrix of all pairs is never needed.
+
+    Args:
+        questions: B questions.
+        threshold: as in `clusters`.
+
+    Returns:
+        (B,) whole numbers from 1 to B.
+
+    Raises:
+        MissingDependencyError: without the extra `train`.
     """
     with extra("train", NEED):
         from scipy.sparse import coo_array
@@ -137,6 +160,9 @@ def shares(
 
     Returns:
         (B,) float64 in (0, 1].
+
+    Raises:
+        MissingDependencyError: without the extra `train`.
     """
     sizes = np.ones(len(questions), dtype=np.int64)
     valid = [i for i, question in enumerate(questions) if question is not None]

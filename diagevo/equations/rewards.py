@@ -11,7 +11,14 @@ HALF = Fraction(1, 2)
 
 
 def uncertainty(p1: Fraction) -> Fraction:
-    """Equation 9: 1 - 2·|p1 - 1/2|. In [0, 1]; 1 at p1 = 1/2, 0 at p1 = 0 and p1 = 1."""
+    """Equation 9: 1 - 2·|p1 - 1/2|.
+
+    Args:
+        p1: the majority's share of the responses, in [0, 1].
+
+    Returns:
+        A Fraction in [0, 1]: 1 at p1 = 1/2, 0 at p1 = 0 and p1 = 1.
+    """
     return 1 - 2 * abs(p1 - HALF)
 
 

@@ -81,7 +81,15 @@ def probabilities(frequencies: Mapping[str, int]) -> dict[str, Fraction]:
 
 
 def aimed_share(epsilon: Fraction, p: Fraction) -> Fraction:
-    """Equation 2, the weight of a cause: (1 − ε)·p(e), its share of all questions, in [0, 1)."""
+    """Equation 2, the weight of a cause: (1 − ε)·p(e).
+
+    Args:
+        epsilon: ε, the share of free exploration.
+        p: the cause's share of the targeted questions.
+
+    Returns:
+        Its share of all questions, in [0, 1).
+    """
     return (1 - epsilon) * p
 
 

@@ -13,15 +13,21 @@ class Settings(msgspec.Struct, frozen=True):
     """Of promotion (Equation 7), of the schedule (Equation 1) and of the draws."""
 
     theta_up: Fraction
+    """θ_up: the mean p₁ from which on a cause is Mastered, in [0, 1]."""
     promotion_questions: int
     """Questions that a promotion needs at least; the paper's |P| > 0 is 1."""
     state_updates: bool
+    """Whether causes are promoted at all."""
     k: Fraction
+    """At z = k as much is free as targeted; above 0."""
     policy: str
     """A name of `policy.BUILT_IN`, or the place of a class."""
     fixed_epsilon: Fraction | None
+    """ε of the policy `fixed`."""
     stitching: Stitching
+    """Where a targeted cause's Mastered partner comes from: its node, anywhere, or there is none."""
     seed: int
+    """Of the draws, where a round is not opened with another."""
 
 
 class Filter(msgspec.Struct, frozen=True, cache_hash=True):

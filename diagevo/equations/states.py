@@ -15,8 +15,10 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     """P_t(e) so far: questions, and Σ p₁ as a quotient that is not reduced."""
 
     questions: int
+    """|P_t(e)|."""
     agreeing: int
     responses: int
+    """Σ p₁ = agreeing / responses."""
 
     @property
     def score(self) -> Fraction:
