@@ -143,7 +143,7 @@ def test_outside_the_checkout_and_without_torch_the_log_can_be_made_and_audited(
         ["runs", "list", *at, "--json"],
         ["memory", "show", *at],
         ["memory", "why", "c1", *at],
-        ["memory", "replay", "--round", "2", "--check", *at, "--json"],
+        ["memory", "replay", "--round", "2", *at, "--json"],
         ["memory", "verify", *at],
         ["memory", "log", *at, "--format", "csv", "-o", "log.csv"],
         ["ingest", "jsonl", "rows.jsonl", "--run", "mine", *at],

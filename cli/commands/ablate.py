@@ -108,13 +108,11 @@ def _measured(arguments: str | None) -> list[str]:
     rows=True,
     without=("--run",),
     example="""diagevo ablate run small
-    diagevo ablate run small --only 3
     diagevo ablate run small --status""",
 )
 def run(
     call: Call,
     name: Name = None,
-    only: Annotated[int | None, typer.Option(metavar="INDEX", help="Only this run of the plan.")] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Run nothing; show the state of every run.")
     ] = False,
@@ -123,18 +121,13 @@ def run(
 
     Nothing is done twice. Two calls at once share the runs.
     """
-    from diagevo.errors import ConfigError
     from diagevo.evaluation.ablation import load_plan, play
 
     chosen = load_plan(call.home, name)
     if status:
-        if only is not None:
-            raise ConfigError("--status shows all runs, --only plays one", hint="leave one of them out")
         return _status(call, chosen)
-    if only is not None and not 0 <= only < len(chosen.runs):
-        raise ConfigError(f"the plan has no run {only}", hint=f"it has 0 to {len(chosen.runs) - 1}")
     with database(call, create=True) as opened:
-        for planned in chosen.runs if only is None else [chosen.runs[only]]:
+        for planned in chosen.runs:
             render.say(call, f"{planned.run}: {planned.variant}, seed {planned.seed}")
             if not play(opened, chosen, planned, call.home, call.db):
                 render.say(call, f"{planned.run}: another process is playing it, skipped")

@@ -37,16 +37,9 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
 @options.command(
     "db upgrade",
     without=("--run",),
-    example="""diagevo db upgrade
-    diagevo db upgrade --no-backup""",
+    example="diagevo db upgrade",
 )
-def upgrade(
-    call: Call,
-    *,
-    backup: Annotated[
-        bool, typer.Option("--backup/--no-backup", help="Write a backup before changing anything.")
-    ] = True,
-) -> Result[Any]:
+def upgrade(call: Call) -> Result[Any]:
     """Migrate the database to this version's revision. A backup is written first."""
     from diagevo.memory.log import migrate
     from diagevo.memory.log.location import shown
@@ -58,7 +51,7 @@ def upgrade(
             before = migrate.revision(connection)
         migrate.refuse_newer(database)
         old = before not in (None, migrate.HEAD)
-        saved = _backup_beside(database) if backup and old else None
+        saved = _backup_beside(database) if old else None
         if before != migrate.HEAD:
             migrate.upgrade(database)
         where, read = shown(database.url), snapshots(database)

@@ -86,19 +86,12 @@ def diagnose(
     sample: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="--dry-run: decisions of each kind. [default: 20]")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="--dry-run: the same seed picks the same decisions. [default: 0]")
-    ] = None,
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="--dry-run: exit 1 if an answer differs.")
-    ] = False,
 ) -> Result[Any]:
     """Diagnose the ingested rounds that wait, and commit each.
 
     Prints what it will cost first. Interrupted or capped, run the same command again: nothing is asked
     twice. The key is read from the variable that roles.diagnostician.api_key_env names.
     """
-    compares = sample is not None or seed is not None or exit_code
     for wrong, what, mend in (
         (
             not again and (dry_run or round is not None),
@@ -106,8 +99,8 @@ def diagnose(
             "add --again, or leave them out",
         ),
         (
-            not dry_run and compares,
-            "--sample, --seed and --exit-code are about a comparison",
+            not dry_run and sample is not None,
+            "--sample is about a comparison",
             "add --dry-run, or leave them out",
         ),
         (dry_run and max_calls is not None, "a dry run asks only for its --sample", "leave --max-calls out"),
@@ -126,8 +119,7 @@ def diagnose(
     if dry_run:
         from .diagnose_compared import compare
 
-        size = 20 if sample is None else sample
-        return compare(call, sample=size, seed=seed or 0, round=round, exit_code=exit_code)
+        return compare(call, sample=20 if sample is None else sample, round=round)
     from diagevo.ingest.cost import cost
     from diagevo.ingest.rounds import Rounds, asks_all_failed
     from diagevo.memory.audit.pass_rates import pass_rates

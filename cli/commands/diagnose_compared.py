@@ -17,7 +17,7 @@ COMPARED = columns("decision, subject, recorded, answered")
 """What a person reads of a disagreement; json, jsonl, csv and parquet hold every decision that was asked."""
 
 
-def compare(call: Call, *, sample: int, seed: int, round: int | None, exit_code: bool) -> Result[Any]:
+def compare(call: Call, *, sample: int, round: int | None) -> Result[Any]:
     """Where the answers differ. A language model is really asked, and its replies are not kept."""
     from diagevo.diagnosis.extraction import Cancellable
     from diagevo.diagnosis.recheck import Unrecorded, recheck
@@ -29,15 +29,14 @@ def compare(call: Call, *, sample: int, seed: int, round: int | None, exit_code:
         check_rules(config, history.run_id, played=ingested is None)
         asked = diagnostician_of(config, Unrecorded(Artifacts(history.database)))
         try:
-            found = recheck(history, asked, sample=sample, seed=seed, round=round)
+            found = recheck(history, asked, sample=sample, round=round)
         finally:
             if isinstance(asked, Cancellable):
                 asked.cancel()
     differing = [line for line in found if not line.agrees]
     title = f"{history.run_id}, asked {asked.name} again: {_summary(found)}"
-    code = 1 if exit_code and differing else 0
     parts = [title, *([Rows(COMPARED, differing)] if differing else [])]
-    return Result(found, COMPARED, parts, run=history.run_id, exit_code=code)
+    return Result(found, COMPARED, parts, run=history.run_id)
 
 
 def _summary(found: "list[Recheck]") -> str:

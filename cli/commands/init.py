@@ -17,7 +17,6 @@ from ..render.result import Result
 
 @options.command(
     "init",
-    reads=["--profile"],
     without=("--run",),
     example="""diagevo init
     diagevo init study --template qwen3-8b""",
@@ -42,7 +41,7 @@ def init(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if made:
-            file.write_text(written(template or call.profile or "embedded"), encoding="utf-8")
+            file.write_text(written(template or "embedded"), encoding="utf-8")
     except OSError as error:
         raise ConfigError(
             f"cannot write {file}: {error.strerror}",

@@ -142,9 +142,6 @@ def selfplay(
     of: Annotated[
         str | None, typer.Option(metavar="RUN", help="Use this run's questions, so that runs share them.")
     ] = None,
-    relabelled: Annotated[
-        bool, typer.Option("--relabelled", help="Use a model's proposals where nobody has checked them.")
-    ] = False,
     round: Rounds = "all",
     questions: Annotated[int, typer.Option(min=1, help="Maximum questions per round.")] = 200,
     samples: Annotated[int, typer.Option(min=1, help="Responses a question.")] = 12,
@@ -175,7 +172,6 @@ def selfplay(
                 samples=samples,
                 temperature=temperature,
                 seed=seed,
-                relabelled=relabelled,
             )
             with subjects.checkpoint(call, history, number if solver == "own" else 0, stop) as ready:
                 procedure = procedure_of(

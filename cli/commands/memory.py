@@ -85,8 +85,7 @@ def _say_superseded(call: Call, history: "History", round: int | None) -> None:
     rows=True,
     example="""diagevo memory replay --round 3
     diagevo memory replay --round 3 --step
-    diagevo memory replay --round 3 --step --format csv -o steps.csv
-    diagevo memory replay --check --json""",
+    diagevo memory replay --round 3 --step --format csv -o steps.csv""",
 )
 def replay(
     call: Call,
@@ -96,15 +95,13 @@ def replay(
     step: Annotated[
         bool, typer.Option("--step", help="Each event of the round that changed the memory.")
     ] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Compare with what was committed; exit 1 if it differs.")
-    ] = False,
 ) -> Result[Any]:
     """Rebuild the memory from events alone.
 
     Shows the paper's arithmetic: F, F₁, z, ε, p. The rows of --format are its causes, with --step the events.
+    Whether it is what was committed: `memory verify`.
     """
-    from diagevo.memory.audit.replay import compare_with_commit, describe, steps
+    from diagevo.memory.audit.replay import describe, steps
 
     from ..screens import memory as memory_text
 
@@ -119,19 +116,15 @@ def replay(
             title = f"run {history.run_id}, round {stepped}"
             return Result(listed, memory_text.STEPS, title=title, run=history.run_id, as_of=as_of)
         memory = describe(history.state(as_of, snapshots=False))
-        differences = compare_with_commit(history, as_of) if check else []
-    checked = memory_text.check_text(memory, differences) if check else ""
     rows = memory_text.replayed_rows(memory)
     text = memory_text.replay_text(history.run_id, memory, as_of.position)
     return Result(
-        render.plain(memory) | ({"differences": differences} if check else {}),
+        memory,
         memory_text.REPLAYED,
-        [f"{text}\n{checked}", *([Rows(memory_text.REPLAYED, rows)] if rows else [])],
+        [text, *([Rows(memory_text.REPLAYED, rows)] if rows else [])],
         rows=rows,
         run=history.run_id,
         as_of=as_of,
-        notes=[checked] if check and call.format not in ("table", "json") else [],
-        exit_code=1 if differences else 0,
     )
 
 
@@ -192,7 +185,7 @@ def log(
     "memory why",
     rows=True,
     example="""diagevo memory why c42
-    diagevo memory why c42 --event reactivated --full
+    diagevo memory why c42 --all --full
     diagevo memory why c42 --fields --round 3
     diagevo memory why r4.q318.a5""",
 )
@@ -200,16 +193,8 @@ def why(
     call: Call,
     ref: Ref,
     *,
-    event: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="EVENT",
-            help="created, promoted, reactivated, merged or sampled, with --round those of the round alone; "
-            "may be repeated.",
-        ),
-    ] = None,
     full: Annotated[bool, typer.Option("--full", help="With trajectories, prompts and replies.")] = False,
-    all: Annotated[bool, typer.Option("--all", help="Every turn and every failure, however long.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Every turn, failure and vote, however long.")] = False,
     fields: Annotated[
         bool, typer.Option("--fields", help="Instead: which event made each field of a cause or a node.")
     ] = False,
@@ -219,27 +204,20 @@ def why(
     """Explain a cause, node, question or failure by its evidence.
 
     The chain goes back to trajectories and replies."""
-    from dataclasses import replace
-
     from diagevo.memory.audit.blame import blame
-    from diagevo.memory.audit.cause_story import TURNS
     from diagevo.memory.audit.examples import examples_of
     from diagevo.memory.audit.failures import failure_story
     from diagevo.memory.audit.nodes import why_node
     from diagevo.memory.audit.questions import question_story
     from diagevo.memory.audit.references import resolve
-    from diagevo.memory.audit.why import chosen, failures_in, why_cause
+    from diagevo.memory.audit.why import failures_in, why_cause
 
     from ..render import layout as screen
     from ..screens import compare as compare_text
     from ..screens import why as why_text
 
-    for name in event or ():
-        if name not in TURNS:
-            raise ConfigError(f"there is no turn {name}", hint=f"one of: {', '.join(TURNS)}")
-    if fields and (event or full or all):
-        raise ConfigError("--fields tells no story", hint="leave out --event, --full and --all")
-    named = " or ".join(event or ())
+    if fields and (full or all):
+        raise ConfigError("--fields tells no story", hint="leave out --full and --all")
     with opened(call) as history:
         as_of = history.as_of(round, at)
         found = resolve(history, ref, as_of)
@@ -247,36 +225,17 @@ def why(
             made = list(blame(history, found, as_of))
             title = f"run {history.run_id}, {found.id}"
             return Result(made, compare_text.FIELDS, title=title, run=history.run_id, as_of=as_of)
-        if event and found.kind != "cause":
-            raise ConfigError(
-                f"--event {event[0]}: {found.id} is a {found.kind}, and only a cause has turns",
-                hint=f"its whole story: diagevo memory why {found.id}",
-            )
         columns = screen.width()
         causes = {cause.cause_id: cause.description for cause in history.state(as_of).causes.values()}
         match found.kind:
             case "cause":
-                story = why_cause(
-                    history,
-                    found.id,
-                    as_of,
-                    evidence=None if all or event else 3,
-                    full=full,
-                    events=event or TURNS,
-                )
-                if event:
-                    story = replace(story, turns=chosen(story.turns, event, round))
-                everything = all or bool(event)
-                never = f"{named}, as of round {as_of.round} (#{as_of.position})"
-                if round is not None:
-                    never = f"{named} in round {round}"
+                story = why_cause(history, found.id, as_of, evidence=None if all else 3, full=full)
                 text = why_text.cause_screen(
                     story,
                     columns=columns,
-                    everything=everything,
+                    everything=all,
                     full=full,
                     examples=examples_of(history, failures_in(story)),
-                    never=never,
                 )
             case "node":
                 story = why_node(history, found.id, as_of, full=full)

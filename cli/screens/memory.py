@@ -1,6 +1,5 @@
 """The screens of `memory show`, `replay` and `schedule`: the paper's arithmetic in words and figures."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from diagevo.equations.policy import BUILT_IN
@@ -177,14 +176,3 @@ def verification_text(report: "Verification", fail: bool) -> str:
         lines.append(f"  FAULT {fault.check}: {fault.message}{where}")
     lines += [f"  note: {note}" for note in report.notes]
     return "\n".join(lines) + "\n"
-
-
-def check_text(memory: "Rebuilt", differences: Sequence[str]) -> str:
-    """What `replay --check` found."""
-    if not memory.round:
-        return "  check: no commit to compare with\n"
-    if memory.open_round is not None:
-        return f"  check: round {memory.open_round} is open, there is no commit to compare with\n"
-    lines = [f"DIFFERS, {line}" for line in differences]
-    lines = lines or [f"equal to the commit of round {memory.round} and to its projection rows"]
-    return "".join(f"  check: {line}\n" for line in lines)

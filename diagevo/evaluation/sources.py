@@ -52,22 +52,16 @@ def self_play_questions(
     samples: int,
     temperature: float,
     seed: int,
-    relabelled: bool = False,
 ) -> Loaded:
     """At most `size` questions of a round with reference answers: the oracle's, else the world's truth.
 
     `of` names the run where the questions are another's than the solver's. A question that the oracle found
-    to have no answer is among them, and no response is right. `relabelled` takes a model's proposals where
-    nobody has checked them. Raises NotFoundError where no question has a reference answer.
+    to have no answer is among them, and no response is right. Raises NotFoundError where no question has a
+    reference answer.
     """
     items = Oracle(history.database, history.run_id).items(round)
-    unchecked = relabelled and any(item.answer is None and item.proposed is not None for item in items)
-    answers = [
-        (item.question, item.proposed if relabelled and item.answer is None else item.answer)
-        for item in items
-    ]
-    pairs = [(question, answer) for question, answer in answers if answer is not None]
-    source = "oracle, with unchecked proposals" if unchecked else "oracle"
+    pairs = [(item.question, item.answer) for item in items if item.answer is not None]
+    source = "oracle"
     if not pairs:
         source = "truth of the world"
         scored = (expect(r, CandidateScored) for r in history.events(CandidateScored, round=round))

@@ -28,7 +28,7 @@ READERS: Sequence[tuple[str, ...]] = (
     ("memory", "why", "c1", "--full"),
     ("memory", "log"),
     ("memory", "log", "--json"),
-    ("memory", "replay", "--check"),
+    ("memory", "replay"),
     ("memory", "schedule"),
     ("memory", "what-if", "--k", "1"),
     ("runs", "diff", "1..2"),

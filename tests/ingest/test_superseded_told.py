@@ -115,10 +115,10 @@ def test_why_of_a_cause_that_is_gone_says_so_and_of_one_that_stays_that_it_went_
 
 
 def test_a_superseded_round_is_shown_as_it_was_with_a_word(again: Path) -> None:
-    told = say(again, "memory", "replay", "--round", "3", "--check")
+    told = say(again, "memory", "replay", "--round", "3")
     assert "round 3 is superseded by round 5" in told.stderr
     assert "slip of d" in told.stdout
-    assert "superseded" not in say(again, "memory", "replay", "--round", "4", "--check").stderr
+    assert "superseded" not in say(again, "memory", "replay", "--round", "4").stderr
     steps = json.loads(say(again, "memory", "replay", "--round", "3", "--step", "--json").stdout)["data"]
     assert next(step["type"] for step in steps) == "RoundOpened"
     log = say(again, "memory", "log", "--type", "RoundsSuperseded").stdout
@@ -133,7 +133,7 @@ def test_right_after_the_superseding_the_screens_stand_before_the_next_round(
     memory.close()
     shown = say(tmp_path, "memory", "show", "--tree").stdout
     assert "a before round 4 (rounds 1 to 3 are superseded): 0 Active, 0 Mastered" in shown
-    assert say(tmp_path, "memory", "replay", "--check").exit_code == 0
+    assert say(tmp_path, "memory", "replay").exit_code == 0
     schedule = json.loads(say(tmp_path, "memory", "schedule", "--json").stdout)["data"]
     assert (schedule["round"], schedule["epsilon"]["exact"], schedule["failures"]) == (4, "1", 0)
     with closing(open_history(f"sqlite:///{tmp_path / 'log.db'}", "a", root=tmp_path)) as history:

@@ -25,18 +25,14 @@ def cause_screen(
     everything: bool,
     full: bool,
     examples: "Mapping[str, Example]",
-    never: str | None = None,
 ) -> str:
     """The story of a cause, its failures in words where `examples` has them.
 
     Without `everything` it fits on one screen: single failures are left out first, then the oldest turns, and
-    only then a text is cut to two rows. `never` is said in the place of turns that were asked for and never
-    came."""
+    only then a text is cut to two rows."""
     turns = story.turns if everything else (*story.turns[:1], *story.turns[1:][-SCREEN:])
     blocks, rows, shown = [list(_turn(turn, examples)) for turn in turns], None, None
-    if never is not None and not turns:
-        blocks = [[Line("never", never)]]
-    elif not everything:
+    if not everything:
         rows = ROWS[0]
         for shown in (None, 1, 0):
             blocks = [list(_turn(turn, examples, shown)) for turn in turns]

@@ -8,9 +8,6 @@ from diagevo.memory.audit.failures import FailureStory, ModelExchange
 from diagevo.memory.audit.timeline.causes import Standing
 from diagevo.memory.events import CandidateVerdict, Mode
 
-TURNS = ("created", "promoted", "reactivated", "merged", "sampled", "superseded")
-"""The kinds of turn that `--event` chooses from; `counted` is told where none is chosen."""
-
 
 @dataclass(frozen=True, slots=True)
 class Created:

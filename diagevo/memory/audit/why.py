@@ -4,7 +4,7 @@ Read from the timeline and the chain of causation behind each failure.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
@@ -13,7 +13,6 @@ from diagevo.equations.policy import next_epsilon
 from diagevo.equations.schedule import probability
 from diagevo.equations.states import reaches
 from diagevo.memory.audit.cause_story import (
-    TURNS,
     CauseStory,
     Counted,
     Created,
@@ -72,12 +71,10 @@ def why_cause(
     *,
     evidence: int | None = 3,
     full: bool = False,
-    events: Collection[str] = TURNS,
 ) -> CauseStory:
     """The story of a cause that exists by then. `evidence`: failures told one by one a turn, None for all,
-    and with it the questions behind each promotion; `full` loads trajectories, prompts and replies.
-    `events`: the kinds of turn whose evidence is wanted."""
-    return _Reader(history, cause_id, as_of, evidence, full, events).read()
+    and with it the questions behind each promotion; `full` loads trajectories, prompts and replies."""
+    return _Reader(history, cause_id, as_of, evidence, full).read()
 
 
 class _Reader:
@@ -90,10 +87,9 @@ class _Reader:
         as_of: AsOf,
         evidence: int | None,
         full: bool,
-        events: Collection[str],
     ) -> None:
         self.history, self.cause_id, self.as_of = history, cause_id, as_of
-        self.evidence, self.full, self.events = evidence, full, events
+        self.evidence, self.full = evidence, full
         self.aimed = aimed(history, as_of, cause_id)
         self.turns: list[Turn] = []
         self.matches = _Matches()
@@ -175,8 +171,6 @@ class _Reader:
 
     def _votes(self, round: int) -> Iterator[Vote]:
         """The questions of a round whose votes were held against θ_up."""
-        if "promoted" not in self.events:
-            return
         for recorded in self.history.events(CandidateScored, round=round, cause_id=self.cause_id):
             event = expect(recorded, CandidateScored)
             if event.verdict != "invalid":
@@ -293,11 +287,6 @@ def _labels(history: History, questions: Sequence[tuple[int, str]]) -> dict[tupl
     ids = {event_id(n, "CandidateScored", question): (n, question) for n, question in questions}
     found = history.log.known(history.run_id, ids)
     return {ids[key]: expect(one, CandidateScored).label_true for key, one in found.items()}
-
-
-def chosen(turns: tuple[Turn, ...], events: Collection[str], round: int | None = None) -> tuple[Turn, ...]:
-    """The turns of some kinds (created, promoted, reactivated, merged, sampled), of one round or of all."""
-    return tuple(t for t in turns if t.event in events and round in (None, t.round))
 
 
 def failures_in(story: CauseStory) -> Iterator[FailureStory]:

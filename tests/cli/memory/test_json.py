@@ -55,18 +55,6 @@ def test_verify_of_a_changed_log_exits_1_and_names_the_event(change: Ask, home: 
     assert change("memory", "verify").exit_code == 1
 
 
-def test_replay_check_of_a_changed_projection_exits_1(change: Ask, home: Path) -> None:
-    from tests.contracts.databases import Store
-
-    Store(f"sqlite:///{home / 'diagevo.db'}", home).tamper(
-        "UPDATE cause_history SET frequency = 7 WHERE round = 3"
-    )
-    result = change("memory", "replay", "--round", "3", "--check", "--json")
-    assert result.exit_code == 1
-    assert len(json.loads(result.stdout)["data"]["differences"]) == 4
-    assert change("memory", "replay", "--round", "2", "--check").exit_code == 0
-
-
 def test_log_as_json_lines_has_whole_payloads(ask: Ask) -> None:
     lines = ask("memory", "log", "c2", "--format", "jsonl").stdout.splitlines()
     events = [json.loads(line) for line in lines]

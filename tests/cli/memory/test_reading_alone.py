@@ -22,7 +22,7 @@ READING = (
     ("runs", "show"),
     ("memory", "show"),
     ("memory", "why", "c2"),
-    ("memory", "replay", "--check"),
+    ("memory", "replay"),
     ("memory", "log"),
     ("memory", "verify", "--deep"),
     ("memory", "query", "SELECT 1"),

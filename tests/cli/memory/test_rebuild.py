@@ -136,7 +136,7 @@ def test_another_embedding_model_is_refused_then_embeds_the_run_anew_and_it_goes
     log = invoke("memory", "log", "--last", "1", env=env(home)).stdout
     told = "#140  r4   RunConfigured                      version 0.1.0, embeddings served-4 (4 numbers)"
     assert log.strip() == told
-    for command in (["memory", "verify", "--deep"], ["memory", "why", "c2"], ["memory", "replay", "--check"]):
+    for command in (["memory", "verify", "--deep"], ["memory", "why", "c2"], ["memory", "replay"]):
         assert invoke(*command, env=env(home)).exit_code == 0
 
     with pytest.raises(ConfigError, match="was embedded by served-4"):

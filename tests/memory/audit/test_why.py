@@ -1,20 +1,26 @@
 """The stories of causes, failures, questions and nodes, told from evidence; figures worked by hand in
 played.py."""
 
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 import diagevo
-from diagevo.memory.audit.cause_story import Counted, Created, Merged, Promoted, Reactivated, Sampled
+from diagevo.memory.audit.cause_story import Counted, Created, Merged, Promoted, Reactivated, Sampled, Turn
 from diagevo.memory.audit.failures import failure_story
 from diagevo.memory.audit.nodes import why_node
 from diagevo.memory.audit.questions import question_story
 from diagevo.memory.audit.references import Reference
-from diagevo.memory.audit.why import chosen, why_cause
+from diagevo.memory.audit.why import why_cause
 from diagevo.memory.history import History
 from tests.contracts.databases import Store
 from tests.memory.audit.played import C1, C2, Player
+
+
+def of_kind(turns: Sequence[Turn], event: str) -> list[Any]:
+    return [turn for turn in turns if turn.event == event]
 
 
 def story(history: History, cause: str, round_: int | None = None, **more):
@@ -36,7 +42,7 @@ def test_a_story_tells_every_turn_in_order(history: History) -> None:
 
 
 def test_creation_names_failure_node_and_nearest_cause(history: History) -> None:
-    [created] = chosen(story(history, "c3").turns, {"created"})
+    [created] = of_kind(story(history, "c3").turns, "created")
     assert isinstance(created, Created)
     assert (created.evidence.failure_id, created.node_id, created.new_node) == ("r1.q3.a4", "n3", True)
     assert created.evidence.nearest is not None
@@ -45,7 +51,7 @@ def test_creation_names_failure_node_and_nearest_cause(history: History) -> None
 
 
 def test_a_promotion_shows_the_votes_it_was_made_of(history: History) -> None:
-    promoted = chosen(story(history, "c2").turns, {"promoted"})
+    promoted = of_kind(story(history, "c2").turns, "promoted")
     figures = [
         (p.round, p.questions, p.agreeing, p.responses, p.consistency, p.closed_frequency)
         for p in promoted
@@ -55,7 +61,7 @@ def test_a_promotion_shows_the_votes_it_was_made_of(history: History) -> None:
 
 
 def test_a_reactivation_tells_recurrence_from_deduplication(history: History) -> None:
-    [turn] = chosen(story(history, "c2").turns, {"reactivated"})
+    [turn] = of_kind(story(history, "c2").turns, "reactivated")
     assert isinstance(turn, Reactivated)
     assert (turn.round, turn.promoted_round, turn.failures, turn.frequency) == (3, 3, 3, 3)
     assert [(e.failure_id, e.outcome, e.similarity) for e in turn.evidence] == [
@@ -66,7 +72,7 @@ def test_a_reactivation_tells_recurrence_from_deduplication(history: History) ->
 
 
 def test_a_recurrence_of_a_stitched_question_names_both_causes_and_the_chosen_one(history: History) -> None:
-    [turn] = chosen(story(history, "c1").turns, {"reactivated"})
+    [turn] = of_kind(story(history, "c1").turns, "reactivated")
     assert isinstance(turn, Reactivated)
     [evidence] = turn.evidence
     assert (evidence.mode, evidence.target, evidence.stitched, evidence.chosen) == (
@@ -88,14 +94,14 @@ def test_failures_of_an_active_cause_are_counted_not_reactivated(history: Histor
 
 def test_a_merge_moves_the_cause_and_keeps_its_frequency(history: History) -> None:
     told = story(history, "c3", 2)
-    [merged] = chosen(told.turns, {"merged"})
+    [merged] = of_kind(told.turns, "merged")
     assert isinstance(merged, Merged)
     assert (merged.absorbed, merged.survivor, merged.similarity, merged.moved) == ("n3", "n1", 0.66, True)
     assert (told.node_id, told.node_label, told.frequency) == ("n1", "Column arithmetic", 2)
 
 
 def test_sampling_shows_the_share_of_the_schedule_and_what_came_of_it(history: History) -> None:
-    [_, third] = chosen(story(history, "c3").turns, {"sampled"})
+    [_, third] = of_kind(story(history, "c3").turns, "sampled")
     assert isinstance(third, Sampled)
     assert (third.round, third.epsilon, third.probability) == (3, Fraction(2, 7), Fraction(2, 5))
     assert (third.questions, third.stitched, third.verdicts) == (1, 1, {"kept": 1})
@@ -122,13 +128,13 @@ def test_a_story_as_of_a_round_knows_nothing_of_later_ones(history: History) -> 
 
 
 def test_evidence_is_cut_to_the_number_asked_for(history: History) -> None:
-    [turn] = chosen(story(history, "c2", evidence=1).turns, {"reactivated"})
+    [turn] = of_kind(story(history, "c2", evidence=1).turns, "reactivated")
     assert isinstance(turn, Reactivated)
     assert (turn.failures, len(turn.evidence)) == (3, 1)
 
 
 def test_the_full_story_has_trajectories_prompts_and_replies(history: History) -> None:
-    [created] = chosen(story(history, "c4", full=True).turns, {"created"})
+    [created] = of_kind(story(history, "c4", full=True).turns, "created")
     assert isinstance(created, Created)
     texts = created.evidence.texts
     assert texts is not None
@@ -217,7 +223,7 @@ def test_of_many_matches_one_of_each_way_is_told(store: Store) -> None:
                 player.settle_duplicate(failure, "c1", 0.7)
         player.commit()
         history = History(memory.database, "ways")
-        [counted] = chosen(story(history, "c1").turns, {"counted"})
+        [counted] = of_kind(story(history, "c1").turns, "counted")
     assert isinstance(counted, Counted)
     assert [e.failure_id for e in counted.evidence] == ["r2.q0.a0", "r2.q0.a1", "r2.q1.a0"]
     assert (counted.failures, counted.recurrences, counted.deduplications) == (6, 2, 4)
@@ -225,22 +231,12 @@ def test_of_many_matches_one_of_each_way_is_told(store: Store) -> None:
 
 def test_a_promotion_tells_the_questions_and_votes_that_made_it(history: History) -> None:
     """Round 3: 9 and 8 of 12 for c2, 17/24 in all; the label of r3.q2 is false."""
-    [third, _] = chosen(story(history, "c2", evidence=None).turns, {"promoted"})
+    [third, _] = of_kind(story(history, "c2", evidence=None).turns, "promoted")
     assert isinstance(third, Promoted)
     assert [(v.question_id, v.agreeing, v.responses, v.label, v.label_true) for v in third.votes] == [
         ("r3.q1", 9, 12, "3", True),
         ("r3.q2", 8, 12, "5", False),
     ]
-
-
-def test_turns_are_chosen_by_several_kinds_and_by_round(history: History) -> None:
-    turns = story(history, "c2").turns
-    assert [(t.event, t.round) for t in chosen(turns, {"promoted", "reactivated"})] == [
-        ("promoted", 3),
-        ("reactivated", 3),
-        ("promoted", 4),
-    ]
-    assert [(t.event, t.round) for t in chosen(turns, {"promoted", "reactivated"}, 4)] == [("promoted", 4)]
 
 
 def test_failures_against_a_false_label_are_told_as_such(history: History) -> None:
@@ -251,6 +247,6 @@ def test_failures_against_a_false_label_are_told_as_such(history: History) -> No
         ("r2.q2.a0", False, True),
         ("r2.q2.a1", False, False),
     ]
-    [third] = chosen(story(history, "c2").turns, {"reactivated"})
+    [third] = of_kind(story(history, "c2").turns, "reactivated")
     assert isinstance(third, Reactivated)
     assert (third.failures, third.against_false_labels) == (3, 1)
