@@ -13,9 +13,9 @@ import pickle
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ def answer(name: str, asked: Sequence[str]) -> Iterator[Any]:
     """The lines for a file."""
     with open(name, "rb") as file:
         size = file.seek(0, 2)
+    if not name.endswith(".pt"):
+        _polars()
     _limit(MEMORY + WHOLE.get(Path(name).suffix, 0) * size)
     columns, numbers, rows = _pickled(name, size, asked) if name.endswith(".pt") else _table(name, asked)
     yield {"columns": columns, "numbers": numbers}
@@ -50,6 +52,14 @@ def answer(name: str, asked: Sequence[str]) -> Iterator[Any]:
             return
         yield text
     yield None
+
+
+@cache
+def _polars() -> None:
+    """Its threads are there before the limit."""
+    import polars
+
+    polars.DataFrame({"warm": [[{"a": "b"}]]}).lazy().collect()
 
 
 _Rows = tuple[list[str], list[str], Iterator[dict[str, Any]]]
@@ -132,11 +142,6 @@ def _limit(more: int) -> None:
 
 
 def main() -> None:
-    with suppress(ImportError):  # torch's files are read without it
-        import polars
-
-        polars.DataFrame({"warm": [[{"a": "b"}]]}).lazy().collect()  # its threads are there before the limit
-    _limit(MEMORY)
     for line in sys.stdin:
         try:
             for said in answer(*json.loads(line)):
