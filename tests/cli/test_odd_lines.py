@@ -68,11 +68,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _nothing_runs_long(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What trains or serves once its line is understood does nothing."""
+    """What trains, serves or draws once its line is understood does nothing."""
     monkeypatch.chdir(home)
     monkeypatch.setattr("diagevo.loop.run.train", lambda *_, **__: 0)
     monkeypatch.setattr("diagevo.evaluation.ablation._call", lambda *_, **__: None)
     monkeypatch.setattr("diagevo.cli.commands.mcp_tools.serve", lambda _: None)
+    monkeypatch.setattr("diagevo.report.build.build", lambda *_, **__: [])
     monkeypatch.setattr("diagevo.view.serving.served", lambda *_, **__: SimpleNamespace(run=lambda **_: None))
 
 
@@ -110,13 +111,7 @@ def test_there_are_more_than_600() -> None:
     assert len(COMMANDS) * LINES > 600
 
 
-@pytest.mark.parametrize(
-    ("path", "leaf"),
-    [
-        pytest.param(path, leaf, id=" ".join(path), marks=[pytest.mark.slow] if path[0] == "report" else [])
-        for path, leaf in COMMANDS
-    ],
-)
+@pytest.mark.parametrize(("path", "leaf"), [pytest.param(*one, id=" ".join(one[0])) for one in COMMANDS])
 def test_an_odd_line_ends_with_a_code_that_says_what_is_wrong(
     path: tuple[str, ...], leaf: Any, home: Path
 ) -> None:
