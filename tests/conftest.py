@@ -5,11 +5,15 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.order import shares
+
+if TYPE_CHECKING:
+    from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 
 settings.register_profile("deep", max_examples=1000)
 
@@ -60,6 +64,29 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """openai's client pauses for ten milliseconds before it asks again, not for half a second."""
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.02)
+
+
+@pytest.fixture(scope="session")
+def sqlite_stores(tmp_path_factory: pytest.TempPathFactory) -> "SQLiteStores":
+    from tests.contracts.databases import SQLiteStores
+
+    return SQLiteStores(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(scope="session")
+def postgres_stores(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[PostgresStores]":
+    from tests.contracts.databases import PostgresStores
+
+    stores = PostgresStores(tmp_path_factory.mktemp("pg"))
+    yield stores
+    stores.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> "Store":
+    """An empty, migrated database of one's own, on either."""
+    name = "sqlite_stores" if request.param == "sqlite" else "postgres_stores"
+    return request.getfixturevalue(name).new(tmp_path)
 
 
 @pytest.fixture(autouse=True)

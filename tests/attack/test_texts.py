@@ -28,7 +28,7 @@ from diagevo.text.escaping import visible
 from tests.attack.hostile import KINDS, WORD, play
 from tests.cli.conftest import _a_folder_of_its_own  # noqa: F401  (a fixture)
 from tests.cli.program import invoke, leaves, load
-from tests.contracts.databases import Store
+from tests.contracts.databases import PostgresStores, Store
 
 OURS = re.compile(r"\x1b\[(0|1|2|3|4|22|23|24)(;(0|1|2|3|4))*m")
 """Weight and slope, which Rich sets also without colours: the run holds none of these sequences."""
@@ -91,16 +91,10 @@ def hostile_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="session")
-def hostile_postgres(tmp_path_factory: pytest.TempPathFactory):
-    from tests.contracts.databases import PostgresStores
-
-    stores = PostgresStores(tmp_path_factory.mktemp("pg"))
-    try:
-        store = stores.new(tmp_path_factory.mktemp("hostile-pg"))
-        play(store.url, store.root)
-        yield store
-    finally:
-        stores.stop()
+def hostile_postgres(postgres_stores: PostgresStores, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = postgres_stores.new(tmp_path_factory.mktemp("hostile-pg"))
+    play(store.url, store.root)
+    return store
 
 
 def _database(store: Store, arguments: tuple[str | Path, ...]) -> str:

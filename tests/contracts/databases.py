@@ -159,5 +159,11 @@ class PostgresStores:
         self._execute(f"CREATE DATABASE test{self._made} TEMPLATE migrated")
         return Store(self._server.get_uri(database=f"test{self._made}"), folder)
 
+    def copy(self, store: Store, folder: Path) -> Store:
+        """Of a database that nobody is connected to."""
+        self._made += 1
+        self._execute(f"CREATE DATABASE copy{self._made} TEMPLATE {make_url(store.url).database}")
+        return Store(self._server.get_uri(database=f"copy{self._made}"), folder)
+
     def stop(self) -> None:
         self._server.cleanup()

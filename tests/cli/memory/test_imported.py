@@ -17,7 +17,6 @@ from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from tests.cli.program import invoke
 from tests.contracts.databases import Store
-from tests.memory.audit.conftest import postgres_stores, sqlite_stores, store  # noqa: F401  (fixtures)
 from tests.memory.audit.forging import rows_of
 from tests.memory.audit.played import CONFIG, play
 from tests.serving import Asked, reply, serving
@@ -167,7 +166,7 @@ def test_a_run_without_any_is_used_as_it_is(tmp_path: Path) -> None:
     assert ask(home, "runs", "fork", "--round", "1").exit_code == 0
 
 
-def test_the_mark_is_kept_by_either_database_and_by_a_backup(store: Store, tmp_path: Path) -> None:  # noqa: F811
+def test_the_mark_is_kept_by_either_database_and_by_a_backup(store: Store, tmp_path: Path) -> None:
     from diagevo.memory.transfer.backup import backup
 
     bundle = played_elsewhere(tmp_path / "theirs", f"{VARIABLE}=MY_DOOR")

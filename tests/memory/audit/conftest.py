@@ -1,4 +1,4 @@
-"""The hand-played run, played once a session and a database, and empty stores of one's own."""
+"""The hand-played run, played once a session and a database."""
 
 import shutil
 from collections.abc import Iterator
@@ -6,7 +6,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
 
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.database import Database
@@ -14,28 +13,6 @@ from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory.audit.played import play
 
 RUN = "played"
-
-
-@pytest.fixture(scope="session")
-def sqlite_stores(tmp_path_factory: pytest.TempPathFactory) -> SQLiteStores:
-    return SQLiteStores(tmp_path_factory.mktemp("sqlite"))
-
-
-class CopyingStores(PostgresStores):
-    """Also copies of a database that nobody is connected to."""
-
-    def copy(self, store: Store, folder: Path) -> Store:
-        self._made += 1
-        source = make_url(store.url).database
-        self._execute(f"CREATE DATABASE copy{self._made} TEMPLATE {source}")
-        return Store(self._server.get_uri(database=f"copy{self._made}"), folder)
-
-
-@pytest.fixture(scope="session")
-def postgres_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CopyingStores]:
-    stores = CopyingStores(tmp_path_factory.mktemp("pg"))
-    yield stores
-    stores.stop()
 
 
 @pytest.fixture(scope="session")
@@ -96,10 +73,3 @@ def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     played: Store = request.getfixturevalue("played_postgres")
     shutil.copytree(played.root, tmp_path / "mine")
     return request.getfixturevalue("postgres_stores").copy(played, tmp_path / "mine")
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """An empty, migrated database of one's own."""
-    name = "sqlite_stores" if request.param == "sqlite" else "postgres_stores"
-    return request.getfixturevalue(name).new(tmp_path)
