@@ -112,15 +112,15 @@ def test_a_stopped_writer_keeps_its_run_and_goes_on(store: Store, holder: subpro
 
 
 @pytest.mark.slow
-def test_nothing_that_was_acknowledged_is_lost_over_50_kills_and_a_head_covers_each_round(
+def test_nothing_that_was_acknowledged_is_lost_over_30_kills_and_a_head_covers_each_round(
     store: Store,
 ) -> None:
-    """Five of them fall between a commit and its chain head, which a later head makes up for."""
-    command = [sys.executable, "-m", "tests.attack.kills", "--kills", "50", "--seed", "7", "--db", store.url]
+    """Three of them fall between a commit and its chain head, which a later head makes up for."""
+    command = [sys.executable, "-m", "tests.attack.kills", "--kills", "30", "--seed", "7", "--db", store.url]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
-    assert (found["kills"], found["lost"], found["uncovered"], found["faults"]) == (50, 0, 0, [])
-    assert found["heads_missing"] >= 5
-    assert found["acknowledged"] > 300
-    assert found["events"] >= found["acknowledged"] > found["rounds"] > 20
+    assert (found["kills"], found["lost"], found["uncovered"], found["faults"]) == (30, 0, 0, [])
+    assert found["heads_missing"] >= 3
+    assert found["acknowledged"] > 180
+    assert found["events"] >= found["acknowledged"] > found["rounds"] > 12

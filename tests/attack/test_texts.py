@@ -202,7 +202,7 @@ def _without_times(document: str) -> str:
 
 @pytest.mark.slow  # a picture a figure
 def test_the_report_draws_and_its_pages_run_nothing_of_a_text(hostile_sqlite: Store, tmp_path: Path) -> None:
-    ask(hostile_sqlite, "report", "build", "--run", "a", "--to", tmp_path / "report", "--pages", "30")
+    ask(hostile_sqlite, "report", "build", "--run", "a", "--to", tmp_path / "report")
     for file in (tmp_path / "report").rglob("*.html"):
         tree = html.document_fromstring(file.read_text(encoding="utf-8"))
         scripts = [e.get("src") or e.get("type") for e in tree.findall(".//script")]

@@ -8,7 +8,6 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,6 @@ from diagevo.memory.events import (
 from diagevo.memory.history import History, open_history
 from diagevo.memory.memory import Memory
 from diagevo.memory.transfer.fork import fork
-from diagevo.report.lifecycle import schedule as schedule_figure
 from diagevo.report.material import gather
 from tests.contracts.databases import SQLiteStores
 from tests.memory.audit.played import CONFIG, Player, play
@@ -247,10 +245,6 @@ def _report(history: History, twin: Twin) -> None:
         assert facts.epsilon_next == twin.epsilon[facts.round + 1]
         of, said = material.configured[facts.round], twin.config[facts.round]
         assert (str(of.filter.tau), str(of.filter.p_low)) == (said["filter"]["tau"], said["filter"]["p_low"])
-    if find_spec("altair") is None:  # a figure needs the extra report
-        return
-    caption = schedule_figure([material]).caption  # pyright: ignore[reportAttributeAccessIssue]  (rounds are there)
-    assert all(f"k = {twin.config[facts.round]['schedule']['k']}" in caption for facts in material.rounds)
 
 
 def test_a_fork_is_told_with_its_own_k_before_and_inside_its_next_round(
