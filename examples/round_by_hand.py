@@ -5,6 +5,7 @@ Then: diagevo memory why c1 --db FOLDER/diagevo.db
 """
 
 import sys
+from pathlib import Path
 
 import diagevo
 
@@ -67,4 +68,6 @@ def main(folder: str) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python examples/round_by_hand.py FOLDER (a new one)")
+    if (Path(sys.argv[1]) / "diagevo.db").exists():
+        sys.exit(f"{sys.argv[1]} has a database already, and its round 1 is over: name a new folder")
     main(sys.argv[1])

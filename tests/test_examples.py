@@ -80,6 +80,10 @@ def test_every_example_is_run_here() -> None:
 def test_a_round_by_hand(tmp_path: Path) -> None:
     """One failure: F = F₁ = 1, so z = 1 and ε₂ = 1/3."""
     assert run(sys.executable, EXAMPLES / "round_by_hand.py", tmp_path) == "F = 1, ε₂ = 1/3\n"
+    arguments = [sys.executable, EXAMPLES / "round_by_hand.py", tmp_path]
+    again = subprocess.run(arguments, capture_output=True, text=True)
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr == f"{tmp_path} has a database already, and its round 1 is over: name a new folder\n"
 
 
 @pytest.mark.slow

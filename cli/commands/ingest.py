@@ -1,14 +1,11 @@
 """`diagevo ingest`: the rollouts of another trainer, from its files."""
 
-import math
-import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from diagevo.errors import ConfigError, HeldError, NotFoundError, StoreError
+from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, read
 from diagevo.progress import StopFlag
 from diagevo.text.numbers import count
@@ -21,16 +18,8 @@ from ..render.rows import row_of
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
-    from diagevo.config.models import Config, IngestConfig
-    from diagevo.ingest.recording import IngestSummary, Recorder
-    from diagevo.ingest.rollouts import RolloutStep
-    from diagevo.memory.memory import Memory
-    from diagevo.memory.state.model import MemoryState
+    from diagevo.ingest.recording import IngestSummary
 
-POLL_SECONDS = 2.0
-"""How often a followed training is looked at."""
-HELD = 10_000
-"""Rollouts that wait for one on the other side of --pass-at, before a run begins without it."""
 ALL_FAILED = "diagnose --all-failed asks a language model"
 ONCE = (
     "every question was answered once: nothing to compare. Let the model answer each several times "
@@ -92,6 +81,7 @@ def ingest(
     records its configuration, and with it who diagnoses and embeds. Then: diagevo diagnose.
     """
     from diagevo.ingest.recording import IngestSummary
+    from diagevo.ingest.session import IngestSession
 
     if call.run in (None, "latest"):
         raise ConfigError(
@@ -101,10 +91,17 @@ def ingest(
     asked["map"] = None if map is None else _mapped(map, format, reward)
     asked = {name: value for name, value in asked.items() if value is not None}
     report, stop = IngestSummary(), StopFlag("continue with the same command")
-    with (
-        _Session(call, call.run, asked, stop if follow else None, resumed=resumed) as session,
-        stopped_by_signals(stop, waits=follow),
-    ):
+    session = IngestSession(
+        call.database,
+        call.run,
+        asked,
+        call.load_config,
+        stop=stop,
+        follow=follow,
+        resumed=resumed,
+        say=lambda text: render.say(call, text),
+    )
+    with session, stopped_by_signals(stop, waits=follow):
         settings = session.settings()
         steps = read(
             format,
@@ -115,33 +112,7 @@ def ingest(
             on_cut=report.cut.append,
             on_note=report.notes.append,
         )
-        held: list[RolloutStep] = []  # a run begins with a pass beside a failure: a wrong reward leaves none
-        least, most, pending, begins = math.inf, -math.inf, 0, False
-        for step in steps:
-            if not follow:
-                stop.check(f"before step {step.number}")
-            held.append(step)
-            rewards = [rollout.reward for rollout in step.rollouts]
-            least, most = min([least, *rewards]), max([most, *rewards])
-            pending += len(rewards)
-            begins = session.known or follow or least < settings.pass_at <= most
-            if begins or pending > HELD:
-                session.recorder.record(held, report)
-                held.clear()
-                pending = 0
-            if follow:
-                render.say(call, f"step {step.number}: {len(step.rollouts)} rollouts")
-        if most == -math.inf and not follow:
-            report.unscored += sum(step.unscored for step in held)
-            raise _nothing(path, report)
-        if not begins and most > -math.inf:
-            told = _one_sided(
-                held, settings.pass_at, least, most, recorded=report.rollouts, asked=pass_at is not None
-            )
-            session.recorder.record(held, report)
-            report.notes.append(told)
-        if report.steps:
-            session.open_next(full=False)
+        session.take(steps, path, settings.pass_at, report)
         if report.rollouts == report.groups.total():
             report.notes.append(ONCE)
         elif report.rollouts > report.groups.total() and not report.differing:
@@ -189,43 +160,6 @@ def _mapped(text: str, format: str, reward: str | None) -> dict[str, str]:
     return found
 
 
-def _one_sided(
-    steps: "Sequence[RolloutStep]",
-    pass_at: float,
-    least: float,
-    most: float,
-    *,
-    recorded: int,
-    asked: bool,
-) -> str:
-    """What is said where all rollouts passed or all failed. Raises ConfigError where --pass-at is more likely
-    wrong than the model right, or wrong, every time."""
-    seen = f"seen {least:g} to {most:g}" if least < most else f"every one is {most:g}"
-    number = count(recorded + sum(len(step.rollouts) for step in steps), "rollout")
-    what = f"all of {number} {'passed' if least >= pass_at else 'failed'}: "
-    what += f"a reward of {pass_at:g} or more passes, {seen}"
-    answered = any(rollout.answer is not None for step in steps for rollout in step.rollouts)
-    if recorded or least == most or (asked and most < pass_at and answered):
-        return f"{what} (--pass-at)"
-    raise ConfigError(what, hint=f"say what passes: --pass-at {most:g}; nothing was recorded")
-
-
-def _nothing(path: Path, report: "IngestSummary") -> ConfigError:
-    """No rollout was read: why, as far as the files tell."""
-    why = [f"{name} ends inside a line: wait for its writer, or --follow" for name in report.cut]
-    why += report.notes
-    if report.unscored:
-        why.append(
-            f"{count(report.unscored, 'rollout')} without a reward: name its field with --reward FIELD"
-        )
-    what = "no rollout" if not report.unscored else "no rollout with a reward"
-    if report.cut:
-        what = "no step that is whole"
-    return ConfigError(
-        f"{what} was found in {path}", hint="; ".join(why) or "name the folder or file that holds them"
-    )
-
-
 def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *, served: bool) -> str:
     who = "" if served else " --model M --base-url URL (or --local)"
     groups = report.groups
@@ -245,162 +179,3 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
         behind = f", {waiting} more behind it" if waiting else ""
         lines.append(f"round {opened} waits for its diagnosis{behind}: diagevo diagnose --run {run}{who}")
     return "\n".join(lines) + "\n"
-
-
-class _Session:
-    """The run that takes the rollouts: opened with the first step, closed while a followed training is waited
-    for, so that others may write in between."""
-
-    def __init__(
-        self, call: Call, run: str, asked: dict[str, Any], stop: StopFlag | None, *, resumed: bool
-    ) -> None:
-        """`stop`: of a training that is followed, for which another writer is waited."""
-        self.call = call
-        self.run = run
-        self.asked = asked
-        self.stop = stop
-        self.resumed = resumed
-        self.known = False
-        """Whether the run was ingested before, once its settings were asked for."""
-        self._memory: Memory | None = None
-        self._recorder: Recorder | None = None
-
-    def __enter__(self) -> "_Session":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._leave()
-
-    def settings(self) -> "IngestConfig":
-        """Those that the run was ingested with before, else those asked for now."""
-        from diagevo.memory.history import open_history
-
-        try:
-            history = open_history(self.call.database, self.run)
-        except (NotFoundError, StoreError):  # opening it for writing says what is wrong, if anything is
-            return _config(self.call, self.run, self.asked).ingest
-        self.known = True
-        try:
-            return _ingest_settings(history.configuration().config)
-        finally:
-            history.close()
-
-    @property
-    def memory(self) -> "Memory":
-        told = False
-        while self._memory is None:
-            try:
-                self._memory = _opened(self.call, self.run, self.asked)
-            except HeldError as held:
-                if self.stop is None or self.stop:
-                    raise
-                if not told:
-                    render.say(self.call, f"waiting: {held.message}")
-                told = True
-                time.sleep(POLL_SECONDS)
-        return self._memory
-
-    @property
-    def recorder(self) -> "Recorder":
-        from diagevo.ingest.recording import Recorder
-
-        if self._recorder is None:
-            self._recorder = Recorder(
-                self.memory, _ingest_settings(self.memory.state.config), resumed=self.resumed
-            )
-        return self._recorder
-
-    def wait(self) -> bool:
-        """Let others write, and look again; False once nobody wants to wait."""
-        if self._memory is not None:
-            self.open_next(full=True)
-            self._leave()
-        if not self.stop:
-            time.sleep(POLL_SECONDS)
-        return not self.stop
-
-    def open_next(self, *, full: bool) -> None:
-        """Open the round that comes next, if none is open; with `full` only one that has all its steps."""
-        from diagevo.ingest.rounds import Rounds
-
-        enough = self.recorder.settings.steps_per_round if full else 1
-        state = self.memory.state
-        if self.recorder.filled[state.batch(state.round + 1)] >= enough:
-            Rounds(self.memory).open_next()
-
-    @property
-    def served(self) -> bool:
-        """Whether the run's configuration names a language model that diagnoses."""
-        stored = (self.state.config if self.state is not None else None) or {}
-        return stored.get("roles", {}).get("diagnostician", {}).get("engine") == "openai"
-
-    @property
-    def state(self) -> "MemoryState | None":
-        """None where nothing was read."""
-        return None if self._memory is None else self._memory.state
-
-    def standing(self) -> tuple[int | None, int]:
-        """The open round, and how many wait behind it."""
-        if (state := self.state) is None:
-            return None, 0
-        opened = None if state.open is None else state.open.number
-        return opened, max(0, max(self.recorder.filled, default=0) - state.batch(state.last_opened + 1) + 1)
-
-    def _leave(self) -> None:
-        if self._memory is not None:
-            self._memory.close()
-        self._memory = self._recorder = None
-
-
-def _ingest_settings(config: "Mapping[str, Any] | None") -> "IngestConfig":
-    from diagevo.config.models import IngestConfig
-
-    return IngestConfig.model_validate((config or {}).get("ingest", {}))
-
-
-def _opened(call: Call, run: str, asked: dict[str, Any]) -> "Memory":
-    """The run, configured. Raises ConfigError where it was ingested with other settings, or was not."""
-    from diagevo.diagnosis.embedder import embedder_for
-    from diagevo.ingest.recording import configure
-    from diagevo.memory.opening import open_memory
-
-    memory = open_memory(call.database, run)
-    try:
-        memory.claim()
-        if memory.state.config is None:
-            config = _config(call, run, asked)
-            configure(memory, config, embedder_for(config.roles.embedder))
-        elif memory.played_by_train:
-            raise ConfigError(
-                f"run {run} is played by diagevo train: its rounds are its own",
-                hint="ingest into another run: --run NAME",
-            )
-        stored = _ingest_settings(memory.state.config)
-        for name, value in asked.items():
-            if getattr(stored, name) != value:
-                was, wanted = (_as_option(each) for each in (getattr(stored, name), value))
-                raise ConfigError(
-                    f"run {run} was ingested with {name} = {was}, not {wanted}",
-                    hint="leave the option out, or ingest into another run: --run NAME",
-                )
-    except BaseException:
-        memory.close()
-        raise
-    return memory
-
-
-def _as_option(value: Any) -> str:
-    """As it is said on the command line."""
-    if isinstance(value, dict):
-        return ",".join(f"{field}={path}" for field, path in value.items())
-    return "nothing" if value is None else str(value)
-
-
-def _config(call: Call, run: str, asked: dict[str, Any]) -> "Config":
-    from diagevo.config.loading import over
-    from diagevo.config.sources import Layer, Source
-
-    given = Layer()
-    for name, value in asked.items():
-        given.put(("ingest", name), value, Source("flag", f"--{name.replace('_', '-')}"))
-    return over(call.load_config().model_dump(), given, run)

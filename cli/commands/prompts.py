@@ -34,6 +34,11 @@ def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[A
     if found.unreached:
         share = number(found.unreached)
         notes.append(f"{share} of F is of causes without a prompt here: that share is spread evenly")
+    if found.never:
+        notes.append(
+            f"{found.never:,} of them never passed, and so aim at no cause: they have the even share;"
+            f" where the answer is known: diagevo diagnose --run {history.run_id} --again --all-failed"
+        )
     if call.output is not None and call.format in ("parquet", "jsonl"):
         seed = f"{state.settings.seed}.{schedule.round}"
         places = dataset.next_epoch([each.weight for each in found.prompts], seed)

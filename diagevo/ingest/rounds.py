@@ -23,7 +23,6 @@ from diagevo.memory.events import (
     RoundsSuperseded,
 )
 from diagevo.memory.events.catalogue import Evidence
-from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.log import Log
 from diagevo.memory.memory import Memory
 
@@ -39,14 +38,13 @@ def ingested(memory: Memory, first: int, last: int) -> Iterator[tuple[int, Group
         yield recorded.round, event
 
 
-def ingested_prompts(log: Log, run_id: str) -> dict[str, str]:
-    """Every prompt that was rolled out, by digest."""
-    digests = dict.fromkeys(
-        recorded.event.question
-        for recorded in log.read(run_id, types=["GroupIngested"])
-        if isinstance(recorded.event, GroupIngested)
-    )
-    return Artifacts(log.database).get_many(list(digests))
+def prompts_that_passed(log: Log, run_id: str) -> dict[str, bool]:
+    """Every prompt that was rolled out, by digest, and whether any of its rollouts passed."""
+    passed: dict[str, bool] = {}
+    for recorded in log.read(run_id, types=["GroupIngested"]):
+        if isinstance(group := recorded.event, GroupIngested):
+            passed[group.question] = passed.get(group.question, False) or group.passes > 0
+    return passed
 
 
 def answered(group: GroupIngested) -> bool:

@@ -8,8 +8,9 @@ from fractions import Fraction
 from diagevo.errors import ConfigError
 from diagevo.ingest.aims import Aim, LastFailures
 from diagevo.ingest.dataset import PromptDataset
-from diagevo.ingest.rounds import ingested_prompts
+from diagevo.ingest.rounds import prompts_that_passed
 from diagevo.memory.events import CauseState
+from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.log import Log
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.schedule import Schedule
@@ -41,6 +42,8 @@ class Weighed:
     """Prompts that were rolled out."""
     unreached: Fraction
     """The share of F whose causes no prompt aims at."""
+    never: int
+    """Prompts of which no rollout passed, and that aim at no cause."""
 
 
 def weigh(log: Log, state: MemoryState, schedule: Schedule, dataset: PromptDataset) -> Weighed:
@@ -49,7 +52,8 @@ def weigh(log: Log, state: MemoryState, schedule: Schedule, dataset: PromptDatas
     Raises:
         ConfigError: No prompt was rolled out.
     """
-    logged = ingested_prompts(log, state.run_id)
+    passed = prompts_that_passed(log, state.run_id)
+    logged = Artifacts(log.database).get_many(list(passed))
     matched = dataset.match(logged)
     if not matched:
         example = next(iter(logged.values()), None)
@@ -62,7 +66,9 @@ def weigh(log: Log, state: MemoryState, schedule: Schedule, dataset: PromptDatas
     last = LastFailures()
     last.read(log, state.run_id, state.counted(range(1, schedule.round)))
     found, unreached = weights(schedule, last, dataset)
-    return Weighed(found, matched, unreached)
+    free = [digest for digest, one in zip(dataset.digests, found, strict=True) if one.cause is None]
+    never = sum(digest is not None and not passed[digest] for digest in free)
+    return Weighed(found, matched, unreached, never)
 
 
 def weights(

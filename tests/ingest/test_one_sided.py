@@ -198,7 +198,7 @@ def test_a_step_may_be_written_as_text(home: Home) -> None:
 
 
 def test_rollouts_all_on_one_side_wait_in_bounded_memory(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diagevo.cli.commands.ingest.HELD", 3)
+    monkeypatch.setattr("diagevo.ingest.session.HELD", 3)
     scaled = [
         row | {"step": step, "reward": 10.0 * step} for step in (1, 2) for row in rows(SHEEP, "9", "8", "-+")
     ]

@@ -155,6 +155,21 @@ def test_the_command_weighs_a_data_set_and_writes_its_next_epoch(
     assert not Path("never.parquet").exists()
 
 
+def test_a_prompt_that_never_passed_has_the_even_share_and_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with configured(tmp_path) as memory:
+        record(memory, step(1, a="+--", f="--"))
+        diagnose(memory, {"a": "sign"})
+        ask = ["memory", "schedule", "--run", memory.run_id, "--db", memory.database.url, "--dataset"]
+    Path("train.jsonl").write_text("".join(json.dumps({"prompt": text}) + "\n" for text in "af"))
+    told = invoke(*ask, "train.jsonl", "--json")
+    weights = [(row["cause"], row["weight"]["exact"]) for row in json.loads(told.stdout)["data"]]
+    assert weights == [("c1", "5/6"), (None, "1/6")]  # ε₂ = 1/3, half of it each
+    assert "1 of them never passed, and so aim at no cause: they have the even share" in told.stderr
+
+
 def test_a_sampler_draws_the_rows_of_a_data_set_by_their_weights(memory: Memory) -> None:
     """The weights of the first test, 5/9, 3/9 and 1/9; again in the next round from another seed."""
     trl = pytest.importorskip("diagevo.integrations.trl")

@@ -1,0 +1,244 @@
+"""The run that takes a trainer's rollouts: begun with the first steps, closed while a followed training is
+waited for, so that others may write in between."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from diagevo.config.loading import over
+from diagevo.config.models import Config, IngestConfig
+from diagevo.config.sources import Layer, Source
+from diagevo.diagnosis.embedder import embedder_for
+from diagevo.errors import ConfigError, HeldError, NotFoundError, StoreError
+from diagevo.ingest.recording import IngestSummary, Recorder, configure
+from diagevo.ingest.rollouts import RolloutStep
+from diagevo.ingest.rounds import Rounds
+from diagevo.memory.history import open_history
+from diagevo.memory.memory import Memory
+from diagevo.memory.opening import open_memory
+from diagevo.memory.state.model import MemoryState
+from diagevo.progress import StopFlag
+from diagevo.text.numbers import count
+
+POLL_SECONDS = 2.0
+"""How often a followed training is looked at."""
+HELD = 10_000
+"""Rollouts that wait for one on the other side of --pass-at, before a run begins without it."""
+
+
+class IngestSession:
+    """Takes steps into a run until it is closed.
+
+    Args:
+        database: Its URL.
+        run: The run's name.
+        asked: Settings of `ingest` that were asked for, by name.
+        configured: The configuration that a new run gets; asked only for one.
+        stop: Asked between steps; a followed training is waited for until it is set.
+        follow: Whether the training still writes.
+        resumed: Whether the training resumed, so that steps may have new rollouts.
+        say: Told what happens while a training is followed.
+    """
+
+    def __init__(
+        self,
+        database: str,
+        run: str,
+        asked: Mapping[str, Any],
+        configured: Callable[[], Config],
+        *,
+        stop: StopFlag,
+        follow: bool,
+        resumed: bool,
+        say: Callable[[str], None],
+    ) -> None:
+        self._database, self._run, self._asked, self._configured = database, run, asked, configured
+        self._stop, self._follow, self._resumed, self._say = stop, follow, resumed, say
+        self._known = False
+        """Whether the run was ingested before, once its settings were asked for."""
+        self._memory: Memory | None = None
+        self._recorder: Recorder | None = None
+
+    def __enter__(self) -> "IngestSession":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+    def settings(self) -> IngestConfig:
+        """Those that the run was ingested with before, else those asked for now."""
+        try:
+            history = open_history(self._database, self._run)
+        except (NotFoundError, StoreError):  # opening it for writing says what is wrong, if anything is
+            return self._config().ingest
+        self._known = True
+        try:
+            return _ingest_settings(history.configuration().config)
+        finally:
+            history.close()
+
+    def take(self, steps: Iterable[RolloutStep], path: Path, pass_at: float, report: IngestSummary) -> None:
+        """Record steps of the files at `path`, and count them in `report`. A new run begins with a pass
+        beside a failure, since a wrong --pass-at leaves none. Raises ConfigError where there is no rollout,
+        or no such beginning."""
+        held: list[RolloutStep] = []
+        least, most, pending, begins = math.inf, -math.inf, 0, False
+        for step in steps:
+            if not self._follow:
+                self._stop.check(f"before step {step.number}")
+            held.append(step)
+            rewards = [rollout.reward for rollout in step.rollouts]
+            least, most = min([least, *rewards]), max([most, *rewards])
+            pending += len(rewards)
+            begins = self._known or self._follow or least < pass_at <= most
+            if begins or pending > HELD:
+                self.recorder.record(held, report)
+                held.clear()
+                pending = 0
+            if self._follow:
+                self._say(f"step {step.number}: {len(step.rollouts)} rollouts")
+        if most == -math.inf and not self._follow:
+            report.unscored += sum(step.unscored for step in held)
+            raise _nothing(path, report)
+        if not begins and most > -math.inf:
+            told = self._one_sided(held, pass_at, least, most, recorded=report.rollouts)
+            self.recorder.record(held, report)
+            report.notes.append(told)
+        if report.steps:
+            self._open_next(full=False)
+
+    def _one_sided(
+        self, steps: Sequence[RolloutStep], pass_at: float, least: float, most: float, *, recorded: int
+    ) -> str:
+        """What is said where all rollouts passed or all failed. Raises ConfigError where --pass-at is more
+        likely wrong than the model right, or wrong, every time."""
+        seen = f"seen {least:g} to {most:g}" if least < most else f"every one is {most:g}"
+        number = count(recorded + sum(len(step.rollouts) for step in steps), "rollout")
+        what = f"all of {number} {'passed' if least >= pass_at else 'failed'}: "
+        what += f"a reward of {pass_at:g} or more passes, {seen}"
+        answered = any(rollout.answer is not None for step in steps for rollout in step.rollouts)
+        if recorded or least == most or ("pass_at" in self._asked and most < pass_at and answered):
+            return f"{what} (--pass-at)"
+        raise ConfigError(what, hint=f"say what passes: --pass-at {most:g}; nothing was recorded")
+
+    @property
+    def memory(self) -> Memory:
+        told = False
+        while self._memory is None:
+            try:
+                self._memory = self._opened()
+            except HeldError as held:
+                if not self._follow or self._stop:
+                    raise
+                if not told:
+                    self._say(f"waiting: {held.message}")
+                told = True
+                time.sleep(POLL_SECONDS)
+        return self._memory
+
+    @property
+    def recorder(self) -> Recorder:
+        if self._recorder is None:
+            settings = _ingest_settings(self.memory.state.config)
+            self._recorder = Recorder(self.memory, settings, resumed=self._resumed)
+        return self._recorder
+
+    def wait(self) -> bool:
+        """Let others write, and look again; False once nobody wants to wait."""
+        if self._memory is not None:
+            self._open_next(full=True)
+            self._leave()
+        if not self._stop:
+            time.sleep(POLL_SECONDS)
+        return not self._stop
+
+    def _open_next(self, *, full: bool) -> None:
+        """Open the round that comes next, if none is open; with `full` only one that has all its steps."""
+        enough = self.recorder.settings.steps_per_round if full else 1
+        state = self.memory.state
+        if self.recorder.filled[state.batch(state.round + 1)] >= enough:
+            Rounds(self.memory).open_next()
+
+    @property
+    def served(self) -> bool:
+        """Whether the run's configuration names a language model that diagnoses."""
+        stored = (self.state.config if self.state is not None else None) or {}
+        return stored.get("roles", {}).get("diagnostician", {}).get("engine") == "openai"
+
+    @property
+    def state(self) -> MemoryState | None:
+        """None where nothing was read."""
+        return None if self._memory is None else self._memory.state
+
+    def standing(self) -> tuple[int | None, int]:
+        """The open round, and how many wait behind it."""
+        if (state := self.state) is None:
+            return None, 0
+        opened = None if state.open is None else state.open.number
+        return opened, max(0, max(self.recorder.filled, default=0) - state.batch(state.last_opened + 1) + 1)
+
+    def _leave(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+        self._memory = self._recorder = None
+
+    def _opened(self) -> Memory:
+        """The run, configured. Raises ConfigError where it was ingested with other settings, or was not."""
+        memory = open_memory(self._database, self._run)
+        try:
+            memory.claim()
+            if memory.state.config is None:
+                config = self._config()
+                configure(memory, config, embedder_for(config.roles.embedder))
+            elif memory.played_by_train:
+                raise ConfigError(
+                    f"run {self._run} is played by diagevo train: its rounds are its own",
+                    hint="ingest into another run: --run NAME",
+                )
+            stored = _ingest_settings(memory.state.config)
+            for name, value in self._asked.items():
+                if getattr(stored, name) != value:
+                    was, wanted = (_as_option(each) for each in (getattr(stored, name), value))
+                    raise ConfigError(
+                        f"run {self._run} was ingested with {name} = {was}, not {wanted}",
+                        hint="leave the option out, or ingest into another run: --run NAME",
+                    )
+        except BaseException:
+            memory.close()
+            raise
+        return memory
+
+    def _config(self) -> Config:
+        given = Layer()
+        for name, value in self._asked.items():
+            given.put(("ingest", name), value, Source("flag", f"--{name.replace('_', '-')}"))
+        return over(self._configured().model_dump(), given, self._run)
+
+
+def _nothing(path: Path, report: IngestSummary) -> ConfigError:
+    """No rollout was read: why, as far as the files tell."""
+    why = [f"{name} ends inside a line: wait for its writer, or --follow" for name in report.cut]
+    why += report.notes
+    if report.unscored:
+        why.append(
+            f"{count(report.unscored, 'rollout')} without a reward: name its field with --reward FIELD"
+        )
+    what = "no rollout" if not report.unscored else "no rollout with a reward"
+    if report.cut:
+        what = "no step that is whole"
+    return ConfigError(
+        f"{what} was found in {path}", hint="; ".join(why) or "name the folder or file that holds them"
+    )
+
+
+def _ingest_settings(config: Mapping[str, Any] | None) -> IngestConfig:
+    return IngestConfig.model_validate((config or {}).get("ingest", {}))
+
+
+def _as_option(value: Any) -> str:
+    """As it is said on the command line."""
+    if isinstance(value, dict):
+        return ",".join(f"{field}={path}" for field, path in value.items())
+    return "nothing" if value is None else str(value)
