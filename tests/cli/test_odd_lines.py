@@ -74,7 +74,7 @@ def _nothing_runs_long(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("diagevo.evaluation.ablation._call", lambda *_, **__: None)
     monkeypatch.setattr("diagevo.cli.commands.mcp_tools.serve", lambda _: None)
     monkeypatch.setattr("diagevo.report.build.build", lambda *_, **__: [])
-    monkeypatch.setattr("diagevo.view.serving.served", lambda *_, **__: SimpleNamespace(run=lambda **_: None))
+    monkeypatch.setattr("diagevo.view.server.served", lambda *_, **__: SimpleNamespace(run=lambda **_: None))
 
 
 def lines(path: tuple[str, ...], parameters: list[Any], rng: random.Random) -> Iterator[list[str]]:

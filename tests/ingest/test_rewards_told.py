@@ -51,13 +51,6 @@ def test_no_threshold_moves_a_question(home: Path) -> None:
     assert {row["kind"] for row in rows} == {"retention", "replay"}
 
 
-def test_the_report_draws_the_verdicts_and_no_curve_over_tau(home: Path) -> None:
-    listed = {row["name"]: row for row in data(home, "report", "build", "--list", "--run", "v")}
-    assert listed["filter"]["ready"]
-    assert not listed["retention"]["ready"]
-    assert listed["retention"]["missing"] == "its votes are a trainer's rewards: no τ decided"
-
-
 @pytest.mark.slow
 def test_the_pages_say_it_and_their_sliders_move_no_question(home: Path, tmp_path: Path) -> None:
     said(home, "view", "--export", tmp_path / "site")
