@@ -100,6 +100,7 @@ def test_the_first_commands_of_the_readme_run_as_they_are_typed(home: Path) -> N
     assert "as it was written" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_programs_of_the_documents_run_one_after_another_in_one_folder(tmp_path: Path) -> None:
     for program in (*PROGRAMS, PROGRAMS[0]):
         done = subprocess.run(

@@ -4,6 +4,7 @@ messages name."""
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -138,12 +139,15 @@ OPTIONS = {
 SAID = re.compile(r"diagevo ([a-z][a-z ]*[a-z])((?: (?:--?[a-z][a-z-]*|[A-Z{][\w{}.\[\]:]*|[a-z0-9_.{}]+))*)")
 
 
-def _texts() -> Iterator[tuple[str, str]]:
+@cache
+def _texts() -> list[tuple[str, str]]:
+    return list(_literals())
+
+
+def _literals() -> Iterator[tuple[str, str]]:
     """Every literal of the program with the file it stands in; what is put into one is {}."""
     for folder in ("diagevo", "cli"):
         for file in sorted((ROOT / folder).rglob("*.py")):
-            if "_migrations" in file.parts:
-                continue
             tree = ast.parse(file.read_text(encoding="utf-8"))
             inside: set[int] = set()
             for node in ast.walk(tree):

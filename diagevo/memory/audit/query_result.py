@@ -16,7 +16,7 @@ NO_ROWS = "it returns no rows"
 class Limits:
     """What one statement may take."""
 
-    seconds: int
+    seconds: float
     """Of the database's work; rows may wait for their reader as long as they like."""
     length: int
     """Bytes of a text or of a row, on SQLite, which would make one of a gigabyte in a moment."""
