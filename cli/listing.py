@@ -64,7 +64,7 @@ PROGRAM: dict[str, str | Group] = {
         memory_whatif="what-if",
         memory_verify="verify",
         memory_query="query rebuild",
-        diagnosis="calibrate",
+        memory_calibrate="calibrate",
     ),
     "view": "view",
     "report": _group("report", "Figures and tables of runs.", report="build"),

@@ -17,7 +17,7 @@ import msgspec
 
 from diagevo.errors import ConfigError, extra
 from diagevo.ingest.formats.messages import ChatMessage, messages, written
-from diagevo.ingest.lines import CutLine, rows
+from diagevo.ingest.lines import CutLine, array, is_array, rows
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.text.escaping import json_text
 
@@ -167,11 +167,8 @@ def _table(path: Path) -> "pl.DataFrame | None":
 def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     if not path.is_file():
         raise ConfigError(f"there is no file {path}", hint=_A_PROMPT)
-    if path.suffix == ".json":
-        try:
-            yield from enumerate(msgspec.json.decode(path.read_bytes(), type=list[dict[str, Any]]), 1)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise ConfigError(f"{path}: {error}", hint="a .json file is an array of objects") from error
+    if path.suffix == ".json" and is_array(path):
+        yield from array(path)
         return
     try:
         yield from rows(path)

@@ -108,7 +108,7 @@ def test_a_table_keeps_its_columns_and_types(tmp_path: Path) -> None:
     [
         ("a.jsonl", '{"prompt": "x"}\n{"text": "y"}\n', "row 2 has none of prompt"),
         ("a.jsonl", '{"prompt": 3}\n', "row 1: neither a text nor messages"),
-        ("a.json", '[{"prompt": "x"}, 3]', "Expected `object`"),
+        ("a.json", '[{"prompt": "x"}, 3]', "row 2 is not an object"),
         ("a.jsonl", '{"prompt": "x"', "ends inside a line"),
         ("a.parquet", "PAR1", "cannot be read"),
         ("a.jsonl", "", "has no prompts"),
