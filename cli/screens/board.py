@@ -51,6 +51,7 @@ class Board(Observer):
         self.earlier = {round: dict(stages) for round, stages in seconds.items()}
         for stages in self.earlier.values():
             self._add(stages)
+        super().resumed(seconds, newest_cause)
 
     def showing(self) -> AbstractContextManager[Any]:
         """The context in which the display is on."""
@@ -60,17 +61,20 @@ class Board(Observer):
         self.round, self.rounds, self.epsilon, self.failures = round, rounds, epsilon, failures
         self.seconds, self.notes, self.stage = dict(self.earlier.get(round, {})), {}, ""
         self.before = self.before or self.earlier.get(round - 1, {})
+        super().round_started(round, rounds, epsilon, failures)
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
         self.round = round
         self.stage, self.attempt, self.total, self.done, self.detail = stage, attempt, total, 0, ""
         self.started, self.first = time.monotonic(), None
+        super().stage_started(round, stage, attempt, total)
 
     def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
         if self.first is None:
             self.first = (time.monotonic(), progress.done)
         self.done, self.detail = progress.done, progress.detail or self.detail
         self.total = self.total if progress.total is None else progress.total
+        super().stage_progress(round, stage, progress)
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         self.seconds[stage] = seconds
@@ -79,10 +83,12 @@ class Board(Observer):
         self.stage = ""
         if newest := summary.get("newest cause"):
             self.newest_cause = str(newest)
+        super().stage_finished(round, stage, seconds, summary)
 
     def round_finished(self, round: int, figures: RoundFigures) -> None:
         self.before = dict(self.seconds)
         self.history.append(figures)
+        super().round_finished(round, figures)
 
     def _add(self, seconds: Mapping[str, float]) -> None:
         for stage, spent in seconds.items():

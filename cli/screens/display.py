@@ -116,37 +116,8 @@ class PlainDisplay(_Lines):
 class JsonDisplay(Board):
     """One JSON object a line on stdout: `event` names the observer's method, the rest are its arguments."""
 
-    def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
-        super().resumed(seconds, newest_cause)
-        self._emit("resumed", seconds=seconds, newest_cause=newest_cause)
-
-    def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
-        super().round_started(round, rounds, epsilon, failures)
-        self._emit("round_started", round=round, rounds=rounds, epsilon=epsilon, failures=failures)
-
-    def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
-        super().stage_started(round, stage, attempt, total)
-        self._emit("stage_started", round=round, stage=stage, attempt=attempt, total=total)
-
-    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
-        super().stage_progress(round, stage, progress)
-        told = {"done": progress.done, "total": progress.total, "detail": progress.detail}
-        self._emit("stage_progress", round=round, stage=stage, **told)
-
-    def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
-        super().stage_finished(round, stage, seconds, summary)
-        self._emit("stage_finished", round=round, stage=stage, seconds=seconds, summary=summary)
-
-    def round_finished(self, round: int, figures: RoundFigures) -> None:
-        super().round_finished(round, figures)
-        self._emit("round_finished", round=round, figures=figures)
-
-    def message(self, text: str) -> None:
-        self._emit("message", text=text)
-
-    def _emit(self, event: str, **fields: Any) -> None:
-        line = {"event": event, "run": self.run, **render.plain(fields)}
-        sys.stdout.write(json_text(line) + "\n")
+    def told(self, event: str, **what: object) -> None:
+        sys.stdout.write(json_text({"event": event, "run": self.run, **render.plain(what)}) + "\n")
         sys.stdout.flush()
 
 
