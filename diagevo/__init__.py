@@ -140,8 +140,9 @@ def read(
         root: The folder of the runs (default: as in `open`).
 
     Returns:
-        The run, whose methods give polars frames: `causes`, `history`, `rounds`,
-        `candidates`, `failures`, `groups`, `events`; `why` tells a cause's evidence.
+        The run, whose methods give polars frames (extra `polars`): `causes`, `history`,
+        `rounds`, `candidates`, `failures`, `groups`, `events`; `why` tells a cause's
+        evidence and needs no extra.
 
     Raises:
         StoreError: The database is missing, or of another revision.

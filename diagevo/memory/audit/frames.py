@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class RunFrames:
-    """A run, for reading alone: each method gives a polars frame. Made by `diagevo.read`.
+    """A run, for reading alone: each method gives a polars frame, which needs the extra `polars`. Made by
+    `diagevo.read`.
 
     Fractions come twice: `x` as a float, and `x_exact` as text. Every frame has its columns even where it has
     no rows. The run ends where it ended when it was first asked; read again for what was written since.
