@@ -121,36 +121,36 @@ class StageProgress:
 class Observer:
     """Told what a run does, as it does it. This one tells nobody."""
 
-    def told(self, event: str, **what: object) -> None:
+    def heard(self, event: str, **what: object) -> None:
         """Each of the calls below, by its name and its arguments."""
 
     def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
         """A run goes on: what its stages took so far by round, and the cause that was found last."""
-        self.told("resumed", seconds=seconds, newest_cause=newest_cause)
+        self.heard("resumed", seconds=seconds, newest_cause=newest_cause)
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         """Round `round` of `rounds` opens with its ε and the F before it (None before the first commit)."""
-        self.told("round_started", round=round, rounds=rounds, epsilon=epsilon, failures=failures)
+        self.heard("round_started", round=round, rounds=rounds, epsilon=epsilon, failures=failures)
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
         """A stage begins or is tried again; `total`: its units of work (steps, questions, …) if known."""
-        self.told("stage_started", round=round, stage=stage, attempt=attempt, total=total)
+        self.heard("stage_started", round=round, stage=stage, attempt=attempt, total=total)
 
     def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
         """How far it is now."""
-        self.told("stage_progress", round=round, stage=stage, **asdict(progress))
+        self.heard("stage_progress", round=round, stage=stage, **asdict(progress))
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         """A stage is complete; `summary` holds plain values worth a line (counts, reward, reasons)."""
-        self.told("stage_finished", round=round, stage=stage, seconds=seconds, summary=summary)
+        self.heard("stage_finished", round=round, stage=stage, seconds=seconds, summary=summary)
 
     def round_finished(self, round: int, figures: RoundFigures) -> None:
         """A round is committed."""
-        self.told("round_finished", round=round, figures=figures)
+        self.heard("round_finished", round=round, figures=figures)
 
     def message(self, text: str) -> None:
         """A line for the person who watches: a path of a log file, a restart, a warning."""
-        self.told("message", text=text)
+        self.heard("message", text=text)
 
 
 @contextmanager

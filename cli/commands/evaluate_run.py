@@ -40,7 +40,8 @@ Model = Annotated[
 Url = Annotated[str | None, typer.Option("--base-url", help="OpenAI-compatible endpoint of the model.")]
 KeyEnv = Annotated[str, typer.Option("--key-env", help="Environment variable that holds the key.")]
 Rounds = Annotated[
-    str, typer.Option("--round", metavar="N", help="Round(s) of the run: 3, 1,3, `all` or `best`.")
+    str | None,
+    typer.Option("--round", metavar="N", help="Round(s) of the run: 3, 1,3, `all` or `best`. [best]"),
 ]
 Data = Annotated[
     list[str] | None,
@@ -80,7 +81,7 @@ def run(
     model: Model = None,
     base_url: Url = None,
     key_env: KeyEnv = "OPENAI_API_KEY",
-    round: Rounds = "best",
+    round: Rounds = None,
     prompts: Annotated[Path | None, typer.Option(help="Folder of prompt templates.")] = None,
     data: Data = None,
     limit: Limit = None,
@@ -111,6 +112,12 @@ def run(
 
     from . import subjects
 
+    of_model = {"--base-url": base_url, "--prompts": prompts, "--max-new-tokens": max_new_tokens}
+    given = [option for option, value in of_model.items() if value is not None]
+    if model is None and given:
+        raise ConfigError(f"{given[0]} is about a model that is no run's", hint="name it: --model MODEL")
+    if model is not None and (round is not None or "--run" in call.typed):
+        raise ConfigError("--run and --round measure a run's solver", hint="leave them out, or --model")
     stop = StopFlag()
     with ExitStack() as stack:
         asked = stack.enter_context(database(call, create=model is not None))
@@ -123,7 +130,7 @@ def run(
             measured = [subjects.model(model, base_url, key_env, prompts, max_new_tokens, stop)]
         else:
             assert history is not None
-            named = subjects.rounds_named(history, round)
+            named = subjects.rounds_named(history, round or "best")
             measured = [subjects.checkpoint(call, history, number, stop) for number in named]
         for each in measured:
             with each as ready:
