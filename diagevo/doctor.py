@@ -13,7 +13,7 @@ from typing import Literal
 
 from diagevo.config.models import Config, HardwareConfig
 from diagevo.config.placement import ClusterNode, nodes_told, on_gpus, refusal
-from diagevo.config.serving import serving, serving_gpus, training_gpus
+from diagevo.config.serving import gpus_of
 from diagevo.errors import DiagEvoError
 from diagevo.loop.roles import BENCHMARK, validation_of
 from diagevo.memory.log.check import check as check_database
@@ -168,14 +168,12 @@ def _devices(config: Config) -> Iterator[Check]:
     names = f"{gpus} × {torch.cuda.get_device_name(0)}" if gpus else f"none; {os.cpu_count()} CPU cores"
     if not gpus and hardware.device == "cuda" and torch.version.cuda is None:
         names += ", and torch was built without CUDA"
-    training = set(training_gpus(hardware)) if hardware.device == "cuda" else set()
-    wanted = training | set(serving_gpus(hardware))
-    if len(wanted) > gpus or not wanted <= set(range(gpus)):
-        fix = "name other GPUs in hardware.train_gpus and serve_gpus" if gpus else "use a machine with GPUs"
-        if hardware.device == "cuda" and not gpus:
+    wanted = len(gpus_of(hardware)) if hardware.device == "cuda" else 0
+    if wanted > gpus:
+        fix = f"--set hardware.processes={gpus}" if gpus else "use a machine with GPUs"
+        if not gpus:
             fix = f"--set hardware.device=cpu, or {fix}"
-        listed = ", ".join(map(str, sorted(wanted)))
-        yield Check("GPU", "missing", f"{names}; the configuration wants GPUs {listed}", fix)
+        yield Check("GPU", "missing", f"{names}; the configuration wants {wanted}", fix)
     else:
         yield Check("GPU", "ok", names)
     if gpus and hardware.device != "cpu" and not torch.cuda.is_bf16_supported(including_emulation=False):
@@ -205,29 +203,12 @@ def _attention(hardware: HardwareConfig) -> Check:
 
 
 def _vllm(config: Config) -> Iterator[Check]:
-    """vLLM in the trainer and as a server: is it here, and does the server use its GPUs?"""
-    hardware = config.hardware
-    uses = {"hardware.colocate_vllm=false": hardware.colocate_vllm}
-    uses["hardware.serve=transformers"] = hardware.serve == "vllm"
-    without = [setting for setting, used in uses.items() if used]
-    if without and importlib.util.find_spec("vllm") is None:
-        options = " ".join(f"--set {setting}" for setting in without)
-        yield Check("vllm", "missing", "not installed", f"pip install 'diagevo[vllm]', or {options}")
+    """Is it here, and can it answer for both policies?"""
+    if config.hardware.colocate_vllm and importlib.util.find_spec("vllm") is None:
+        fix = "pip install 'diagevo[vllm]', or --set hardware.colocate_vllm=false"
+        yield Check("vllm", "missing", "not installed", fix)
     if (why := apart(config)) is not None:
-        yield Check("vLLM in the trainer", "missing", why, SAME_SHAPE)
-    if hardware.serve != "vllm":
-        return
-    if hardware.device != "cuda":
-        return
-    used, named = serving(hardware, config.sampling).used, len(serving_gpus(hardware))
-    if named and used != named:
-        few = "more than it has" if used > named else "the rest stay idle"
-        fix = (
-            "make the number of hardware.serve_gpus a multiple of a replica's, or leave out "
-            "--data-parallel-size"
-        )
-        state: State = "missing" if used > named else "warn"
-        yield Check("vLLM server: GPUs", state, f"it uses {used} of its {named} GPUs: {few}", fix)
+        yield Check("vLLM", "missing", why, SAME_SHAPE)
 
 
 def _memory(config: Config, card: int) -> Check:
@@ -270,7 +251,7 @@ def _validation(config: Config) -> Iterator[Check]:
 
 
 def _cluster(config: Config) -> Iterator[Check]:
-    """Whether the cluster is there, and has room for ranks, engines and what they read."""
+    """Whether the cluster is there, and has room for the ranks and what they read."""
     hardware = config.hardware
     if hardware.cluster == "local":
         here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -290,7 +271,7 @@ def _cluster(config: Config) -> Iterator[Check]:
     yield from _host(config, *_fullest(hardware, nodes))
     gpus = sum(node.gpus for node in nodes)
     if on_gpus(hardware, nodes) and hardware.processes < gpus:
-        idle = f"{found}; {gpus - hardware.processes} GPUs are idle while a policy trains"
+        idle = f"{found}; {gpus - hardware.processes} GPUs are idle"
         yield Check("cluster", "warn", idle, f"--set hardware.processes={gpus}")
     else:
         yield Check("cluster", "ok", found)

@@ -12,18 +12,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from diagevo.config.models import Config, EmbedderRole, PolicyRole, ValidationConfig, WarmStartConfig
-from diagevo.config.serving import serving
 from diagevo.doctor import Check
 from diagevo.errors import DiagEvoError
-from diagevo.loop.players import play_or_launch, plays_here
+from diagevo.loop.players import play, plays_here
 from diagevo.loop.roles import Roles, who_votes
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag, playing
+from diagevo.sampling.engine import Engine, EngineSampler
 from diagevo.sampling.hub import folder_of
 from diagevo.sampling.model_folder import encode_prompts, end_ids, load_tokenizer
-from diagevo.sampling.ray_sampler import RaySampler
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
-from diagevo.sampling.trainers_vllm import TrainersVLLM
 from diagevo.training.footprint import CARDS, card_for, loads, shapes_of
 from diagevo.training.phase import Phase, Reward, RewardSpec, Rollout, TrainingRow
 from diagevo.training.shapes import BUILTIN, config_file
@@ -45,9 +43,9 @@ def rehearse(config: Config, home: Path) -> Iterator[Check]:
         yield from _played("prompts", lambda: _prompts(config, folder))
         yield from _texts(config, folder / "solver")
         yield from _at_once(config)
-        rehearsed = _tiny(config, folder)
-        yield from _played("training", lambda: _train(rehearsed, folder))
-        yield from _played("engines", lambda: _serve(rehearsed, folder))
+        with Roles(_tiny(config, folder), folder / "logs") as roles:
+            yield from _played("training", lambda: _train(roles, folder))
+            yield from _played("answers", lambda: _answer(roles, folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -186,16 +184,17 @@ def _card() -> float | None:
     return min((torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus), default=None)
 
 
-def _train(config: Config, folder: Path) -> str:
+def _train(roles: Roles, folder: Path) -> str:
     """Two steps of the challenger, whose reward asks the frozen solver as a run's does."""
-    stop, hardware = StopFlag(), config.hardware
+    config, hardware = roles.config, roles.config.hardware
     rows = [
         TrainingRow(f"r{k}", [{"role": "user", "content": QUESTIONS[k % len(QUESTIONS)]}])
         for k in range(STEPS * config.challenger_grpo.batch_questions)
     ]
     arguments = {"config": config.model_dump(mode="json"), "folder": str(folder.resolve())}
     steps: list[int] = []
-    summary = play_or_launch(
+    summary = play(
+        roles,
         Phase(
             start=folder / "challenger",
             rows=tuple(rows),
@@ -208,27 +207,19 @@ def _train(config: Config, folder: Path) -> str:
             work=folder / "work",
             seed=0,
         ),
-        reward(**arguments, stop=stop) if plays_here(hardware) else cast(Reward, None),
+        reward(**arguments, stop=roles.stop) if plays_here(hardware) else cast(Reward, None),
         lambda step, rollouts, rewards: steps.append(step),
-        stop,
     )
     ranks = f"{hardware.processes} ranks" if hardware.processes > 1 else "one process"
     return f"{summary.steps} steps in {ranks}, votes between rollouts and update"
 
 
-def _serve(config: Config, folder: Path) -> str:
-    """What the stages in which nothing trains are answered by, all of it."""
-    roles = Roles(config, folder / "logs")
-    asked = _asked(config, folder)
+def _answer(roles: Roles, folder: Path) -> str:
+    """As in the stages in which nothing trains."""
+    asked = [roles.templates.solver(question) for question in QUESTIONS]
     with closing(roles.open_sampler(folder / "trained")) as sampler:
-        engines = 1
-        if isinstance(sampler, RaySampler):
-            engines = sampler.ready()
-        elif config.hardware.serve == "vllm":
-            engines = serving(config.hardware, config.sampling).copies
         groups = sampler.sample(asked, n=4, params=SamplingParams(max_new_tokens=_NEW), seed=0)
-    answered = sum(len(group) for group in groups)
-    return f"{answered} answers of {engines} {'engines' if engines > 1 else 'engine'}"
+    return f"{sum(len(group) for group in groups)} answers"
 
 
 class Rehearsed:
@@ -238,8 +229,8 @@ class Rehearsed:
         self._sampler = sampler
         self._asked = asked
 
-    def borrow(self, engine: Any) -> None:
-        if isinstance(self._sampler, TrainersVLLM):
+    def borrow(self, engine: Engine) -> None:
+        if isinstance(self._sampler, EngineSampler):
             self._sampler.engine = engine
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:

@@ -94,3 +94,11 @@ def _nothing_is_written_into_the_runs_of_the_checkout() -> Iterator[None]:
     before = _written()
     yield
     assert _written() == before, f"a test that ran now has written into {RUNS}"
+
+
+@pytest.fixture
+def an_engine_inside() -> Iterator[None]:
+    from tests.sampling.real_vllm import engine_inside
+
+    with engine_inside():
+        yield

@@ -1,7 +1,7 @@
 """What an evaluation measures: a checkpoint of a run, a model folder, or a model behind an endpoint."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,26 +87,23 @@ def checkpoint(
 
     config = of_run(call.config_in_log(history, history.configuration().config), history.run_id).config
     run_folder = runs_folder(history.database) / history.run_id
-    roles = Roles(config, run_folder / "logs", stop=stop)
     path = checkpoint_of(history, "solver", round)
-    folder = roles.solver if path is None else run_folder / path
-    if not folder.is_dir():
-        raise NotFoundError(
-            f"the solver of round {round} is gone: {folder}",
-            hint="round.keep_checkpoints removes old ones; evaluate another round",
-        )
-    name = config.roles.solver.model if path is None else f"{history.run_id}/{path}"
-    sampler = roles.open_sampler(folder)
-    try:
-        yield EvaluatedModel(
-            sampler,
-            roles.templates,
-            Subject(name, sha256_of(folder, roles.stop), history.run_id, round),
-            config.sampling.top_p,
-            config.sampling.max_new_tokens,
-        )
-    finally:
-        sampler.close()
+    with Roles(config, run_folder / "logs", stop=stop) as roles:
+        folder = roles.solver if path is None else run_folder / path
+        if not folder.is_dir():
+            raise NotFoundError(
+                f"the solver of round {round} is gone: {folder}",
+                hint="round.keep_checkpoints removes old ones; evaluate another round",
+            )
+        name = config.roles.solver.model if path is None else f"{history.run_id}/{path}"
+        with closing(roles.open_sampler(folder)) as sampler:
+            yield EvaluatedModel(
+                sampler,
+                roles.templates,
+                Subject(name, sha256_of(folder, roles.stop), history.run_id, round),
+                config.sampling.top_p,
+                config.sampling.max_new_tokens,
+            )
 
 
 @contextmanager

@@ -12,13 +12,11 @@ from ..render.table import columns
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
-    from diagevo.config.placement import Bundle
     from diagevo.training.footprint import Load
 
 STAGE = columns(
     "stage, steps: steps ≤, completions: completions ≤, calls: calls ≤, seconds: s measured: 0, about:"
 )
-GPUS = columns("stage, gpus: GPUs, does:, idle")
 PEAKS = columns("stage, gpus: GPUs, peak: GB, parts: of it")
 
 
@@ -34,12 +32,6 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
     done = f", {played} of them played" if played else ""
     head = f"profile {config.profile}, {count(config.round.rounds, 'round')}{done}; each round at most:"
     parts: list[str | Rows] = [head, Rows(STAGE, rows)]
-    if whole["gpus"]:
-        uses = [
-            use | {"gpus": numbered(use["gpus"]), "idle": numbered(use["idle"]) or None}
-            for use in whole["gpus"]
-        ]
-        parts += ["GPUs, stage by stage:", Rows(GPUS, uses)]
     lines = []
     if (memory := whole["memory"]) is not None:
         if memory["card"] is not None:
@@ -68,7 +60,6 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
 
 
 def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[str, Any]:
-    from diagevo.config.workload import gpu_schedule
     from diagevo.errors import ConfigError
     from diagevo.training.disk import disk_bytes
     from diagevo.training.footprint import SAME_SHAPE, apart
@@ -80,16 +71,14 @@ def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[st
     on = " on a Ray cluster" if hardware.cluster == "ray" else ""
     trained = f"{hardware.processes} × {hardware.device}{on}"
     if hardware.colocate_vllm:
-        trained += f", vLLM in the trainer with {hardware.vllm_memory:.0%} of each"
-    served = ", between trainings a vLLM server" if hardware.serve == "vllm" else ""
+        trained += f", which train and sample in turns; vLLM has {hardware.vllm_memory:.0%} of each"
     known = all(row["seconds"] is not None for row in rows)
     return {
         "rounds": rounds,
         "completions": rounds * sum(row["completions"] for row in rows),
         "calls": rounds * sum(row["calls"] for row in rows),
         "disk_bytes": disk_bytes(config),
-        "devices": trained + served,
-        "gpus": [plain(use) for use in gpu_schedule(config)],
+        "devices": trained,
         "memory": _on_gpus(config),
         "cpu": _on_cpu(config),
         "seconds": rounds * sum(row["seconds"] for row in rows) if known else None,
@@ -97,8 +86,8 @@ def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[st
 
 
 def _placed(config: "Config") -> dict[str, str]:
-    """The placement groups of each stage on the cluster as it is now. ConfigError where one cannot start."""
-    from diagevo.config.placement import engine_bundles, nodes_told, on_gpus, rank_bundles, refusal, told
+    """The run's places on the cluster as it is now. ConfigError where it cannot start."""
+    from diagevo.config.placement import nodes_told, on_gpus, rank_bundles, refusal, told
     from diagevo.errors import ConfigError, DiagEvoError
     from diagevo.sampling.cluster import connected, nodes_of
 
@@ -112,17 +101,10 @@ def _placed(config: "Config") -> dict[str, str]:
     found = nodes_told(nodes) or "no nodes"
     if (refused := refusal(hardware, nodes)) is not None:
         raise ConfigError(f"{refused[0]} ({found})", hint=refused[1])
-    gpus = sum(node.gpus for node in nodes)
-
-    def said(kind: str, places: "list[Bundle]") -> str:
-        idle = gpus - sum(place.get("GPU", 0) for place in places)
-        return f"{kind} {told(places)}" + (f", {idle} GPUs idle" if on_gpus(hardware, nodes) and idle else "")
-
-    ranks = said("ranks", rank_bundles(hardware, nodes))
-    engines = said("engines", engine_bundles(hardware, nodes))
-    placed = {"cluster": found, "challenger": ranks}
-    placed |= dict.fromkeys(("candidates", "votes"), engines) | {"solver": ranks}
-    return placed | ({"validation": engines} if config.validation.questions is not None else {})
+    places = rank_bundles(hardware, nodes)
+    idle = sum(node.gpus for node in nodes) - sum(place.get("GPU", 0) for place in places)
+    spare = f", {idle} GPUs idle" if on_gpus(hardware, nodes) and idle else ""
+    return {"cluster": found, "ranks": f"{told(places)}{spare}"}
 
 
 def _on_gpus(config: "Config") -> dict[str, Any] | None:
@@ -179,7 +161,7 @@ def _few(found: "Sequence[Load]", card: float) -> str | None:
 
 def _gpu_peak(stage: dict[str, Any]) -> dict[str, Any]:
     """A stage as people read it."""
-    whose = f"each {stage['placed']}'s" if stage["placed"] else numbered(stage["gpus"]) or "one more"
+    whose = "each rank's" if stage["placed"] else numbered(stage["gpus"]) or "one more"
     parts = _sizes(stage["parts"])
     for engine in stage["engines"]:
         cache = f"{engine['cache_tokens'] // 1000:,}k tokens of cache"

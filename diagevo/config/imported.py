@@ -15,7 +15,6 @@ REACHING: tuple[KeyPath, ...] = (
     ("roles", "diagnostician", "api_key_env"),
     ("roles", "embedder", "base_url"),
     ("roles", "embedder", "api_key_env"),
-    ("hardware", "serve_options"),
     ("schedule", "policy"),
 )
 """What reaches another machine, a secret of the environment, a command line or code."""

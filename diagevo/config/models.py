@@ -252,13 +252,16 @@ class HardwareConfig(Section):
         description="How often a stage resumes by itself after a node of the cluster is lost.",
     )
     processes: int = Field(
-        default=1, ge=1, description="Training processes, one per GPU; with Ray, on all nodes together."
+        default=1,
+        ge=1,
+        description="Processes that train and sample, one per GPU; with Ray, on all nodes together. On one "
+        "machine CUDA_VISIBLE_DEVICES says which GPUs.",
     )
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
         description="Numbers of the arithmetic; weights that train stay float32. auto: bfloat16 on a GPU, "
         "float32 on a CPU, where bfloat16 is faster only with AMX or AVX512-BF16. float16, on a GPU alone, "
-        "sees smaller updates and scales the loss. The vLLM inside the trainer computes in them too.",
+        "sees smaller updates and scales the loss. vLLM computes in them too.",
     )
     threads: int | None = Field(
         default=None, ge=1, description="CPU threads per process; None: torch decides."
@@ -267,7 +270,7 @@ class HardwareConfig(Section):
         default=1800.0,
         gt=0,
         description="Seconds that a rank waits for the others before the run ends; four times as "
-        "long if no rank responds. On a cluster also how long an engine may take to answer.",
+        "long if no rank responds.",
     )
     accelerate_config: Path | None = Field(
         default=None,
@@ -285,50 +288,24 @@ class HardwareConfig(Section):
     )
     colocate_vllm: bool = Field(
         default=False,
-        description="Rollouts, and the votes on them, by vLLM inside the trainer (`vllm` extra).",
+        description="Rollouts, votes, candidates and validation by vLLM inside the processes that train "
+        "(`vllm` extra): one a process, for the whole run.",
     )
     vllm_memory: float = Field(
         default=0.3,
         gt=0,
         lt=1,
-        description="Share of a GPU that vLLM takes inside the trainer. It sleeps during updates; with "
+        description="Share of a GPU that vLLM takes. It sleeps during updates; with "
         "training.lora it stays awake, because it holds the base that both use.",
     )
     report_to: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = Field(
         default=(), description="tensorboard (files in the run's folder), trackio or wandb, through TRL."
-    )
-    serve: Literal["transformers", "vllm"] = Field(
-        default="transformers",
-        description="What samples a frozen policy: this process, or a vLLM server that DiagEvo starts.",
-    )
-    train_gpus: tuple[int, ...] = Field(
-        default=(),
-        description="GPUs for training, counted among the visible ones; empty means all. Not used with Ray.",
-    )
-    serve_gpus: tuple[int, ...] = Field(
-        default=(),
-        description="GPUs for stages that only sample; empty means those that train. Not used with Ray.",
-    )
-    serve_memory: float = Field(
-        default=0.9,
-        gt=0,
-        lt=1,
-        description="Share of its GPUs that the vLLM server takes; nothing trains meanwhile.",
-    )
-    serve_options: tuple[str, ...] = Field(
-        default=(), description="Further options of the vLLM server, e.g. --tensor-parallel-size, 4."
     )
     rows_at_once: int = Field(
         default=256,
         ge=1,
         description="Completions that an engine decodes at once; affects memory, not results.",
     )
-
-    @model_validator(mode="after")
-    def _a_gpu_each(self) -> "HardwareConfig":
-        if self.cluster == "local" and self.train_gpus and len(self.train_gpus) != self.processes:
-            raise ValueError("hardware.train_gpus must name one GPU for each of hardware.processes")
-        return self
 
 
 class PolicyRole(Section):
@@ -457,11 +434,11 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _one_base(self) -> "Config":
-        inside = self.hardware.colocate_vllm and self.round.train_challenger
-        if self.training.lora is not None and inside and self.roles.challenger != self.roles.solver:
+        inside = self.hardware.colocate_vllm and self.training.lora is not None
+        if inside and self.roles.challenger != self.roles.solver:
             raise ValueError(
                 "training.lora with hardware.colocate_vllm needs roles.challenger and roles.solver to be one "
-                "model: the vLLM in the challenger's trainer votes as the solver, from the same base"
+                "model: one vLLM answers for both, from the same base"
             )
         return self
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from diagevo.config.loading import Resolved
-from diagevo.config.models import Config
-from diagevo.config.serving import options_of
 from diagevo.config.sources import Source
 
 GRPO = "paper, GRPO optimization settings"
@@ -46,9 +44,6 @@ DIAGNOSTICIANS = OneOf(
     ),
     "one of the paper's three diagnosticians",
 )
-BFLOAT16 = ("--dtype", "bfloat16")
-ARITHMETIC = ("--dtype", "--quantization", "--kv-cache-dtype")
-"""Options of the vLLM server that change what a model computes; the rest say where and how fast."""
 
 _SHARED_GRPO: dict[str, tuple[Any, str]] = {
     "batch_questions": (256, LOOP),
@@ -114,7 +109,6 @@ STATED: Mapping[str, tuple[Any, str]] = {
     "hardware.device": ("cuda", PRECISION),
     "hardware.precision": (OneOf(("auto", "bfloat16"), "bfloat16"), PRECISION),
     "hardware.attention": ("flash_attention_2", PRECISION),
-    "hardware.serve_options": (BFLOAT16, PRECISION),
     "roles.challenger.model": (SOLVERS, SETUP),
     "roles.solver.model": (SOLVERS, SETUP),
     "roles.diagnostician.engine": ("openai", MODELS),
@@ -166,10 +160,6 @@ NOT_METHOD: Mapping[str, str] = {
     "hardware.colocate_vllm": _PLACE,
     "hardware.vllm_memory": _PLACE,
     "hardware.report_to": "where curves are drawn",
-    "hardware.serve": _PLACE,
-    "hardware.train_gpus": _PLACE,
-    "hardware.serve_gpus": _PLACE,
-    "hardware.serve_memory": _PLACE,
     "hardware.rows_at_once": _PLACE,
     "roles.challenger.revision": _PIN,
     "roles.solver.revision": _PIN,
@@ -204,18 +194,12 @@ def deviations(resolved: Resolved) -> list[Deviation]:
         if setting.key in NOT_METHOD:
             continue
         expected, stated = STATED[setting.key]
-        if not _agrees(setting.key, setting.value, expected, resolved.config):
+        if not _agrees(setting.value, expected):
             paper = expected.told if isinstance(expected, OneOf) else expected
             kind = "decided" if stated == SILENT else "paper"
             found.append(Deviation(setting.key, setting.value, paper, kind, stated, setting.source))
     return found
 
 
-def _agrees(key: str, value: Any, expected: Any, config: Config) -> bool:
-    if isinstance(expected, OneOf):
-        return value in expected.values
-    if key == "hardware.serve_options":  # read only where a vLLM server runs
-        given = options_of(config.hardware)
-        asked = [(name, given[name]) for name in ARITHMETIC if name in given]
-        return config.hardware.serve != "vllm" or asked == [expected]
-    return value == expected
+def _agrees(value: Any, expected: Any) -> bool:
+    return value in expected.values if isinstance(expected, OneOf) else value == expected

@@ -1,10 +1,9 @@
-"""What of a Ray cluster a stage takes: places for training ranks, and for engines that sample. Pure."""
+"""What of a Ray cluster a run takes: a place for each of its ranks. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagevo.config.models import HardwareConfig
-from diagevo.config.serving import engine_gpus
 
 Bundle = dict[str, int]
 """What one process takes, by Ray's names: GPU, CPU."""
@@ -27,42 +26,22 @@ def on_gpus(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> bool:
 
 
 def rank_bundles(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> list[Bundle]:
-    """A place for each training rank: a GPU, or its threads of a CPU."""
+    """A place for each rank: a GPU, or its threads of a CPU."""
     each = {"GPU": 1} if on_gpus(hardware, nodes) else {"CPU": hardware.threads or 1}
     return [each] * hardware.processes
 
 
-def engine_bundles(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> list[Bundle]:
-    """A place for each engine of a stage in which nothing trains, on all GPUs.
-
-    An engine takes a GPU or a tensor-parallel group of one node; on the CPU it takes a node.
-    """
-    if not on_gpus(hardware, nodes):
-        sizes = [hardware.threads or node.cpus for node in nodes if node.cpus >= (hardware.threads or 1)]
-        return [{"CPU": size} for size in sizes]
-    each = engine_gpus(hardware)
-    return [{"GPU": each}] * sum(node.gpus // each for node in nodes)
-
-
 def refusal(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> tuple[str, str] | None:
-    """Why no stage, or not every one, can start on these nodes, and what mends it; None where all can."""
+    """Why the ranks cannot start on these nodes, and what mends it; None where they can."""
     kind = "GPU" if on_gpus(hardware, nodes) else "CPU"
     [each, *_] = rank_bundles(hardware, nodes)
     places = sum((node.gpus if kind == "GPU" else node.cpus) // each[kind] for node in nodes)
-    if places < hardware.processes:
-        ranks = told(rank_bundles(hardware, nodes))
-        fewer = f"set hardware.processes to {places}, or " if places else ""
-        there = sum(node.gpus if kind == "GPU" else node.cpus for node in nodes)
-        return f"training takes {ranks}; the nodes have {there}", f"{fewer}add nodes"
-    if engine_bundles(hardware, nodes):
+    if places >= hardware.processes:
         return None
-    if kind == "CPU":
-        return f"no node has {hardware.threads} CPU for an engine", "lower hardware.threads"
-    most = max(node.gpus for node in nodes)
-    return (
-        f"an engine takes {engine_gpus(hardware)} GPUs of one node; none has more than {most}",
-        "lower --tensor-parallel-size or --pipeline-parallel-size in hardware.serve_options",
-    )
+    ranks = told(rank_bundles(hardware, nodes))
+    fewer = f"set hardware.processes to {places}, or " if places else ""
+    there = sum(node.gpus if kind == "GPU" else node.cpus for node in nodes)
+    return f"the run takes {ranks}; the nodes have {there}", f"{fewer}add nodes"
 
 
 def told(bundles: Sequence[Bundle]) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from diagevo.config.models import Config, GRPOConfig
-from diagevo.config.serving import on_this_machine, serving_gpus, training_gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,50 +20,6 @@ class StageWork:
     seconds: float | None
     """As measured in an earlier run of the same settings; None where there is none."""
     about: str
-
-
-@dataclass(frozen=True, slots=True)
-class GPUUse:
-    """What a run's GPUs do in one stage."""
-
-    stage: str
-    gpus: tuple[int, ...]
-    does: str
-    idle: tuple[int, ...]
-    """Those of other stages that nothing uses meanwhile."""
-
-
-def gpu_schedule(config: Config) -> list[GPUUse]:
-    """Who holds which GPUs, stage by stage; empty where nothing asks for one, or where Ray places."""
-    hardware, asked = config.hardware, config.roles.diagnostician
-    if hardware.device != "cuda" or hardware.cluster == "ray":
-        return []
-    sharded = "" if hardware.accelerate_config is None else f", {hardware.accelerate_config.name}"
-    trains = f"GRPO of the {{}}{sharded}; {{}} by "
-    trains += "the vLLM inside it" if hardware.colocate_vllm else "transformers"
-    server = "vLLM" if hardware.serve == "vllm" else "transformers"
-    train, serve = training_gpus(hardware), serving_gpus(hardware)
-    if hardware.serve == "transformers":
-        serve = train[:1]  # in the run's own process
-    local = asked.engine == "openai" and on_this_machine(asked.base_url)
-    diagnoses = "your diagnostician" if local and config.diagnosis.enabled else ""
-
-    def use(stage: str, gpus: tuple[int, ...], does: str, *, beside: str = "") -> GPUUse:
-        others = tuple(sorted({*train, *serve} - set(gpus)))
-        if beside and others:
-            does, others = f"{does}; on {', '.join(map(str, others))} {beside}", ()
-        return GPUUse(stage, gpus, does, others)
-
-    rows = [
-        use("candidates", serve, f"{server}: the challenger writes"),
-        use("votes", serve, f"{server}: the frozen solver answers"),
-        use("solver", train, trains.format("solver", "rollouts"), beside=diagnoses),
-    ]
-    if config.round.train_challenger:
-        rows.insert(0, use("challenger", train, trains.format("challenger", "rollouts and votes in turns")))
-    if config.validation.questions is not None:
-        rows.append(use("validation", serve, f"{server}: the updated solver answers"))
-    return rows
 
 
 def rollouts(settings: GRPOConfig) -> int:

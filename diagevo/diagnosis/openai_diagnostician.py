@@ -50,7 +50,7 @@ from diagevo.memory.nearest.recall import NodeCandidate
 from diagevo.memory.state.model import KnownCause
 from diagevo.sampling.sampler import Message
 from diagevo.sampling.service import RETRIES, Service
-from diagevo.sampling.vllm_client import cached_tokens
+from diagevo.sampling.vllm_metrics import cached_tokens
 
 T = TypeVar("T")
 

@@ -26,11 +26,12 @@ from diagevo.memory.events import InvalidReason
 from diagevo.memory.state.schedule import Draw
 from diagevo.private import private
 from diagevo.progress import StopFlag
+from diagevo.sampling.device import uses_cpu
+from diagevo.sampling.engine import Engine, EngineSampler
 from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams
-from diagevo.sampling.trainers_vllm import TrainersVLLM
 from diagevo.selfplay.questions import PromptTemplates, parse_question
-from diagevo.training.grpo import play_phase, uses_cpu
+from diagevo.training.grpo import play_phase
 from diagevo.training.phase import (
     OnStep,
     Phase,
@@ -40,6 +41,7 @@ from diagevo.training.phase import (
     TrainingRow,
     TrainingSummary,
 )
+from diagevo.training.workers import Workers
 
 OnProgress = Callable[[int, int], None]
 """Told how many prompts are answered, of how many."""
@@ -61,6 +63,7 @@ class PlayContext(ABC):
     checker: AnswerChecker
     world: World | None
     stop: StopFlag
+    workers: Workers
 
     @abstractmethod
     def open_sampler(self, policy: Path) -> Resumable:
@@ -145,18 +148,11 @@ class Lesson:
     """Digest of the reference trajectory."""
 
 
-def play_or_launch(
-    phase: Phase,
-    reward: Reward,
-    on_step: OnStep,
-    stop: StopFlag,
-) -> TrainingSummary:
-    """GRPO here, where `reward` is computed, or in processes of its own, which build what the phase names."""
+def play(context: PlayContext, phase: Phase, reward: Reward, on_step: OnStep) -> TrainingSummary:
+    """GRPO here, where `reward` is computed, or by the run's workers, which build what the phase names."""
     if plays_here(phase.hardware):
-        return play_phase(phase, reward, on_step, stop)
-    from diagevo.training.launch import launch_phase
-
-    return launch_phase(phase, on_step, stop)
+        return play_phase(phase, reward, on_step, context.stop)
+    return context.workers.play(phase, on_step, context.stop)
 
 
 def plays_here(hardware: HardwareConfig) -> bool:
@@ -185,7 +181,8 @@ class Challenger:
         # Processes that train sample the solver themselves: once more here would hold it twice.
         here = plays_here(config.hardware)
         with closing(self.context.open_sampler(solver.policy)) if here else nullcontext() as sampler:
-            return play_or_launch(
+            return play(
+                self.context,
                 Phase(
                     start=self.policy,
                     rows=tuple(
@@ -203,7 +200,6 @@ class Challenger:
                 ),
                 ChallengerReward(self.context, cast(Sampler, sampler), round_),
                 on_step,
-                self.context.stop,
             )
 
     def write(self, plan: Sequence[Draw], round_: int, kept: Path, on_progress: OnProgress) -> list[Written]:
@@ -228,9 +224,9 @@ class ChallengerReward:
         self.solver = solver
         self.round = round_
 
-    def borrow(self, engine: Any) -> None:
+    def borrow(self, engine: Engine) -> None:
         """Votes come from the engine that draws the rollouts, in turns with them."""
-        if isinstance(self.solver, TrainersVLLM):
+        if isinstance(self.solver, EngineSampler):
             self.solver.engine = engine
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
@@ -314,7 +310,8 @@ class Solver:
         """GRPO on agreement with the pseudo-label: +1 or -1."""
         config = self.context.config
         labels = {lesson.question_id: lesson.label for lesson in lessons}
-        return play_or_launch(
+        return play(
+            self.context,
             Phase(
                 start=self.policy,
                 rows=tuple(
@@ -332,7 +329,6 @@ class Solver:
             ),
             SolverReward(labels, self.context.checker),
             on_step,
-            self.context.stop,
         )
 
 

@@ -24,17 +24,17 @@ from diagevo.loop.players import ChallengerReward, PlayContext, World, plays_her
 from diagevo.memory.memory import Memory
 from diagevo.private import private
 from diagevo.progress import StopFlag
+from diagevo.sampling.engine import EngineSampler
 from diagevo.sampling.hub import folder_of
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
 from diagevo.sampling.sampler import Resumable, Sampler
-from diagevo.sampling.trainers_vllm import TrainersVLLM
-from diagevo.sampling.transformers_sampler import TransformersSampler
+from diagevo.sampling.transformers_sampler import TransformersSampler, loaded
 from diagevo.selfplay.questions import PromptTemplates
 from diagevo.text.escaping import json_text
 from diagevo.training.footprint import SAME_SHAPE, apart
-from diagevo.training.grpo import uses_cpu
 from diagevo.training.phase import RewardSpec
 from diagevo.training.warm_start import read_documents
+from diagevo.training.workers import Workers
 
 BUILTIN = "builtin:arithmetic"
 BENCHMARK = "benchmark:"
@@ -51,11 +51,9 @@ class Roles(PlayContext):
         say: Callable[[str], None] = lambda _: None,
         stop: StopFlag | None = None,
     ) -> None:
-        """`logs`: folder for the output of servers that are started. `say`: told of nodes that are lost.
-        `stop`: heard by what samples, trains and compares. Whoever compares answers closes `checker`."""
+        """`logs`: folder for the output of processes that are started. `say`: told of those that are lost.
+        `stop`: heard by what samples, trains and compares."""
         self.config = config
-        self.logs = logs
-        self.say = say
         self.stop = StopFlag() if stop is None else stop
         self.checker = AnswerChecker(stop=self.stop)
         arithmetic = BUILTIN in (
@@ -83,6 +81,15 @@ class Roles(PlayContext):
         held_out = () if self.validation is None else self.validation.questions
         self._held_out = frozenset(question.text for question in held_out)
         self.embedder: Embedder = embedder_for(config.roles.embedder)
+        self.workers = Workers(self.solver, config.sampling, config.training, logs=logs, say=say)
+
+    def __enter__(self) -> "Roles":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the processes that train, sample and compare."""
+        self.workers.close()
+        self.checker.close()
 
     def challenger_reward(self, solver: Path, round_: int) -> RewardSpec:
         arguments = {
@@ -145,47 +152,14 @@ class Roles(PlayContext):
         staging.replace(file)
 
     def open_sampler(self, policy: Path) -> Resumable:
-        hardware = self.config.hardware
-        if hardware.cluster == "ray":
-            from diagevo.sampling.ray_sampler import open_on_cluster
-
-            return open_on_cluster(
-                self.config,
-                policy,
-                logs=self.logs,
-                say=self.say,
-                stop=self.stop,
-            )
-        if hardware.serve == "vllm":
-            from diagevo.config.serving import serving
-            from diagevo.sampling.supervised import only_gpus
-            from diagevo.sampling.vllm_server import VLLMServer
-
-            served = serving(hardware, self.config.sampling)
-            return VLLMServer(
-                policy,
-                log=self.logs / "vllm.log",
-                options=served.options,
-                capacity=served.capacity,
-                answer=served.answer,
-                env=only_gpus(served.gpus),
-                template_kwargs=self.config.sampling.chat_template_kwargs,
-                stop=self.stop,
-            )
-        return self.loaded(policy)
+        if plays_here(self.config.hardware):
+            return self.loaded(policy)
+        return self.workers.sampler(policy, self.config.hardware, self.stop)
 
     def loaded(self, policy: Path) -> TransformersSampler:
         """A policy in this process, by our own decoding."""
-        hardware = self.config.hardware
-        device = "cpu" if uses_cpu(hardware) else "cuda"
-        return TransformersSampler(
-            policy,
-            device=device,
-            dtype=None if hardware.precision == "auto" else hardware.precision,
-            rows_at_once=hardware.rows_at_once,
-            template_kwargs=self.config.sampling.chat_template_kwargs,
-            stop=self.stop,
-        )
+        told = self.config.sampling.chat_template_kwargs
+        return loaded(policy, self.config.hardware, template_kwargs=told, stop=self.stop)
 
 
 def challenger_reward(
@@ -202,7 +176,7 @@ def who_votes(roles: Roles, solver: Path) -> Sampler:
     if not inside:
         return roles.loaded(solver)
     told = roles.config.sampling.chat_template_kwargs
-    return TrainersVLLM(solver, template_kwargs=told, stop=roles.stop)
+    return EngineSampler(solver, template_kwargs=told, stop=roles.stop)
 
 
 def _check_warm_start(config: Config) -> None:

@@ -44,7 +44,7 @@ from diagevo.memory.state.stored_config import filter_in
 from diagevo.private import private_folder
 from diagevo.progress import WARM_START, Observer, StageProgress
 from diagevo.training.measures import PhaseMeasures, warnings
-from diagevo.training.phase import Rollout, TrainingSummary, logs_folder
+from diagevo.training.phase import Rollout, TrainingSummary
 from diagevo.training.warm_start import WarmStart, play_warm_start
 
 WARM_START_FILES = ("warm-start.jsonl", "warm-start", "warm-start-work")
@@ -330,9 +330,9 @@ class Round:
     def _name_logs(self, output: Path) -> None:
         """Say where the processes that train write, if there are any of their own."""
         if not plays_here(self.roles.config.hardware):
-            self.context.observer.message(
-                f"round {self.number} {output.name}: the training processes write to {logs_folder(output)}"
-            )
+            logs = self.roles.workers.logs
+            told = f"round {self.number} {output.name}: the training processes write to {logs}"
+            self.context.observer.message(told)
 
     def _scored(self, answered: VotedCandidate) -> CandidateScored:
         """The event of one candidate. Where a world knows the truth, the label is measured against it."""

@@ -76,7 +76,7 @@ def train(
                 f"run {run_id} exists already", hint=f"resume it: diagevo train --run {run_id} --resume"
             )
         roles = Roles(config, root / run_id / "logs", observer.message, stop)
-        with roles.checker, _stopping_after(max_seconds, stop):
+        with roles, _stopping_after(max_seconds, stop):
             context = RunContext(
                 roles,
                 memory,

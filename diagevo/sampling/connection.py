@@ -3,7 +3,6 @@ size limit, and a success without an answer is a lost connection to the client, 
 
 import json
 import logging
-import socket
 from collections.abc import AsyncIterator
 from importlib import import_module
 from typing import Any
@@ -20,24 +19,19 @@ _logger = logging.getLogger(__name__)
 MOST_BYTES = 64 * 2**20
 """Of one answer; 64 vectors or 32 long responses take a tenth of it."""
 _IDENTITY = {"Accept-Encoding": "identity"}
-_ASKED_AFTER = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 4}
-"""Where a machine goes without a word, a request to it ends after three minutes and not at its time limit."""
 
 
 def async_client(
-    base_url: str | None, key: str | None, timeout: float, *, retries: int, connections: int, own: bool
+    base_url: str | None, key: str | None, timeout: float, *, retries: int, connections: int
 ) -> AsyncOpenAI:
     """The openai package's client of a service, for one event loop."""
     limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
-    # A transport of one's own knows no proxy of the environment.
-    watched = httpx.AsyncHTTPTransport(limits=limits, socket_options=_watched()) if own else None
     http = _Client(
         retries,
-        trust_env=not own and outside(base_url),
+        trust_env=outside(base_url),
         headers=_IDENTITY,
         event_hooks={"response": [_checked]},
         limits=limits,
-        transport=watched,
         follow_redirects=False,
     )
     return AsyncOpenAI(
@@ -98,9 +92,3 @@ async def _checked(response: Any) -> None:
         found = None
     if not isinstance(found, dict) or not (found.get("choices") or found.get("data")):
         raise httpx.RemoteProtocolError(f"no answer in its response: {brief(content)!r}")
-
-
-def _watched() -> list[tuple[int, int, int]]:
-    known = {name: seconds for name, seconds in _ASKED_AFTER.items() if hasattr(socket, name)}
-    after = [(socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in known.items()]
-    return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *after]

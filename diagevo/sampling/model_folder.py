@@ -90,6 +90,12 @@ def adapter_rank(folder: Path) -> int:
     return json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))["r"]
 
 
+def adapter_scaling(folder: Path) -> float:
+    """What the product of an adapter's halves is multiplied by."""
+    said = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
+    return said["lora_alpha"] / said["r"]
+
+
 def _check_adapter(folder: Path, base: Path) -> None:
     if not (folder / "adapter_model.safetensors").is_file():
         raise MissingDependencyError(

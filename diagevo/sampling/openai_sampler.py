@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import resource
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -28,20 +29,12 @@ class OpenAISampler:
     """
 
     def __init__(
-        self,
-        service: Service,
-        model: str,
-        *,
-        workers: int = 32,
-        capacity: int | None = None,
-        stop: StopFlag | None = None,
+        self, service: Service, model: str, *, workers: int = 32, stop: StopFlag | None = None
     ) -> None:
-        """`workers`: requests under way at once. `capacity`: completions that the server decodes at once;
-        where it is given the workers follow from it and n."""
+        """`workers`: requests under way at once."""
         self._service = service
         self._model = model
         self._workers = workers
-        self._capacity = capacity
         self._stop = StopFlag() if stop is None else stop
 
     def sample(
@@ -53,45 +46,49 @@ class OpenAISampler:
         seed: int,
         answers: Answers | None = None,
     ) -> list[list[Completion]]:
+        """Where answers are kept, nothing new is asked once the run is to stop; requests under way may end
+        until that is overdue."""
         found = answers or Answers(len(prompts), n)
-        self.fill(found, prompts, n=n, params=params, seed=seed)
-        return found.groups()
+        missing = found.missing()
 
-    def fill(
-        self, answers: Answers, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
-    ) -> None:
-        """Ask for the prompts that `answers` lacks. What came before an error stays in it."""
-        for error in fill(answers, [self], prompts, n=n, params=params, seed=seed, stop=self._stop):
-            raise error
+        def to_ask() -> Iterator[int]:
+            for place in missing:
+                if found.kept and self._stop:
+                    return
+                yield place
 
-    def close(self) -> None:
-        """Nothing stays open between two calls."""
-
-    async def work_off(
-        self,
-        answers: Answers,
-        waiting: Iterator[int],
-        prompts: Sequence[Prompt],
-        n: int,
-        params: SamplingParams,
-        seed: int,
-    ) -> None:
-        """Answer the places of `waiting` as room gets free. It may be shared with other samplers."""
-        missing = len(answers.missing())
-        workers = _open_files(min(missing, self._requests(1 if params.temperature == 0 else n)))
+        workers, waiting = _open_files(min(len(missing), self._workers)), to_ask()
 
         async def work(client: "AsyncOpenAI") -> None:
             for place in waiting:
-                found = await self._complete(client, prompts[place], n, params, request_seed(seed, place))
-                answers.add({(place, sample): completion for sample, completion in enumerate(found)})
+                drawn = await self._complete(client, prompts[place], n, params, request_seed(seed, place))
+                found.add({(place, sample): completion for sample, completion in enumerate(drawn)})
 
-        async with self._service.client(workers) as client, asyncio.TaskGroup() as group:
-            for _ in range(workers):
-                group.create_task(work(client))
+        async def work_off() -> None:
+            async with self._service.client(workers) as client, asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(work(client))
 
-    def _requests(self, n: int) -> int:
-        """How many keep the server full: its capacity, and a quarter more that wait there for their turn."""
-        return self._workers if self._capacity is None else -(-self._capacity * 5 // (4 * n))
+        async def ask() -> None:
+            asking = asyncio.create_task(work_off())
+            while (await asyncio.wait([asking], timeout=_LOOK))[1]:
+                if self._stop.overdue:
+                    asking.cancel()
+                    break
+            with suppress(asyncio.CancelledError):
+                await asking
+
+        if missing:
+            try:
+                asyncio.run(ask())
+            except ExceptionGroup as errors:  # a task group ends all workers at the first
+                raise errors.exceptions[0] from None
+        if found.missing():
+            self._stop.check()
+        return found.groups()
+
+    def close(self) -> None:
+        """Nothing stays open between two calls."""
 
     async def _complete(
         self, client: "AsyncOpenAI", prompt: Prompt, n: int, params: SamplingParams, seed: int
@@ -127,54 +124,6 @@ class OpenAISampler:
             Completion(text=choice.text, tokens=tokens, truncated=choice.finish_reason != "stop")
             for choice, tokens in zip(choices, shares, strict=True)
         ]
-
-
-def fill(
-    answers: Answers,
-    samplers: Sequence[OpenAISampler],
-    prompts: Sequence[Prompt],
-    *,
-    n: int,
-    params: SamplingParams,
-    seed: int,
-    stop: StopFlag,
-) -> list[Exception]:
-    """Ask for the prompts that `answers` lacks, each where there is room first. Returns what went wrong.
-
-    A sampler that fails ends; the others go on, and what it had not answered stays missing. Where answers are
-    kept, nothing new is asked once the run is to stop; requests under way may end until that is overdue.
-    """
-    missing = answers.missing()
-
-    def to_ask() -> Iterator[int]:
-        for place in missing:
-            if answers.kept and stop:
-                return
-            yield place
-
-    waiting = to_ask()
-
-    async def all_of_them() -> list[Exception]:
-        works = [
-            asyncio.create_task(s.work_off(answers, waiting, prompts, n, params, seed)) for s in samplers
-        ]
-        while (await asyncio.wait(works, timeout=_LOOK))[1]:
-            if stop.overdue:
-                for work in works:
-                    work.cancel()
-                break
-        ended = await asyncio.gather(*works, return_exceptions=True)
-        return [
-            # A task group ends all workers at the first error.
-            error.exceptions[0] if isinstance(error, ExceptionGroup) else error
-            for error in ended
-            if isinstance(error, Exception)
-        ]
-
-    errors = asyncio.run(all_of_them()) if missing else []
-    if answers.missing():
-        stop.check()
-    return errors
 
 
 def _open_files(wanted: int) -> int:

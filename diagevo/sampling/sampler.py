@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, TypedDict, runtime_checkable
+from typing import Literal, Protocol, TypedDict
 
 
 class Message(TypedDict):
@@ -103,43 +103,4 @@ class Resumable(Sampler, Protocol):
 
         Where they are kept, no batch and no request is begun once a stop was asked for.
         """
-        ...
-
-
-class Divisible(Sampler, Protocol):
-    """A sampler that gives the same completions where a call is cut into parts."""
-
-    def sample(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        n: int,
-        params: SamplingParams,
-        seed: int,
-        before: Sequence[int] = (),
-    ) -> list[list[Completion]]:
-        """`before`: samples of each prompt's text that precede its own in the whole call."""
-        ...
-
-
-class Address(NamedTuple):
-    """A server started by DiagEvo, as other processes ask it."""
-
-    url: str
-    """It stays the same while the server is there."""
-    key: str
-    """What it must be asked with."""
-    capacity: int
-    """Completions that it decodes at once."""
-
-
-@runtime_checkable
-class Served(Sampler, Protocol):
-    """A sampler whose servers other processes may ask as well."""
-
-    @property
-    def servers(self) -> list[Address]: ...
-
-    def keep_up(self) -> None:
-        """To be called now and then while others ask the server: what has died is started again."""
         ...

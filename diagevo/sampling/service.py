@@ -51,7 +51,7 @@ class Service:
 
     The key is `key`, or what the environment variable `key_env` holds when a client is made; a service on an
     address of one's own may need none. `timeout`: seconds for which a service may be silent. `retries`:
-    further tries. `own`: a server that we started; no proxy is asked for it.
+    further tries.
     """
 
     base_url: str | None
@@ -59,7 +59,6 @@ class Service:
     key_env: str | None = None
     timeout: float = 600.0
     retries: int = RETRIES
-    own: bool = False
 
     @property
     def where(self) -> str:
@@ -76,9 +75,7 @@ class Service:
             )
         from diagevo.sampling.connection import async_client
 
-        return async_client(
-            self.base_url, key, self.timeout, retries=self.retries, connections=connections, own=self.own
-        )
+        return async_client(self.base_url, key, self.timeout, retries=self.retries, connections=connections)
 
     async def complete(self, client: "AsyncOpenAI", **fields: Any) -> ChatCompletion:
         """A chat completion. Raises RefusedError, ServiceError."""

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from diagevo.errors import ConfigError
 from diagevo.private import private, private_folder
 from diagevo.sampling.watchdog import GRACE
 
@@ -83,23 +82,6 @@ def free_port(host: str) -> int:
     """A port that the system gives."""
     with socket.create_server((host, 0)) as listener:
         return listener.getsockname()[1]
-
-
-def only_gpus(gpus: Sequence[int]) -> dict[str, str]:
-    """The environment in which a process sees these GPUs alone; empty where none are named.
-
-    They are counted among those that this process may use: a batch system may have lent it GPUs 4 to 7.
-    """
-    if not gpus:
-        return {}
-    lent = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = lent.split(",") if lent else list(map(str, range(max(gpus) + 1)))
-    if max(gpus) >= len(names):
-        raise ConfigError(
-            f"GPU {max(gpus)} is named in the configuration; CUDA_VISIBLE_DEVICES={lent} lends {len(names)}.",
-            hint="Count from 0 in hardware.train_gpus and hardware.serve_gpus.",
-        )
-    return {"CUDA_VISIBLE_DEVICES": ",".join(names[gpu] for gpu in gpus)}
 
 
 def ending(status: int) -> str:

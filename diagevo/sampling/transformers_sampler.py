@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError, MissingDependencyError
 from diagevo.progress import StopFlag
 from diagevo.sampling.decoding import Decoding, draw, row_key
+from diagevo.sampling.device import uses_cpu
 from diagevo.sampling.model_folder import (
     NOTHING,
     base_of,
@@ -17,6 +19,20 @@ from diagevo.sampling.model_folder import (
     load_tokenizer,
 )
 from diagevo.sampling.sampler import Answers, Completion, Prompt, SamplingParams
+
+
+def loaded(
+    policy: Path, hardware: HardwareConfig, *, template_kwargs: Mapping[str, Any], stop: StopFlag
+) -> "TransformersSampler":
+    """A policy in this process, as a run's configuration says."""
+    return TransformersSampler(
+        policy,
+        device="cpu" if uses_cpu(hardware) else "cuda",
+        dtype=None if hardware.precision == "auto" else hardware.precision,
+        rows_at_once=hardware.rows_at_once,
+        template_kwargs=template_kwargs,
+        stop=stop,
+    )
 
 
 class TransformersSampler:

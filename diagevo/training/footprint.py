@@ -8,21 +8,11 @@ sizes by tensors that hold no numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
-from diagevo.config.models import Config, GRPOConfig, SamplingConfig
-from diagevo.config.serving import (
-    engine,
-    engine_gpus,
-    lora_slots,
-    mean_tokens,
-    on_this_machine,
-    serving,
-    serving_gpus,
-    training_gpus,
-)
+from diagevo.config.models import Config, GRPOConfig, HardwareConfig, SamplingConfig
+from diagevo.config.serving import gpus_of, lora_slots, mean_tokens, on_this_machine
 from diagevo.training.shapes import Shape, find_shape
 
 CARDS: Mapping[int, float] = {24: 23.6e9, 40: 42.3e9, 48: 47.6e9, 80: 84.9e9, 141: 150.0e9}
@@ -30,6 +20,8 @@ CARDS: Mapping[int, float] = {24: 23.6e9, 40: 42.3e9, 48: 47.6e9, 80: 84.9e9, 14
 ROOM = 0.95  # of a card; the rest goes to what the allocator cannot use
 FEW = 64
 """Answers at once below which a GPU mostly waits for its own memory."""
+DIAGNOSTICIAN = 0.3
+"""Share of the last GPU that your diagnostician takes, where it is on a machine whose GPUs all train."""
 LESS = (
     "lower micro_batch of challenger_grpo and solver_grpo, hardware.rows_at_once or the share of vLLM "
     "(hardware.vllm_memory); or train adapters (training.lora=32), or on more GPUs "
@@ -60,8 +52,8 @@ class EngineLoad:
     """Tokens of a sequence of mean length."""
     rows: int
     """Sequences that it decodes at once at most."""
-    setting: str = ""
-    """What gives it more of a GPU."""
+    yours: bool = False
+    """Whether it is a server that the user starts."""
 
     def tokens(self, card: float) -> int:
         """What its cache holds on a card of so many bytes."""
@@ -74,9 +66,9 @@ class EngineLoad:
     def more(self, card: float) -> str | None:
         """Where it decodes few at once: how many, and the setting that helps."""
         found = self.answers(card)
-        if found >= FEW or not self.setting:
+        if found >= FEW or self.yours:
             return None
-        setting = self.setting if found < self.rows else "hardware.rows_at_once or batch_questions"
+        setting = "hardware.vllm_memory" if found < self.rows else "hardware.rows_at_once or batch_questions"
         return f"{found} answers of {self.mean} tokens at once, fewer than {FEW}: raise {setting}"
 
 
@@ -89,8 +81,8 @@ class Load:
     """Of one machine; none named where it is another's, or where Ray places it."""
     parts: Mapping[str, int] = field(default_factory=dict)
     engines: tuple[EngineLoad, ...] = ()
-    placed: Literal["", "rank", "engine"] = ""
-    """On a cluster: whose GPU it is; each of them holds the same."""
+    placed: bool = False
+    """On a cluster, by Ray: each rank's GPU holds the same."""
 
     def peak(self, card: float) -> int:
         return sum(self.parts.values()) + int(sum(engine.share for engine in self.engines) * card)
@@ -123,13 +115,13 @@ def card_for(found: Sequence[Load]) -> int | None:
 
 
 def apart(config: Config) -> str | None:
-    """Why the vLLM of the challenger's trainer cannot hold the solver in turns; None where it can."""
-    if not (config.hardware.colocate_vllm and config.round.train_challenger):
+    """Why one vLLM cannot answer for challenger and solver in turns; None where it can."""
+    if not config.hardware.colocate_vllm:
         return None
     shapes = shapes_of(config)
     if shapes is None or shapes[0] == shapes[1]:
         return None
-    return "the vLLM in the challenger's trainer votes as the solver, and their shapes differ"
+    return "one vLLM answers for challenger and solver in turns, and their shapes differ"
 
 
 def loads(config: Config, challenger: Shape, solver: Shape, diagnostician: Shape | None = None) -> list[Load]:
@@ -137,32 +129,36 @@ def loads(config: Config, challenger: Shape, solver: Shape, diagnostician: Shape
     hardware = config.hardware
     found: list[Load] = []
     if config.round.train_challenger:
-        # Without a vLLM in the trainer each of its processes holds the frozen solver too.
+        # Without a vLLM each process holds the frozen solver beside the challenger.
         parts = {} if hardware.colocate_vllm else _sampler(config, solver)
         beside = {f"solver's {name}": size for name, size in parts.items()}
         found += _phase("challenger", config, config.challenger_grpo, challenger, beside)
-    found += _phase("solver", config, config.solver_grpo, solver, {})
+    trained = list(_phase("solver", config, config.solver_grpo, solver, {}))
+    found += trained
     bigger = max(challenger, solver, key=lambda shape: shape.weights)
-    if hardware.serve == "vllm":
-        found.append(_server(config, bigger))
+    gpus, placed = _gpus(hardware)
+    parts, engines = {"process": _PROCESS}, ()
+    if hardware.colocate_vllm:
+        engines = (_own(config, bigger, hardware.rows_at_once),)
     else:
-        parts = {"process": _PROCESS} | _sampler(config, bigger)
-        if hardware.cluster == "ray":
-            found.append(Load("candidates, votes", (), parts, placed="engine"))
-        else:
-            found.append(Load("candidates, votes", training_gpus(hardware)[:1], parts))
-    if not config.diagnosis.enabled:
+        parts |= _sampler(config, bigger)
+    found.append(Load("candidates, votes", gpus, parts, engines, placed))
+    if not config.diagnosis.enabled or diagnostician is None:
         return found
-    if diagnostician is not None and on_this_machine(config.roles.diagnostician.base_url):
-        yours = tuple(sorted(set(serving_gpus(hardware)) - set(training_gpus(hardware))))
+    if on_this_machine(config.roles.diagnostician.base_url):
         asked = SamplingConfig(max_prompt_tokens=8192, max_new_tokens=config.roles.diagnostician.max_tokens)
-        served = _engine("diagnostician", 0.9, diagnostician, 256, asked)
-        if not yours or hardware.cluster == "ray":
+        alone = placed or hardware.processes == 1
+        share = 0.9 if alone else DIAGNOSTICIAN
+        served = _engine("diagnostician", share, diagnostician, 256, asked, yours=True)
+        if alone:
             found.append(Load("diagnosis, by your server", (), engines=(served,)))
-            return found
-        # It answers beside training, and the server of other stages leaves it room on its GPU.
-        left = replace(served, share=round(0.9 - hardware.serve_memory, 2))
-        found.append(Load("beside your diagnostician", yours, engines=(*found[-1].engines, left)))
+        else:
+            found += [
+                Load(
+                    f"{each.stage}, beside your diagnostician", gpus[-1:], each.parts, (*each.engines, served)
+                )
+                for each in trained
+            ]
     return found
 
 
@@ -255,7 +251,7 @@ def _phase(
     role: str, config: Config, settings: GRPOConfig, shape: Shape, beside: Mapping[str, int]
 ) -> Iterator[Load]:
     hardware, sampling, lora = config.hardware, config.sampling, config.training.lora
-    gpus, placed = ((), "rank") if hardware.cluster == "ray" else (training_gpus(hardware), "")
+    gpus, placed = _gpus(hardware)
     how = {
         "ranks": hardware.fsdp_size or hardware.processes,
         "sharded": hardware.accelerate_config is not None,
@@ -267,15 +263,7 @@ def _phase(
     others = {"process": _PROCESS} | dict(beside)
     rollouts = others | resident(shape, **how)
     if hardware.colocate_vllm:
-        own = _engine(
-            "vLLM" if lora is None else "vLLM and base",
-            hardware.vllm_memory,
-            shape,
-            share,
-            sampling,
-            adapters=0 if lora is None else 2 * shape.adapters(lora_slots(lora)),
-            setting="hardware.vllm_memory",
-        )
+        own = _own(config, shape, min(share, hardware.rows_at_once))
         if lora is not None:  # until the engine is there the trainer has the base by itself
             yield Load(f"{role}: start", gpus, others | {"base": rollouts.pop("base")}, (own,), placed)
         votes, engines = ", votes" if role == "challenger" else "", (own,)
@@ -297,26 +285,23 @@ def _phase(
     yield Load(f"{role}: update", gpus, others | parts, engines, placed)
 
 
-def _server(config: Config, shape: Shape) -> Load:
-    hardware = config.hardware
+def _gpus(hardware: HardwareConfig) -> tuple[tuple[int, ...], bool]:
+    """Of the ranks; by Ray's choice, where it places them."""
     on_cluster = hardware.cluster == "ray"
-    served = engine(hardware, config.sampling) if on_cluster else serving(hardware, config.sampling)
-    rows, split = served.capacity // served.copies, engine_gpus(hardware)
+    return () if on_cluster else gpus_of(hardware), on_cluster
+
+
+def _own(config: Config, shape: Shape, rows: int) -> EngineLoad:
+    """The engine that a rank keeps."""
     lora = config.training.lora
-    one = _engine(
-        "server",
-        served.memory,
+    return _engine(
+        "vLLM" if lora is None else "vLLM and base",
+        config.hardware.vllm_memory,
         shape,
         rows,
         config.sampling,
-        split=split,
-        adapters=0 if lora is None else shape.adapters(lora_slots(lora)),
-        setting="hardware.serve_memory",
+        adapters=0 if lora is None else 2 * shape.adapters(lora_slots(lora)),
     )
-    engines = (one,)
-    if on_cluster:
-        return Load("candidates, votes", (), engines=engines, placed="engine")
-    return Load("candidates, votes", served.gpus or tuple(range(served.used)), engines=engines)
 
 
 def _engine(
@@ -326,21 +311,20 @@ def _engine(
     rows: int,
     sampling: SamplingConfig,
     *,
-    split: int = 1,
     adapters: int = 0,
-    setting: str = "",
+    yours: bool = False,
 ) -> EngineLoad:
     """`adapters`: numbers of all of them, which it holds beside its weights."""
-    work = _ENGINE + 12 * rows * shape.vocabulary + 12 * _CHUNK * shape.intermediate // split
+    work = _ENGINE + 12 * rows * shape.vocabulary + 12 * _CHUNK * shape.intermediate
     return EngineLoad(
         name,
         share,
-        2 * (shape.weights + adapters) // split + work,
-        2 * shape.cached // split,
+        2 * (shape.weights + adapters) + work,
+        2 * shape.cached,
         longest=sampling.max_prompt_tokens + sampling.max_new_tokens,
         mean=mean_tokens(sampling),
         rows=rows,
-        setting=setting,
+        yours=yours,
     )
 
 

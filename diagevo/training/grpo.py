@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
-from diagevo.errors import ConfigError, MissingDependencyError, StoppedSafely
+from diagevo.errors import ConfigError, StoppedSafely
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
+from diagevo.sampling.device import numbers_of, uses_cpu
+from diagevo.sampling.engine import Engine
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, end_ids, load_tokenizer
 from diagevo.training import checkpoints
 from diagevo.training.adapters import adapted, check_adapter
@@ -26,16 +28,19 @@ def play_phase(
     on_step: OnStep,
     stop: StopFlag,
     finished: Callable[[int], None] = lambda step: None,
+    engine: Engine | None = None,
 ) -> TrainingSummary:
     """Play a phase, or as one of its ranks this rank's part of it. `reward` is what `phase.reward` names.
 
     `on_step` is called on rank 0 once a step, before that step's checkpoint is saved. A StoppedSafely that it
     raises is raised here, on every rank, once the step's checkpoint is saved; anything else at once. Once
     `stop` is overdue on a rank, all break off the step that is under way and save those before it; it is
-    played again. `finished` is told of each step on every rank, before it is saved. Raises ConfigError for
-    rows that cannot be trained on, MissingDependencyError for a folder that is no model, StoreError where a
-    checkpoint cannot be written, WrongTrainingError where what the phase measures says that its reference or
-    its sampler has other weights than it must have.
+    played again. `finished` is told of each step on every rank, before it is saved. `engine`: what
+    draws the rollouts, where `hardware.colocate_vllm` says so.
+
+    Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a folder that is no
+    model, StoreError where a checkpoint cannot be written, WrongTrainingError where what the phase measures
+    says that its reference or its sampler has other weights than it must have.
     """
     settings, training, hardware, work = phase.settings, phase.training, phase.hardware, phase.work
     check_model_folder(phase.start)
@@ -89,9 +94,10 @@ def play_phase(
                 check=check,
                 stop=stop,
                 saved=resumed_from or 0,
+                engine=engine,
             )
-            if hardware.colocate_vllm and isinstance(reward, Borrower):
-                reward.borrow(trainer.vllm_generation.llm)
+            if engine is not None and isinstance(reward, Borrower):
+                reward.borrow(engine)
             keep_reports(trainer, phase.logs)
             checkpoint = (
                 None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))
@@ -119,29 +125,6 @@ def keep_reports(trainer: Any, logs: Path) -> None:
             callback.logging_dir = str(logs)
 
 
-def uses_cpu(hardware: HardwareConfig) -> bool:
-    """Whether training runs on the CPU. MissingDependencyError where a GPU was asked for and is missing."""
-    import torch
-
-    if hardware.device == "cuda" and not torch.cuda.is_available():
-        raise MissingDependencyError(
-            "hardware.device is cuda, but no CUDA device is there.",
-            hint="Set hardware.device to auto or cpu.",
-        )
-    return hardware.device == "cpu" or not torch.cuda.is_available()
-
-
-def numbers_of(hardware: HardwareConfig) -> str:
-    """The numbers of the arithmetic. Weights that train stay float32."""
-    on_cpu = uses_cpu(hardware)
-    numbers = hardware.precision
-    if numbers == "auto":
-        numbers = "float32" if on_cpu else "bfloat16"
-    if on_cpu and numbers == "float16":
-        raise ConfigError("hardware.precision float16 needs a GPU.", hint="Set it to auto.")
-    return numbers
-
-
 def computes_in(hardware: HardwareConfig) -> dict[str, Any]:
     """In transformers' terms: device and numbers of the arithmetic."""
     numbers = numbers_of(hardware)
@@ -163,8 +146,6 @@ def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
         device |= {
             "use_vllm": True,
             "vllm_mode": "colocate",
-            "vllm_gpu_memory_utilization": hardware.vllm_memory,
-            "vllm_max_model_length": sampling.max_prompt_tokens + sampling.max_new_tokens,
             # With adapters it stays awake: it holds the base that the update goes through.
             "vllm_enable_sleep_mode": not on_cpu and phase.training.lora is None,
             "generation_kwargs": {"stop_token_ids": list(end_ids(phase.start, load_tokenizer(phase.start)))},
@@ -220,7 +201,7 @@ def _loading(hardware: HardwareConfig) -> dict[str, Any]:
     }
 
 
-def _build_trainer(phase: Phase, plan: PhasePlan, **ours: Any) -> Any:
+def _build_trainer(phase: Phase, plan: PhasePlan, *, engine: Engine | None, **ours: Any) -> Any:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback
@@ -228,7 +209,7 @@ def _build_trainer(phase: Phase, plan: PhasePlan, **ours: Any) -> Any:
 
     from diagevo.training.sharding import loaded_in_shards
     from diagevo.training.trainer import PhaseTrainer
-    from diagevo.training.weight_sync import engine_options
+    from diagevo.training.weight_sync import lent
 
     tokenizer = load_tokenizer(phase.start, phase.sampling.chat_template_kwargs)
     played = [row for batch in plan.batches for row in batch]
@@ -236,11 +217,11 @@ def _build_trainer(phase: Phase, plan: PhasePlan, **ours: Any) -> Any:
     set_seed(phase.seed % 2**32)  # a new adapter is drawn
     rank, numbers = phase.training.lora, numbers_of(phase.hardware)
     loading, settings = _loading(phase.hardware), trl_settings(plan, phase)
-    engine = engine_options(numbers, rank) if phase.hardware.colocate_vllm else nullcontext()
-    with loaded_in_shards(settings), engine:
+    with loaded_in_shards(settings), nullcontext() if engine is None else lent(engine):
         trainer = PhaseTrainer(
             phase=phase,
             plan=plan,
+            engine=engine,
             **ours,
             model=str(phase.start)
             if rank is None

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.errors import ConfigError
 from diagevo.progress import StopFlag
+from diagevo.sampling.engine import Engine
 from diagevo.sampling.sampler import Prompt
 from diagevo.training.measures import PhaseMeasures
 
@@ -48,8 +49,8 @@ class Reward(Protocol):
 class Borrower(Protocol):
     """A reward that samples another policy with the vLLM inside its trainer, between two of its draws."""
 
-    def borrow(self, engine: Any) -> None:
-        """`engine`: vLLM's `LLM`. Called before the first step."""
+    def borrow(self, engine: Engine) -> None:
+        """Called before the first step."""
         ...
 
 

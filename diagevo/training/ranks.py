@@ -1,4 +1,4 @@
-"""The training ranks of a phase on this machine: how they are started."""
+"""The ranks of a run on this machine: how they are started."""
 
 import os
 import sys
@@ -7,14 +7,14 @@ from typing import Protocol
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError
-from diagevo.sampling.supervised import SupervisedProcess, free_port, only_gpus
+from diagevo.sampling.supervised import SupervisedProcess, free_port
 from diagevo.training.launch_spec import LaunchSpec
 
 _HERE = "127.0.0.1"
 
 
 class Rank(Protocol):
-    """A process that trains. `status` raises NodeLostError where its node is gone."""
+    """A process that trains and samples. `status` raises NodeLostError where its node is gone."""
 
     def status(self) -> int | None: ...
     def tail(self) -> str: ...
@@ -22,11 +22,11 @@ class Rank(Protocol):
 
 
 class Ranks(Protocol):
-    """Where the ranks of a phase are started."""
+    """Where the ranks of a run are started."""
 
     @property
     def listen_at(self) -> str | None:
-        """The host at which the launcher listens to them; None: they reach a socket's path."""
+        """The host at which the run listens to them; None: they reach a socket's path."""
         ...
 
     @property
@@ -51,18 +51,16 @@ class LocalRanks:
         self.rendezvous = (_HERE, free_port(_HERE))
 
     def start(self, spec_file: Path, spec: LaunchSpec) -> list[Rank]:
-        hardware = spec.phase.hardware
-        gpus = only_gpus(hardware.train_gpus)
+        hardware = spec.hardware
         if hardware.accelerate_config is not None:
             command = accelerate_command(hardware, spec_file, spec.rendezvous)
-            return [SupervisedProcess(command, log=log_of(spec_file, hardware, 0), env=gpus)]
+            return [SupervisedProcess(command, log=log_of(spec_file, hardware, 0))]
         threads = hardware.threads or max(1, (os.cpu_count() or 1) // hardware.processes)
         return [
             SupervisedProcess(
                 worker_command(spec_file),
                 log=log_of(spec_file, hardware, rank),
                 env={
-                    **gpus,
                     **rank_environment(spec, rank, threads),
                     "LOCAL_RANK": str(rank),
                     "LOCAL_WORLD_SIZE": str(hardware.processes),
@@ -80,7 +78,7 @@ def rank_environment(spec: LaunchSpec, rank: int, threads: int) -> dict[str, str
     host, port = spec.rendezvous
     return {
         "RANK": str(rank),
-        "WORLD_SIZE": str(spec.phase.hardware.processes),
+        "WORLD_SIZE": str(spec.hardware.processes),
         "MASTER_ADDR": host,
         "MASTER_PORT": str(port),
         "OMP_NUM_THREADS": str(threads),

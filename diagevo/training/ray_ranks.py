@@ -1,4 +1,4 @@
-"""The training ranks of a phase on a Ray cluster: a place for each, in which its process runs."""
+"""The ranks of a run on a Ray cluster: a place for each, in which its process runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -94,7 +94,7 @@ class RayRanks:
         """Wait for the places, at most `hardware.rank_timeout` seconds."""
         self._ray = connected()
         bundles = rank_bundles(hardware, nodes_of(self._ray))
-        name = now_playing()
+        name = now_playing().partition(",")[0]  # of the run: they outlive the stage
         self._places = Places(
             self._ray,
             lambda: bundles,
@@ -124,7 +124,7 @@ class RayRanks:
         self.rendezvous: tuple[str, int] = found[0]
 
     def start(self, spec_file: Path, spec: LaunchSpec) -> list[Rank]:
-        hardware, ranks, answers = spec.phase.hardware, [], []
+        hardware, ranks, answers = spec.hardware, [], []
         for rank, host in enumerate(self._hosts):
             log = log_of(spec_file, hardware, rank)
             alone = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}

@@ -36,7 +36,8 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling.decoding import Decoding, draw, heard_in_steps
-from diagevo.sampling.device_memory import in_memory
+from diagevo.sampling.device import in_memory
+from diagevo.sampling.engine import Engine
 from diagevo.sampling.model_folder import end_ids
 from diagevo.training.adapters import save_adapter
 from diagevo.training.loss import clipped, grpo_loss, kl_to, ratios, token_weights, truncated
@@ -63,6 +64,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         check: Gets the metrics of all steps so far after each, and raises where they end the phase.
         stop: Where it is overdue on a rank, all ranks break off the step and save those before it.
         saved: The step of the newest checkpoint; 0 where there is none.
+        engine: The vLLM of this process, where it draws the rollouts.
         **trl: Arguments of TRL's `GRPOTrainer`.
 
     Raises:
@@ -82,6 +84,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         check: Callable[[list[dict[str, Any]]], PhaseMeasures],
         stop: StopFlag,
         saved: int,
+        engine: Engine | None,
         **trl: Any,
     ) -> None:
         self._phase = phase
@@ -92,6 +95,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         self.saving, self.work = saving, phase.work
         self._stop = stop
         self.saved = saved
+        self._engine = engine
         self._rows: list[dict[str, Any]] = []
         self._held = 1
         """The least `micro_batch` that would have been cut as this step is."""
@@ -312,6 +316,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             apart = torch.tensor(float(count), device=self.accelerator.device)
             self._metrics["train"][TENSORS_APART].append(self._gathered(apart).sum().item())
             self._last_loaded_step = self.state.global_step
+            assert self._engine is not None
+            self._engine.holds = None
             with self._alone(), heard_in_steps(self.vllm_generation.llm.llm_engine, self._stop):
                 return super()._generate_single_turn(
                     prompt_ids, images, multimodal_fields, num_generations, has_tool_images

@@ -11,11 +11,12 @@ from diagevo.config.models import HardwareConfig, WarmStartConfig
 from diagevo.errors import ConfigError, StoppedSafely
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
+from diagevo.sampling.device import uses_cpu
 from diagevo.sampling.model_folder import check_model_folder, load_tokenizer
 from diagevo.sampling.sampler import Message
 from diagevo.training import checkpoints
 from diagevo.training.attention import attention_for
-from diagevo.training.grpo import computes_in, keep_reports, resumable, uses_cpu
+from diagevo.training.grpo import computes_in, keep_reports, resumable
 
 ROLES = ("system", "user", "assistant")
 

@@ -1,12 +1,11 @@
 """The engine inside the trainer gets what the policy has learned, and is proven to have it.
 
 Log-probabilities cannot tell: what a step at a learning rate of 1e-6 changes is below the rounding of
-bfloat16. Checksums can: the bits of a tensor added up as integers, exact in any order, so that a tensor in
-which the engine keeps several has the sum of theirs, and rows of zeros that fill it up add nothing.
+bfloat16. Checksums can (sampling/engine_weights.py).
 """
 
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -15,23 +14,22 @@ from typing import Any
 
 import torch
 
-from diagevo.config.serving import lora_slots
-from diagevo.sampling.trainers_vllm import POLICY, lora_request
+from diagevo.sampling.engine import POLICY, Engine, lora_request
+from diagevo.sampling.engine_weights import EngineWeights
 from diagevo.training.adapters import TRAINED, save_adapter
-
-_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @contextmanager
-def engine_options(numbers: str, lora: int | None) -> Iterator[None]:
-    """Within the context TRL starts its vLLM with what it has no settings for: the numbers of the trainer's
-    arithmetic, and slots for two adapters, the policy's and that of a frozen one which votes."""
+def lent(engine: Engine) -> Iterator[None]:
+    """Within the context TRL starts no vLLM of its own, but takes the one of this process."""
     vllm_generation: Any = import_module("trl.generation.vllm_generation")
     start = getattr(vllm_generation, "LLM", None)  # TRL says so where there is none
-    options: dict[str, Any] = {"dtype": numbers}
-    if lora is not None:
-        options |= {"enable_lora": True, "max_loras": 2, "max_lora_rank": lora_slots(lora)}
-    vllm_generation.LLM = start and partial(start, **options)
+
+    def given(**_: Any) -> Any:
+        engine.wake()  # TRL has it sleep where it may
+        return engine.llm
+
+    vllm_generation.LLM = start and given
     try:
         yield
     finally:
@@ -42,7 +40,7 @@ def serve_adapter(generation: Any, folder: Path) -> None:
     """From here on TRL's `VLLMGeneration` draws from the base with the adapter that `send_adapter` wrote to
     `folder`."""
     engine = generation.llm
-    engine.generate = partial(engine.generate, lora_request=lora_request(POLICY, folder))
+    engine.generate = partial(type(engine).generate, engine, lora_request=lora_request(POLICY, folder))
 
 
 def send_weights(generation: Any) -> int:
@@ -50,7 +48,7 @@ def send_weights(generation: Any) -> int:
 
     A collective under FSDP. RuntimeError where no tensor of the engine has the name of one of the trainer.
     """
-    held = _Held(generation)
+    held = EngineWeights(generation.llm, POLICY)
     walk = generation._iter_named_params
 
     def noted() -> Iterator[tuple[str, torch.Tensor]]:
@@ -78,7 +76,7 @@ def send_adapter(generation: Any, folder: Path) -> int:
     save_adapter(model, folder)
     engine.llm_engine.add_lora(lora_request(POLICY, folder, again=True))
     engine.reset_prefix_cache()
-    held = _Held(generation)
+    held = EngineWeights(generation.llm, POLICY)
     held.lend(model)
     for name, tensor in model.named_parameters():
         module, _, part = name.removeprefix("base_model.model.").partition(".lora_")
@@ -90,76 +88,3 @@ def send_adapter(generation: Any, folder: Path) -> int:
             )
             held.note(f"{module}.lora_{part[0]}", tensor, scaling)
     return held.apart()
-
-
-class _Held:
-    """What the engine should hold, by its own names."""
-
-    def __init__(self, generation: Any) -> None:
-        runner = generation.llm.llm_engine.model_executor.driver_worker.model_runner
-        self._model = runner.model
-        fused: Mapping[str, list[str]] = getattr(self._model, "packed_modules_mapping", {})
-        self._place = {f".{part}.": f".{whole}." for whole, parts in fused.items() for part in parts}
-        self.tensors: dict[str, list[torch.Tensor]] = {
-            name.replace(".base_layer", ""): [tensor] for name, tensor in self._model.named_parameters()
-        }
-        if (manager := getattr(runner, "lora_manager", None)) is not None:
-            self.tensors |= _adapter(manager._adapter_manager)
-        self.noted: Counter[str] = Counter()
-
-    def name(self, name: str) -> str:
-        """Of the tensor that holds what the trainer has under a name."""
-        name = name.replace(".base_layer", "")
-        for part, whole in self._place.items():
-            name = name.replace(part, whole)
-        return name
-
-    def lend(self, model: Any) -> None:
-        """Its own tensors to a trainer's model in which they are frozen, where both are the same by now:
-        accelerate may have put the model elsewhere before."""
-        given: Counter[str] = Counter()
-        for name, tensor in model.named_parameters():
-            whole = self.name(name.removeprefix("base_model.model."))
-            if tensor.requires_grad or whole not in self.tensors:
-                continue
-            [fused] = self.tensors[whole]
-            part = fused.detach()[given[whole] : given[whole] + len(tensor)]
-            given[whole] += len(tensor)
-            alike = (part.dtype, part.device.type) == (tensor.dtype, tensor.device.type)
-            if part.data_ptr() != tensor.data_ptr() and alike and torch.equal(part, tensor):
-                tensor.data = part
-
-    def note(self, name: str, tensor: torch.Tensor, scaling: float = 1) -> None:
-        """What the trainer has under a name; vLLM keeps the second half of an adapter scaled."""
-        name = self.name(name)
-        if (held := self.tensors.get(name)) is not None:
-            tensor = tensor.detach().to(held[0].dtype)
-            self.noted[name] += checksum(tensor if scaling == 1 else tensor * scaling)
-
-    def apart(self) -> int:
-        if not self.noted:
-            raise RuntimeError(
-                f"{type(self._model).__name__} of vLLM names its tensors otherwise than the trainer: whether "
-                "it has the trainer's weights cannot be known. Sample without it: hardware.colocate_vllm "
-                "false."
-            )
-        return sum(
-            sum(map(checksum, self.tensors[name])) != expected for name, expected in self.noted.items()
-        )
-
-
-def _adapter(manager: Any) -> dict[str, list[torch.Tensor]]:
-    """The policy's, of which a fused layer has several; where it has none, nothing."""
-    found: dict[str, list[torch.Tensor]] = {}
-    slots = [slot for slot, number in enumerate(manager.lora_index_to_id) if number == POLICY]
-    for name, module in manager.modules.items():
-        for part in "AB":
-            stacks = getattr(module, f"lora_{part.lower()}_stacked")
-            if isinstance(stacks, tuple):  # of a linear layer
-                none = [stacks[0].new_zeros(0)]
-                found[f"{name}.lora_{part}"] = [stack[slot] for stack in stacks for slot in slots] or none
-    return found
-
-
-def checksum(tensor: torch.Tensor) -> int:
-    return int(tensor.detach().contiguous().view(_BITS[tensor.element_size()]).sum(dtype=torch.int64))

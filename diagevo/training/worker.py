@@ -1,8 +1,10 @@
-"""One rank of a launched phase: `python -m diagevo.training.worker SPEC`, in torchrun's environment.
+"""One rank of a run: `python -m diagevo.training.worker SPEC`, in torchrun's environment.
 
-`accelerate launch` and `torchrun` start it as well as launch.py does.
+`accelerate launch` and `torchrun` start it as well as workers.py does. It plays phases and answers for
+policies as it is told, one after the other, until it is told to end.
 """
 
+import gc
 import os
 import queue
 import sys
@@ -14,22 +16,27 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
 
+from diagevo.config.serving import mean_tokens
 from diagevo.errors import ConfigError, DiagEvoError
 from diagevo.progress import StopFlag
+from diagevo.sampling.device import uses_cpu
+from diagevo.sampling.engine import Engine, EngineSampler, SamplingCall
+from diagevo.sampling.sampler import Completion, Row
+from diagevo.sampling.transformers_sampler import loaded
 from diagevo.text.redaction import masked
-from diagevo.training.grpo import play_phase, uses_cpu
-from diagevo.training.launch_spec import LaunchSpec
-from diagevo.training.phase import Borrower, Phase, Reward, Rollout
+from diagevo.training.grpo import play_phase
+from diagevo.training.launch_spec import LaunchSpec, SamplingRequest
+from diagevo.training.phase import Borrower, Phase, Reward, Rollout, TrainingSummary
 
 
 class _Watched:
-    """A reward that tells the launcher where this rank is."""
+    """A reward that tells the run where this rank is."""
 
     def __init__(self, reward: Reward, connection: Connection) -> None:
         self._reward = reward
         self._connection = connection
 
-    def borrow(self, engine: Any) -> None:
+    def borrow(self, engine: Engine) -> None:
         if isinstance(self._reward, Borrower):
             self._reward.borrow(engine)
 
@@ -47,64 +54,161 @@ class _Watched:
 
 
 class _Told:
-    """What the launcher says: its answer to a step, and at any time that a stop is overdue."""
+    """What the run says: in its order, but for a stop that is overdue, which is heard at any time."""
 
     def __init__(self, connection: Connection) -> None:
         self.stop = StopFlag()
-        self._answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+        self._said: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         threading.Thread(target=self._listen, args=[connection], daemon=True).start()
 
-    def answer(self) -> Exception | None:
-        """To the step that was reported: None, or what is to be raised."""
-        return self._answers.get()
+    def next(self) -> tuple[Any, ...]:
+        """Raises EOFError once the run is gone."""
+        said = self._said.get()
+        if said == ("gone",):
+            raise EOFError("the run is gone")
+        return said
+
+    def more(self) -> bool:
+        """Whether something was said already."""
+        return not self._said.empty()
 
     def _listen(self, connection: Connection) -> None:
         try:
             while True:
-                match connection.recv():
-                    case ("answer", answer):
-                        self._answers.put(answer)
-                    case ("overdue",):
-                        self.stop.set_overdue()
-        except (EOFError, OSError) as gone:
-            self._answers.put(gone)
+                said = connection.recv()
+                if said == ("overdue",):
+                    self.stop.set_overdue()
+                else:
+                    self._said.put(said)
+        except (EOFError, OSError):
+            self._said.put(("gone",))
 
 
-def _play(phase: Phase, connection: Connection) -> None:
-    import torch
-    from accelerate import PartialState
+class Worker:
+    """What a rank does when it is told to, with the engine that it keeps."""
 
-    if phase.hardware.threads is not None:
-        torch.set_num_threads(phase.hardware.threads)
-    on_cpu = uses_cpu(phase.hardware)
-    if on_cpu:
-        _let_ranks_load_each_others_files()
-    # Before the trainer's own: it would leave out the time limit on the CPU, and a hung rank would hang all.
-    state = PartialState(cpu=on_cpu, timeout=timedelta(seconds=phase.hardware.rank_timeout))
-    connection.send(("at", "building the trainer"))
-    if state.num_processes != phase.hardware.processes:
-        raise ConfigError(
-            f"{phase.hardware.processes} training processes were requested, but "
-            f"{state.num_processes} started.",
-            hint="Start as many as hardware.processes says.",
+    def __init__(self, spec: LaunchSpec, connection: Connection) -> None:
+        """Meets the other ranks. Raises ConfigError where they are not as many as they should be."""
+        import torch
+        from accelerate import PartialState
+
+        hardware = spec.hardware
+        if hardware.threads is not None:
+            torch.set_num_threads(hardware.threads)
+        on_cpu = uses_cpu(hardware)
+        if on_cpu:
+            _let_ranks_load_each_others_files()
+        # Before the trainer's own, which has no time limit on the CPU: one that hangs would hang all.
+        self._state = PartialState(cpu=on_cpu, timeout=timedelta(seconds=hardware.rank_timeout))
+        connection.send(("at", "waiting for what is next"))
+        if self._state.num_processes != hardware.processes:
+            raise ConfigError(
+                f"{hardware.processes} training processes were requested, but "
+                f"{self._state.num_processes} started.",
+                hint="Start as many as hardware.processes says.",
+            )
+        self._spec, self._connection, self._told = spec, connection, _Told(connection)
+        self._engine = None
+        if hardware.colocate_vllm:
+            rank, lora = self._state.process_index, spec.training.lora
+            self._engine = Engine(spec.model, hardware, spec.sampling, lora=lora, rank=rank)
+
+    def work(self) -> None:
+        """Until it is told to end."""
+        while True:
+            match self._told.next():
+                case ("play", phase):
+                    summary = self._play(phase)
+                case ("sample", asked):
+                    summary = self._sample(asked)
+                case ("end",):
+                    break
+                case other:
+                    raise RuntimeError(f"{other[0]} was said, which is no beginning")
+            self._connection.send(("done", summary))
+        self._state.destroy_process_group()
+
+    def _play(self, phase: Phase) -> TrainingSummary:
+        self._connection.send(("at", "building the trainer"))
+
+        def on_step(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
+            self._connection.send(("step", step, rollouts, rewards))
+            _, stop = self._told.next()
+            if stop is not None:
+                raise stop
+
+        def finished(step: int) -> None:
+            if self._state.is_main_process:
+                self._connection.send(("finished", step))
+
+        stop = self._told.stop
+        reward = _Watched(phase.reward.build(stop), self._connection)
+        try:
+            return play_phase(phase, reward, on_step, stop, finished, self._engine)
+        finally:
+            _forget_the_trainer()
+
+    def _sample(self, asked: SamplingRequest) -> None:
+        self._connection.send(("at", f"loading {asked.policy}"))
+        if self._engine is None:
+            self._by_parts(asked)
+        else:
+            sampler = EngineSampler(
+                asked.policy, self._engine, template_kwargs=asked.template_kwargs, stop=self._told.stop
+            )
+            with sampler.drawing(asked.n, asked.params, asked.seed) as drawing:
+                self._as_they_end(asked, self._engine, drawing)
+        self._connection.send(("at", "waiting for what is next"))
+
+    def _as_they_end(self, asked: SamplingRequest, engine: Engine, drawing: SamplingCall) -> None:
+        """vLLM takes prompts while it answers others: a quarter more than it decodes at once wait there."""
+        sampling = self._spec.sampling
+        rows = engine.answers(mean_tokens(sampling))
+        self._ready(-(-rows * 5 // (4 * asked.n)))
+        enough = False
+        while not enough or drawing.waits:
+            while not enough and (self._told.more() or not drawing.waits):
+                match self._told.next():
+                    case ("ask", prompts):
+                        drawing.ask([(place, prompt) for place, prompt, _ in prompts])
+                    case _:
+                        enough = True
+            for place, found in drawing.step().items():
+                self._answered({(place, sample): each for sample, each in enumerate(found)})
+
+    def _by_parts(self, asked: SamplingRequest) -> None:
+        """Of our own decoding: a completion is the same in whatever part its prompt comes."""
+        sampler = loaded(
+            asked.policy, self._spec.hardware, template_kwargs=asked.template_kwargs, stop=self._told.stop
         )
+        self._ready(2)
+        while (said := self._told.next())[0] == "ask":
+            places, prompts, before = zip(*said[1], strict=True)
+            groups = sampler.sample(prompts, n=asked.n, params=asked.params, seed=asked.seed, before=before)
+            rows = {
+                (p, i): each for p, group in zip(places, groups, strict=True) for i, each in enumerate(group)
+            }
+            self._answered(rows)
+        sampler.close()
 
-    told = _Told(connection)
+    def _ready(self, messages: int) -> None:
+        self._connection.send(("at", "answering"))
+        self._connection.send(("ready", messages))
 
-    def on_step(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
-        connection.send(("step", step, rollouts, rewards))
-        if (stop := told.answer()) is not None:
-            raise stop
+    def _answered(self, rows: dict[Row, Completion]) -> None:
+        self._connection.send(("answered", rows))
 
-    def finished(step: int) -> None:
-        if state.is_main_process:
-            connection.send(("finished", step))
 
-    reward = _Watched(phase.reward.build(told.stop), connection)
-    summary = play_phase(phase, reward, on_step, told.stop, finished)
-    if state.is_main_process:
-        connection.send(("done", summary))
-    state.destroy_process_group()
+def _forget_the_trainer() -> None:
+    """Its memory is the engine's and the next one's. accelerate keeps the state that a trainer shares."""
+    import torch
+    from accelerate.state import AcceleratorState, GradientState
+
+    AcceleratorState._reset_state()
+    GradientState._reset_state()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _let_ranks_load_each_others_files() -> None:
@@ -122,8 +226,8 @@ def main() -> int:
     connection = Client(spec.address, authkey=bytes.fromhex(spec.key))
     connection.send(("hello", int(os.environ.get("RANK", "0"))))
     try:
-        _play(spec.phase, connection)
-    except Exception as error:  # the parent is told of any, or it would wait
+        Worker(spec, connection).work()
+    except Exception as error:  # the run is told of any, or it would wait
         print(masked(traceback.format_exc()), file=sys.stderr)
         told = error if isinstance(error, DiagEvoError) else f"{type(error).__name__}: {error}"
         connection.send(("error", told))

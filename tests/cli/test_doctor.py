@@ -92,14 +92,12 @@ def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_gpus_the_papers_profile_misses_them_and_vllm() -> None:
     found = _findings("--for", "train", "--profile", "qwen3-8b", code=4)
     assert found["GPU"]["state"] == "missing"
-    assert found["GPU"]["found"].endswith("the configuration wants GPUs 0, 1, 2, 3, 4, 5, 6, 7")
+    assert found["GPU"]["found"].endswith("the configuration wants 8")
     assert (found["attention"]["state"], found["attention"]["fix"]) == (
         "warn",
         "pip install 'diagevo[flash]'",
     )
-    assert found["vllm"]["fix"] == (
-        "pip install 'diagevo[vllm]', or --set hardware.colocate_vllm=false --set hardware.serve=transformers"
-    )
+    assert found["vllm"]["fix"] == ("pip install 'diagevo[vllm]', or --set hardware.colocate_vllm=false")
 
 
 def test_without_torch_its_pinned_version_is_to_be_installed_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,24 +135,21 @@ def test_all_three_attentions_are_known(
 def test_a_node_of_eight_gpus_suits_the_papers_profile() -> None:
     found = _findings("--for", "train", "--profile", "qwen3-8b", code=4)
     assert (found["GPU"]["state"], found["GPU"]["found"]) == ("ok", "8 × Card")
-    assert not {"bfloat16", "vLLM server: GPUs"} & set(found)
-    fullest = "beside your diagnostician: 76.5 GB of 85.0 GB"
+    assert "bfloat16" not in found
+    fullest = "solver: rollouts, beside your diagnostician: 76.5 GB of 85.0 GB"
     assert (found["GPU memory"]["state"], found["GPU memory"]["found"]) == ("ok", fullest)
 
 
 @pytest.mark.usefixtures("eight_gpus")
-def test_a_server_on_gpus_that_are_not_there_or_that_train_is_found() -> None:
+def test_what_does_not_fit_the_gpus_that_are_there_is_found() -> None:
     def about(*settings: str) -> dict[str, dict[str, str]]:
         return _findings("--for", "train", "--profile", "qwen3-8b", *settings, code=4)
 
-    assert about("--set=hardware.serve_gpus=[5,6,7,8]")["GPU"]["state"] == "missing"
-    more = about("--set=hardware.serve_options=[--data-parallel-size=9]")["vLLM server: GPUs"]
-    assert more["state"] == "missing"
-    idle = about("--set=hardware.serve_options=[--data-parallel-size=2]")["vLLM server: GPUs"]
-    assert (idle["state"], idle["found"]) == ("warn", "it uses 2 of its 8 GPUs: the rest stay idle")
-    assert "vLLM server: GPUs" not in about("--set=hardware.serve_gpus=[4,5]")
+    many = about("--set=hardware.processes=9")["GPU"]
+    assert (many["state"], many["fix"]) == ("missing", "--set hardware.processes=8")
     full = about("--set=hardware.vllm_memory=0.9")["GPU memory"]
-    assert (full["state"], full["found"]) == ("missing", "challenger: rollouts, votes: 95.8 GB of 85.0 GB")
+    fullest = "solver: rollouts, beside your diagnostician: 119.0 GB of 85.0 GB"
+    assert (full["state"], full["found"]) == ("missing", fullest)
     assert "(hardware.vllm_memory)" in full["fix"]
     few = about("--set=hardware.vllm_memory=0.3")["GPU memory"]
     assert (few["state"], few["fix"]) == ("warn", "raise hardware.vllm_memory")

@@ -72,8 +72,6 @@ def test_no_command_prints_the_password_of_its_database(tmp_path: Path, url: str
 @pytest.mark.parametrize(
     "setting",
     [
-        f"hardware.serve_options=[--api-key, {WORD}]",
-        f"hardware.serve_options=[--hf-token={WORD}]",
         f"roles.diagnostician.base_url=https://h/v1?sig={WORD}",
         f"roles.diagnostician.base_url=https://u:{WORD}@h/v1",
         f"roles.diagnostician.api_key_env={TOKEN}",
@@ -110,7 +108,7 @@ def test_no_evaluation_keeps_a_secret_of_its_endpoint(tmp_path: Path, options: l
 
 
 def test_a_log_takes_no_configuration_with_a_secret(tmp_path: Path) -> None:
-    config = {"mine": {"serve_options": ["--api-key", WORD]}}
+    config = {"mine": {"options": ["--api-key", WORD]}}
     event = RunConfigured(
         config=config, models={}, embedder=Embedder(name="e", dimension=2, revision=""), version="1"
     )
@@ -133,7 +131,7 @@ def test_the_log_of_an_old_run_is_shown_without_the_secret_that_it_holds(
         for name in row["key"].split(".")[:-1]:
             inner = inner.setdefault(name, {})
         inner[row["key"].split(".")[-1]] = row["value"]
-    config["hardware"]["serve_options"] = ["--api-key", WORD, f"--hf-token={WORD}"]
+    config["validation"]["data"] = f"https://h/d?token={WORD}"
     with monkeypatch.context() as patched:
         patched.setattr(records, "holds_secret", lambda value: False)
         play(f"sqlite:///{home / 'diagevo.db'}", "old", root=home, rounds=1, config=config)
@@ -161,7 +159,7 @@ def test_the_log_of_an_old_run_is_shown_without_the_secret_that_it_holds(
 
 
 def test_no_plan_of_an_ablation_holds_a_secret(tmp_path: Path) -> None:
-    serving = ["--set", f"hardware.serve_options=[--api-key, {WORD}]"]
+    serving = ["--set", f"validation.data=https://h/d?token={WORD}"]
     with pytest.raises(ConfigError) as refused:
         make_plan("p", ["full"], [0], rounds=1, arguments=serving).save(tmp_path)
     assert WORD not in str(refused.value)

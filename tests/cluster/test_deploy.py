@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from diagevo import doctor
 from diagevo.config.loading import of_profile
-from diagevo.config.placement import ClusterNode, engine_bundles, rank_bundles, refusal
+from diagevo.config.placement import ClusterNode, rank_bundles, refusal
 from diagevo.training.footprint import host, shapes_of
 
 PROFILE = "qwen3-8b-2x8"
@@ -87,8 +87,7 @@ def test_the_shipped_shape_starts_on_each_of_them_and_leaves_no_gpu_idle() -> No
     for name, nodes in shapes().items():
         assert refusal(hardware, nodes) is None, name
         gpus = sum(node.gpus for node in nodes)
-        for places in (rank_bundles(hardware, nodes), engine_bundles(hardware, nodes)):
-            assert sum(place["GPU"] for place in places) == gpus, name
+        assert sum(place["GPU"] for place in rank_bundles(hardware, nodes)) == gpus, name
 
 
 @pytest.mark.parametrize(("gib", "state"), [(256, "ok"), (100, "missing")])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.config.models import HardwareConfig
+from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import ServiceError
 from diagevo.progress import StopFlag
 from diagevo.training.launch_spec import LaunchSpec
@@ -23,7 +23,10 @@ def test_a_rank_that_cannot_be_started_says_where_and_why(tmp_path: Path) -> Non
     with cluster(1):
         ranks = RayRanks(alone, StopFlag())
         spec = LaunchSpec(
-            phase.of(tmp_path, tmp_path, hardware=alone),
+            model=tmp_path,
+            hardware=alone,
+            sampling=phase.SAMPLING,
+            training=TrainingConfig(),
             address=(ranks.listen_at, 4001),
             rendezvous=ranks.rendezvous,
             key="00",

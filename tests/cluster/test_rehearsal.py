@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from diagevo.config.loading import resolve
-from diagevo.config.models import Config, HardwareConfig
-from diagevo.config.placement import Bundle, ClusterNode, engine_bundles
+from diagevo.config.models import Config
 from diagevo.config.shipped import PROFILES
 from diagevo.doctor import Check
 from diagevo.rehearsal import _at_once, rehearse
@@ -17,7 +16,6 @@ from diagevo.training.footprint import CARDS
 from diagevo.training.shapes import KNOWN
 from tests.cluster import forked_rank
 from tests.cluster.nodes import cluster
-from tests.cluster.stub import loaded
 from tests.forked import server_address
 from tests.sampling.tiny_model import CHAT_TEMPLATE, make_tiny_model, make_tiny_tokenizer
 from tests.training.forked_ranks import ForkedRank
@@ -29,9 +27,8 @@ SIMULATED = (
     "hardware.accelerate_config=null",
     "hardware.fsdp_size=null",
     "hardware.colocate_vllm=false",
-    "hardware.serve=transformers",
 )
-"""What a machine without GPUs cannot do. Which rank and engine has which place is as on a node."""
+"""What a machine without GPUs cannot do. Which rank has which place is as on a node."""
 
 
 @pytest.fixture(autouse=True)
@@ -51,18 +48,15 @@ def played(config: Config, home: Path) -> dict[str, Check]:
 
 
 @pytest.mark.parametrize("gpus", [4, 8])
-def test_the_shipped_shape_trains_and_serves_on_all_gpus_of_two_nodes_in_turns(
-    gpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("diagevo.sampling.ray_sampler._transformers", loaded)
+def test_the_shipped_shape_trains_and_answers_on_all_gpus_of_two_nodes(gpus: int, tmp_path: Path) -> None:
     model = make_tiny_model(tmp_path / "model")
     with cluster(2, gpus=gpus):
         found = played(shape(model, f"hardware.processes={2 * gpus}"), tmp_path / "runs")
     assert {name: check.state for name, check in found.items()} == dict.fromkeys(
-        ("models", "prompts", "turn end", "thinking", "training", "engines"), "ok"
+        ("models", "prompts", "turn end", "thinking", "training", "answers"), "ok"
     ), found
     assert found["training"].found == f"2 steps in {2 * gpus} ranks, votes between rollouts and update"
-    assert found["engines"].found == f"12 answers of {2 * gpus} engines"
+    assert found["answers"].found == "12 answers"
     assert list((tmp_path / "runs").iterdir()) == [], "nothing stays"
 
 
@@ -75,7 +69,7 @@ THINKS = "{%- if enable_thinking is defined and enable_thinking is false -%}{{ '
 
 def told(home: Path, monkeypatch: pytest.MonkeyPatch, template: str, *settings: str) -> dict[str, Check]:
     """What is found before anything is played, of a model with this template."""
-    for part in ("_train", "_serve"):
+    for part in ("_train", "_answer"):
         monkeypatch.setattr(f"diagevo.rehearsal.{part}", lambda *_: "played")
     model = make_tiny_model(home / "model")
     tokenizer = make_tiny_tokenizer()
@@ -106,7 +100,7 @@ def test_few_answers_at_once_fail_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """As one GPU of 24 GB had them beside a server of its own. A larger one has room for more."""
     monkeypatch.setattr("diagevo.rehearsal._card", lambda: CARDS[24])
     monkeypatch.setattr("diagevo.rehearsal.shapes_of", lambda _: (KNOWN["Qwen/Qwen3-0.6B-Base"],) * 2)
-    one = ["cluster=local", "processes=1", "device=cuda", "colocate_vllm=true", "serve=vllm"]
+    one = ["cluster=local", "processes=1", "device=cuda", "colocate_vllm=true"]
     of_24 = ["vllm_memory=0.3", "rows_at_once=256"]
     small = [
         f"{role}_grpo.{key}"
@@ -116,7 +110,7 @@ def test_few_answers_at_once_fail_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
     asked = [*(f"hardware.{setting}" for setting in (*one, *of_24)), *small]
     found = told(tmp_path / "here", monkeypatch, CHAT_TEMPLATE, *asked)["at once"]
     assert (found.state, found.fix) == ("missing", "raise hardware.vllm_memory")
-    assert "41 answers of 768 tokens at once, fewer than 64" in found.found
+    assert "46 answers of 768 tokens at once, fewer than 64" in found.found
     monkeypatch.setattr("diagevo.rehearsal._card", lambda: None)
     found = told(tmp_path / "elsewhere", monkeypatch, CHAT_TEMPLATE, *asked)["at once"]
     assert found.state == "ok"
@@ -132,22 +126,6 @@ def test_on_the_card_that_it_is_for_a_profile_decodes_enough_at_once(
     config = resolve(profile=profile, environ={"XDG_CONFIG_HOME": "/nowhere"}).config
     [check] = _at_once(config)
     assert check.state == "ok", check
-
-
-def test_engines_that_wait_for_gpus_beside_the_ranks_fail_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where the frozen solver was served beside 16 training ranks on 16 GPUs."""
-
-    def left(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> list[Bundle]:
-        return engine_bundles(hardware, nodes)[hardware.processes :]
-
-    monkeypatch.setattr("diagevo.sampling.ray_sampler.engine_bundles", left)
-    monkeypatch.setattr("diagevo.rehearsal._train", lambda *_: "played")
-    with cluster(2, gpus=8):
-        found = played(shape(make_tiny_model(tmp_path / "model")), tmp_path / "runs")["engines"]
-    assert found.state == "missing"
-    assert "no engine has room on" in found.found
 
 
 EIGHT = ("qwen3-4b", "octothinker-8b")
@@ -175,5 +153,5 @@ def test_every_other_profile_passes_it_as_far_as_a_machine_without_gpus_goes(
     config = resolve(settings=settings, profile=profile, environ=environ).config
     found = played(config, tmp_path / "runs")
     assert {name: check.found for name, check in found.items() if check.state != "ok"} == {}
-    ranks = "7 ranks" if profile == "qwen3-8b" else "one process"
+    ranks = "8 ranks" if profile == "qwen3-8b" else "one process"
     assert found["training"].found == f"2 steps in {ranks}, votes between rollouts and update"

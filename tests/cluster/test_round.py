@@ -14,8 +14,6 @@ from diagevo.loop.run import Until
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import open_history
 from diagevo.progress import StageProgress
-from diagevo.sampling.ray_sampler import RaySampler
-from diagevo.sampling.sampler import Answers
 from diagevo.training.ray_ranks import RayRanks
 from tests.cluster import forked_rank
 from tests.cluster.nodes import Nodes, cluster
@@ -55,39 +53,22 @@ class Losing(Watcher):
         self._nodes = nodes
         self._left = {"challenger", "candidates", "votes", "solver"}
         self._rank = 0
-        self._engines: dict[int, int] = {}
-        started, taken = RayRanks.start, RaySampler._take_next
+        started = RayRanks.start
 
         def start(ranks: RayRanks, *arguments: Any) -> Any:
             found = started(ranks, *arguments)
             self._rank = _pid(ranks._ray, ranks._hosts[1])
             return found
 
-        def take_next(sampler: RaySampler, answered: Answers) -> Any:
-            stage = sampler._name.rpartition(" ")[2]
-            if stage in self._left and len(sampler._where) < 2:
-                while len(sampler._where) < 2:
-                    taken(sampler, answered)
-                self._engines = {e.number: _pid(sampler._ray, e.actor) for e in sampler._free}
-                return []
-            again = taken(sampler, answered)
-            if stage in self._left and answered.rows:
-                [(engine, _), *_] = sampler._under_way.values()
-                self._lose(stage, self._engines[engine.number])
-            return again
-
         monkeypatch.setattr(RayRanks, "start", start)
-        monkeypatch.setattr(RaySampler, "_take_next", take_next)
 
     def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
-        """Rank 0 waits meanwhile: the step is observed, and not yet in a checkpoint."""
-        if stage in self._left and stage in ("challenger", "solver"):
-            self._lose(stage, self._rank)
-
-    def _lose(self, stage: str, process: int) -> None:
-        self._left.remove(stage)
-        self._nodes.lose(process)
-        self._nodes.add()
+        """In training rank 0 waits meanwhile: the step is observed, and not yet in a checkpoint. Of answers
+        some have come, and others are under way."""
+        if stage in self._left and progress.done:
+            self._left.remove(stage)
+            self._nodes.lose(self._rank)
+            self._nodes.add()
 
 
 def _pid(ray: Any, actor: Any) -> int:
@@ -114,5 +95,5 @@ def test_it_is_the_same_round_when_a_node_is_lost_in_each_stage(
     assert all(event.after_step in (0, 1) for event in abandoned)
     assert all("training rank 1 of 2, on node" in (event.reason or "") for event in abandoned)
     lost = [line for line in watcher.lines if "is lost with its node" in line]
-    assert len(lost) == 4, lost
+    assert len(lost) == 4, watcher.lines
     assert told(tmp_path) == told(one_step)

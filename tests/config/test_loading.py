@@ -219,8 +219,6 @@ def test_the_model_of_an_engine_that_gave_way_is_no_mistake(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("setting", "key"),
     [
-        ("hardware.serve_options=[--api-key, Tr0ub4do]", "hardware.serve_options"),
-        ("hardware.serve_options=[--hf-token=Tr0ub4do]", "hardware.serve_options"),
         ("roles.solver.model=https://u:Tr0ub4do@host/model", "roles.solver.model"),
         ("validation.data=https://host/set?sig=Tr0ub4do", "validation.data"),
         ("prompts=hf_Tr0ub4doTr0ub4doTr0", "prompts"),

@@ -8,11 +8,12 @@ import pytest
 from diagevo.config.loading import of_file, of_profile, resolve
 from diagevo.config.models import Config
 from diagevo.config.paper import DIAGNOSTICIANS, NOT_METHOD, STATED, OneOf, deviations
-from diagevo.config.placement import ClusterNode, engine_bundles, rank_bundles
+from diagevo.config.placement import ClusterNode, rank_bundles
 from diagevo.config.shipped import PROFILES
 from diagevo.config.sources import dotted, keys
-from diagevo.config.workload import gpu_schedule, workload
+from diagevo.config.workload import workload
 from diagevo.config.writing import scalar, template, to_yaml
+from diagevo.training.footprint import loads, shapes_of
 
 PAPER_TABLES = {
     # GRPO optimization settings
@@ -96,8 +97,7 @@ def test_a_changed_value_is_a_deviation_with_the_papers_value_beside_it() -> Non
         "roles.diagnostician.max_tokens=64",
         "hardware.device=cpu",
         "hardware.attention=sdpa",
-        "hardware.serve_options=[--dtype=half]",
-        "hardware.serve_options=[--dtype, bfloat16, --quantization, fp8]",
+        "hardware.precision=float16",
         "method=r-zero",
     ],
 )
@@ -110,8 +110,8 @@ def test_what_is_measured_asked_and_computed_with_is_compared_too(setting: str) 
     "setting",
     [
         *(f"roles.diagnostician.model={model}" for model in DIAGNOSTICIANS.values),
-        "hardware.serve_options=['--tensor-parallel-size', '4', --dtype, bfloat16]",
-        "hardware.serve_gpus=[1]",
+        "hardware.vllm_memory=0.5",
+        "hardware.processes=4",
         "seed=7",
     ],
 )
@@ -219,17 +219,18 @@ def test_the_plan_counts_completions_of_the_papers_round() -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_no_gpu_of_a_profile_is_idle_while_votes_are_drawn_or_the_solver_trains(profile: str) -> None:
-    """On the cluster: every GPU of two nodes of eight. A diagnostician that is served here works beside the
-    solver's training."""
+def test_no_gpu_of_a_profile_is_idle_in_any_stage(profile: str) -> None:
+    """Every stage is played by all ranks: on one GPU, on a node's eight, on the sixteen of two nodes."""
     config = of_profile(profile).config
-    uses = {use.stage: use for use in gpu_schedule(config)}
-    assert bool(uses) == (config.hardware.device == "cuda" and config.hardware.cluster == "local")
-    assert [stage for stage, use in uses.items() if use.idle and stage != "challenger"] == []
-    if config.hardware.cluster == "ray":
+    hardware, shapes = config.hardware, shapes_of(config)
+    if hardware.cluster == "ray":
         nodes = [ClusterNode(name, 96, 8) for name in ("a", "b")]
-        for places in (rank_bundles(config.hardware, nodes), engine_bundles(config.hardware, nodes)):
-            assert sum(place["GPU"] for place in places) == 16
+        assert sum(place["GPU"] for place in rank_bundles(hardware, nodes)) == 16
+    elif hardware.device == "cuda":
+        assert shapes is not None
+        gpus = tuple(range(1 if "gb" in profile else 8))
+        found = [load for load in loads(config, *shapes) if "diagnos" not in load.stage]
+        assert {load.gpus for load in found} == {gpus}
 
 
 R_ZERO = {

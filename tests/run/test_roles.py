@@ -13,8 +13,8 @@ from diagevo.loop.players import Challenger, Solver, solver_reward
 from diagevo.loop.roles import Roles, challenger_reward
 from diagevo.memory.history import open_history
 from diagevo.progress import StopFlag
+from diagevo.sampling.engine import EngineSampler
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
-from diagevo.sampling.trainers_vllm import TrainersVLLM
 from diagevo.training.phase import Borrower
 from diagevo.training.worker import _Watched
 from tests.evaluation.published import write_folder
@@ -91,18 +91,16 @@ def test_what_holds_a_gpu_or_has_ranks_plays_in_processes_of_its_own(
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     monkeypatch.setattr("diagevo.loop.players.play_phase", lambda *_: "here")
-    monkeypatch.setattr("diagevo.training.launch.launch_phase", lambda *_: "processes of its own")
+    monkeypatch.setattr("diagevo.training.workers.Workers.play", lambda *_: "processes of its own")
     config = small_config(hardware=hardware)
     solver = Solver(tmp_path, Roles(config, tmp_path))
     where: Any = solver.train([], 1, tmp_path / "solver", tmp_path / "work", lambda *_: None)
     assert where == expected
 
 
-@pytest.mark.parametrize(
-    ("serve", "processes", "opened"), [("transformers", 2, 0), ("transformers", 1, 1), ("vllm", 2, 0)]
-)
+@pytest.mark.parametrize(("processes", "opened"), [(2, 0), (1, 1)])
 def test_the_frozen_solver_is_held_once_while_the_challenger_trains(
-    serve: str, processes: int, opened: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    processes: int, opened: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the processes that train, who load it themselves; else here."""
     held: list[Path] = []
@@ -112,8 +110,8 @@ def test_the_frozen_solver_is_held_once_while_the_challenger_trains(
         return SimpleNamespace(close=lambda: None)
 
     monkeypatch.setattr(Roles, "open_sampler", holds)
-    monkeypatch.setattr("diagevo.loop.players.play_or_launch", lambda *_, **__: "played")
-    config = small_config(hardware={"device": "cpu", "serve": serve, "processes": processes})
+    monkeypatch.setattr("diagevo.loop.players.play", lambda *_, **__: "played")
+    config = small_config(hardware={"device": "cpu", "processes": processes})
     roles = Roles(config, tmp_path)
     solver = Solver(roles.solver, roles)
     Challenger(roles.challenger, roles).train([], solver, 1, tmp_path, tmp_path, lambda *_: None)
@@ -125,8 +123,8 @@ def test_the_votes_on_rollouts_are_drawn_by_the_engine_that_draws_them(tmp_path:
     config = small_config(hardware={"device": "cpu", "colocate_vllm": True})
     solver = Roles(config, tmp_path).solver
     voting = challenger_reward(config.model_dump(mode="json"), str(solver), 1, StopFlag())
-    assert isinstance(voting.solver, TrainersVLLM)
-    nobody, engine = cast(Any, None), object()
+    assert isinstance(voting.solver, EngineSampler)
+    nobody, engine = cast(Any, None), cast(Any, object())
     for reward in (voting, solver_reward({}, StopFlag())):
         watched = _Watched(reward, nobody)
         assert isinstance(watched, Borrower)

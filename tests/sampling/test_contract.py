@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from diagevo.sampling.engine import EngineSampler
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
 from diagevo.sampling.service import Service
 from diagevo.sampling.transformers_sampler import TransformersSampler
-from diagevo.sampling.vllm_server import VLLMServer
 from tests.sampling.loopback import chat_server
-from tests.sampling.real_vllm import CPU_OPTIONS, REAL_VLLM, make_wide_model
+from tests.sampling.real_vllm import REAL_VLLM, engine_inside, engine_of, make_wide_model
 
 PROMPTS: list[Prompt] = [
     [{"role": "user", "content": "1+1?"}],
@@ -32,10 +32,9 @@ def sampler(
     request: pytest.FixtureRequest, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Sampler]:
     if request.param == "vllm":
-        folder = tmp_path_factory.mktemp("vllm")
-        wide = make_wide_model(folder / "model")
-        with VLLMServer(wide, log=folder / "server.log", options=CPU_OPTIONS) as server:
-            yield server
+        wide = make_wide_model(tmp_path_factory.mktemp("vllm") / "model")
+        with engine_inside():
+            yield EngineSampler(wide, engine_of(wide))
         return
     local = TransformersSampler(tiny_model)
     if request.param == "transformers":

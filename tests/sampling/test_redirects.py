@@ -7,7 +7,7 @@ import pytest
 
 from diagevo.doctor import _endpoint
 from diagevo.errors import ServiceError
-from diagevo.sampling.vllm_client import is_healthy
+from diagevo.sampling.vllm_metrics import cached_tokens
 from tests.diagnosis.asking import ask_diagnostician, ask_embedder, ask_sampler
 from tests.serving import Serving, reply, serving
 
@@ -42,11 +42,10 @@ def test_nothing_reaches_the_second_origin(ask: Callable[[str], object], status:
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_a_server_of_our_own_is_not_followed_either(status: int) -> None:
-    with pointing() as there, pointing(status, Location=f"{there.url}/health") as here:
-        assert is_healthy(there.url)
-        assert not is_healthy(here.url)
-    assert (len(here.asked), len(there.asked)) == (1, 1)
+def test_a_server_that_is_asked_for_its_room_is_not_followed_either(status: int) -> None:
+    with pointing() as there, pointing(status, Location=f"{there.url}/metrics") as here:
+        assert cached_tokens(here.url) is None
+    assert (len(here.asked), len(there.asked)) == (1, 0)
 
 
 @pytest.mark.parametrize("status", STATUSES)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from diagevo.sampling.engine import EngineSampler
 from diagevo.sampling.model_folder import encode_prompts, end_ids, load_tokenizer
 from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
-from diagevo.sampling.vllm_server import VLLMServer
-from tests.sampling.real_vllm import CPU_OPTIONS, REAL_VLLM
+from tests.sampling.real_vllm import REAL_VLLM, engine_of
 
 FOLDER = Path(__file__).parents[2] / ".lm" / "models" / "SmolLM2-135M-Instruct"
 pytestmark = [
@@ -55,7 +55,8 @@ PLACES = ("France", "Japan", "Peru", "Kenya", "Norway", "India", "Canada", "Egyp
 
 @pytest.mark.vllm
 @REAL_VLLM[1]
-def test_vllm_gives_the_same_greedy_answers(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("an_engine_inside")
+def test_vllm_gives_the_same_greedy_answers() -> None:
     """In float32 on both sides; where two words are nearly as likely, the order of a sum decides."""
     prompts: list[Prompt] = [
         [{"role": "user", "content": text.format(place)}] for text in ASKED for place in PLACES
@@ -64,9 +65,8 @@ def test_vllm_gives_the_same_greedy_answers(tmp_path: Path) -> None:
     sampler = TransformersSampler(FOLDER, threads=1)
     expected = [group[0] for group in sampler.sample(prompts, n=1, params=greedy, seed=0)]
     sampler.close()
-    options = (*CPU_OPTIONS, "--max-model-len", "512")
-    with VLLMServer(FOLDER, log=tmp_path / "server.log", options=options) as server:
-        found = [group[0] for group in server.sample(prompts, n=1, params=greedy, seed=0)]
+    served = EngineSampler(FOLDER, engine_of(FOLDER))
+    found = [group[0] for group in served.sample(prompts, n=1, params=greedy, seed=0)]
     same = sum(a == b for a, b in zip(expected, found, strict=True))
     print(f"{same} of {len(prompts)} greedy answers of 32 tokens are the same")
     assert len({answer.text for answer in found}) > len(prompts) / 2

@@ -28,7 +28,7 @@ S = "Tr0ub4dor&3"[:8]  # Tr0ub4do
         ("--api-key Tr0ub4do --port 1", "--api-key *** --port 1"),
         ("--hf-token=Tr0ub4do", "--hf-token=***"),
         ("['--api-key', 'Tr0ub4do', '--port', '1']", "['--api-key', '***', '--port', '1']"),
-        ("serve_options=[--api-key, Tr0ub4do, --port, 1]", "serve_options=[--api-key, *** --port, 1]"),
+        ("options=[--api-key, Tr0ub4do, --port, 1]", "options=[--api-key, *** --port, 1]"),
         ("host=h password='Tr0ub4do x' user=u", "host=h password='***' user=u"),
         ("password='Tr0ub4do cut", "password='***"),
         ('{"api_key": "Tr0ub4do", "n": 1}', '{"api_key": "***", "n": 1}'),
@@ -70,13 +70,13 @@ def test_no_profile_holds_what_counts_as_a_secret(profile: str) -> None:
 
 def test_secrets_of_a_tree_are_masked_by_their_names_and_options() -> None:
     tree = {
-        "serve_options": ["--api-key", S, f"--hf-token={S}", "--port", "1"],
+        "options": ["--api-key", S, f"--hf-token={S}", "--port", "1"],
         "api_key_env": "OPENAI_API_KEY",
         "nested": [{"password": S, "tokens": 3, "token": None}],
         "tokenizer": {"pad_token": "<pad>", "eos_token_id": 2},
     }
     assert redacted(tree) == {
-        "serve_options": ["--api-key", "***", "--hf-token=***", "--port", "1"],
+        "options": ["--api-key", "***", "--hf-token=***", "--port", "1"],
         "api_key_env": "OPENAI_API_KEY",
         "nested": [{"password": "***", "tokens": 3, "token": None}],
         "tokenizer": {"pad_token": "<pad>", "eos_token_id": 2},

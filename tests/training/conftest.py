@@ -1,5 +1,4 @@
-import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,3 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> list[ForkedRank]:
 
     monkeypatch.setattr("diagevo.training.ranks.SupervisedProcess", start)
     return started
-
-
-@pytest.fixture
-def an_engine_inside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """vLLM in this process. On the CPU it packs weights for its kernels when it loads them, and cannot take
-    others after that, nor lend them: linear layers are as on a GPU."""
-    monkeypatch.setattr("vllm.model_executor.layers.utils.check_cpu_sgl_kernel", lambda *_: False)
-    monkeypatch.setattr("vllm._custom_ops._supports_onednn", False)
-    yield
-    gc.collect()  # its cache is a gigabyte

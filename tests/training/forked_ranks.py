@@ -20,7 +20,7 @@ MET = "The ranks have met."
 
 
 class ForkedRank:
-    """A rank of `diagevo.training.launch`, in the place of SupervisedProcess."""
+    """A rank of `diagevo.training.workers`, in the place of SupervisedProcess."""
 
     def __init__(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> None:
         assert argv[1:3] == ["-m", "diagevo.training.worker"]

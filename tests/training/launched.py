@@ -1,6 +1,7 @@
 """The small phase in ranks of their own, and what it must equal: the same phase in one process."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,8 @@ import pytest
 
 from diagevo.config.models import HardwareConfig
 from diagevo.progress import StopFlag
-from diagevo.training.launch import _Supervision, launch_phase
-from diagevo.training.phase import RewardSpec, Rollout, TrainingSummary
+from diagevo.training.phase import OnStep, Phase, RewardSpec, Rollout, TrainingSummary
+from diagevo.training.workers import Workers, _Group
 from tests.training import phase
 
 Reports = dict[int, tuple[list[Rollout], list[float]]]
@@ -42,16 +43,26 @@ def launch(
         settings=phase.SETTINGS.model_copy(update={"save_steps": save_steps}),
         hardware=hardware,
     )
-    listen = _Supervision._listen
+    listen = _Group._listen
 
-    def listen_and_more(launcher: _Supervision, seconds: float) -> None:
-        listen(launcher, seconds)
+    def listen_and_more(group: _Group, seconds: float) -> None:
+        listen(group, seconds)
         meanwhile()
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_Supervision, "_listen", listen_and_more)
-        summary = launch_phase(given, noted, StopFlag() if stop is None else stop)
+        patched.setattr(_Group, "_listen", listen_and_more)
+        summary = play_alone(given, noted, StopFlag() if stop is None else stop)
     return summary, reports
+
+
+def play_alone(
+    given: Phase, on_step: OnStep = lambda *_: None, stop: StopFlag | None = None
+) -> TrainingSummary:
+    """By ranks of its own, which log beside it."""
+    logs = given.output.with_name(LOGS)
+    workers = Workers(given.start, given.sampling, given.training, logs=logs)
+    with closing(workers):
+        return workers.play(given, on_step, StopFlag() if stop is None else stop)
 
 
 def assert_steps_of_one(start: Path, one: Path, reports: Reports) -> TrainingSummary:

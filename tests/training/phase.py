@@ -17,6 +17,7 @@ from typing import Any
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.progress import StopFlag
+from diagevo.sampling.engine import Engine
 from diagevo.training import checkpoints, grpo
 from diagevo.training.grpo import play_phase
 from diagevo.training.phase import (
@@ -126,6 +127,7 @@ def trainer(
         check=lambda steps: None,
         stop=StopFlag(),
         saved=0,
+        engine=None,
     )
 
 
@@ -136,11 +138,19 @@ def trained(
     reward: Reward | None = None,
     on_step: OnStep = lambda step, rollouts, rewards: None,
     stop: StopFlag | None = None,
+    engine: Engine | None = None,
     **changes: Any,
 ) -> TrainingSummary:
-    """The phase in this process."""
+    """The phase in this process. `engine`: the process's, where it has one for more than this phase."""
     given = of(start, folder, **changes)
-    return play_phase(given, reward or LetterReward(), on_step, StopFlag() if stop is None else stop)
+    if given.hardware.colocate_vllm and engine is None:
+        engine = engine_of(given)
+    stop = StopFlag() if stop is None else stop
+    return play_phase(given, reward or LetterReward(), on_step, stop, engine=engine)
+
+
+def engine_of(given: Phase) -> Engine:
+    return Engine(given.start, given.hardware, given.sampling, lora=given.training.lora, rank=0)
 
 
 def play(start: Path, folder: Path) -> TrainingSummary:

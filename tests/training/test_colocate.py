@@ -91,8 +91,8 @@ class Looking:
         """Which part of the base's numbers the trainer has in the engine's memory."""
         self._served = served
         self._write = grpo._write_output
-        engine = import_module("trl.generation.vllm_generation")
-        monkeypatch.setattr(engine, "LLM", partial(engine.LLM, max_logprobs=-1))
+        vllm = import_module("vllm")
+        monkeypatch.setattr(vllm, "LLM", partial(vllm.LLM, max_logprobs=-1))
         monkeypatch.setattr(grpo, "_write_output", self._look)
 
     def _look(self, trainer: Any, phase: Phase, notes: dict[str, Any]) -> None:

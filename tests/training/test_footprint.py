@@ -120,33 +120,30 @@ def test_adapters_train_a_hundredth_on_one_base_in_bfloat16() -> None:
     }
 
 
-def test_engines_of_adapters_hold_them_beside_one_base() -> None:
-    """The policy's and the frozen one's in the trainer, one in a server, each in a slot of vLLM's."""
+def test_an_engine_of_adapters_holds_two_of_them_beside_one_base() -> None:
+    """The policy's and the frozen one's, each in a slot of vLLM's."""
     config = of("qwen3-8b-lora-80gb", "training.lora=24")
-    [inside] = planned(config)[0].engines
-    [server] = next(load for load in planned(config) if load.stage == "candidates, votes").engines
     plain = of("qwen3-8b-lora-80gb", "training.lora=null")
-    [without] = planned(plain)[0].engines
-    assert inside.needed - without.needed == 2 * 2 * EIGHT_B.adapters(32)
-    assert server.needed >= 2 * (EIGHT_B.weights + EIGHT_B.adapters(32))
+    for stage in ("challenger: rollouts, votes", "candidates, votes"):
+        [inside], [without] = (
+            next(load.engines for load in planned(each) if load.stage == stage) for each in (config, plain)
+        )
+        assert inside.needed - without.needed == 2 * 2 * EIGHT_B.adapters(32), stage
     assert host(config, EIGHT_B, EIGHT_B, 1) == 2 * EIGHT_B.weights + 6_000_000_000
 
 
-def test_on_a_cluster_ranks_and_engines_hold_what_they_hold_on_one_machine() -> None:
-    """Of a pair of GPUs each has half of the weights and half of a token's cache."""
+def test_on_a_cluster_ranks_hold_what_they_hold_on_one_machine() -> None:
+    """But for the diagnostician, which has no GPU of theirs."""
     here = planned(of("qwen3-8b"))
     placed = planned(of("qwen3-8b", "hardware.cluster=ray"))
+    beside = [load.stage for load in here if "diagnostician" in load.stage]
+    assert beside == [f"solver: {what}, beside your diagnostician" for what in ("rollouts", "update")]
     assert [(load.stage, load.peak(84.9e9)) for load in placed] == [
-        (load.stage, load.peak(84.9e9)) for load in here[:-1]
+        (load.stage, load.peak(84.9e9)) for load in here if load.stage not in beside
     ] + [("diagnosis, by your server", int(0.9 * 84.9e9))]
-    assert [load.placed for load in placed] == ["rank", "rank", "rank", "rank", "engine", ""]
+    assert [load.placed for load in placed] == [True] * 5 + [False]
     assert not any(load.gpus for load in placed), "Ray chooses which"
-    pair = "hardware.serve_options=['--tensor-parallel-size', '2']"
-    alone = of("qwen3-8b", "hardware.cluster=ray", pair)
-    votes = next(load for load in planned(alone) if load.stage == "candidates, votes")
-    [engine] = votes.engines
-    work = 10**9 + 12 * 256 * 151_936 + 12 * 8192 * 12_288 // 2
-    assert (engine.share, engine.needed, engine.token) == (0.6, EIGHT_B.weights + work, EIGHT_B.cached)
+    assert [load.gpus for load in here] == [tuple(range(8))] * 5 + [(7,)] * 2
 
 
 def test_a_head_that_is_the_embedding_is_on_the_disk_twice_where_ranks_are_sharded() -> None:
@@ -154,31 +151,22 @@ def test_a_head_that_is_the_embedding_is_on_the_disk_twice_where_ranks_are_shard
     test_sharded.py."""
     weights, head = 4_022_468_096, 151_936 * 2560
     assert disk_bytes(of("qwen3-4b")) == 4 * (10 * (weights + head) + 3 * (3 * weights + head))
-    alone = of(
-        "qwen3-4b", "hardware.accelerate_config=null", "hardware.processes=1", "hardware.train_gpus=[0]"
-    )
+    alone = of("qwen3-4b", "hardware.accelerate_config=null", "hardware.processes=1")
     assert disk_bytes(alone) == 4 * (10 + 3 * 3) * weights
 
 
-def test_without_servers_a_rank_of_a_cluster_holds_the_frozen_solver_and_an_engine_decodes() -> None:
-    settings = ["hardware.cluster=ray", "hardware.serve=transformers", "hardware.colocate_vllm=false"]
+def test_without_vllm_a_rank_holds_the_frozen_solver_too_and_decodes_by_itself() -> None:
+    settings = ["hardware.cluster=ray", "hardware.colocate_vllm=false"]
     found = planned(of("qwen3-0.6b-24gb", *settings, "hardware.rows_at_once=8"))
     assert [(load.stage, load.placed) for load in found] == [
-        ("challenger: rollouts", "rank"),
-        ("challenger: update", "rank"),
-        ("solver: rollouts", "rank"),
-        ("solver: update", "rank"),
-        ("candidates, votes", "engine"),
+        ("challenger: rollouts", True),
+        ("challenger: update", True),
+        ("solver: rollouts", True),
+        ("solver: update", True),
+        ("candidates, votes", True),
     ]
     assert found[0].parts["solver's weights"] == found[4].parts["weights"] == 2 * 596_049_920
     assert found[4].parts["cache"] == 2 * 8 * 6144 * 57_344
-
-
-def test_layers_that_are_spread_over_gpus_are_counted_once() -> None:
-    """Two pipeline stages: each GPU has half of the layers, so half of a token's cache."""
-    split = of("qwen3-8b", "hardware.serve_options=['--pipeline-parallel-size', '2']")
-    [engine] = planned(split)[-2].engines
-    assert engine.token == EIGHT_B.cached
 
 
 CARD_OF = {
@@ -210,7 +198,7 @@ def test_twice_the_rows_of_an_update_do_not_fit_the_card() -> None:
 
 def test_rows_decoded_at_once_are_counted() -> None:
     """0.6B without vLLM: 256 rows of 6,144 tokens at 172 kB are 270 GB of cache, 8 rows are 8."""
-    settings = ["hardware.colocate_vllm=false", "hardware.serve=transformers"]
+    settings = ["hardware.colocate_vllm=false"]
     many = planned(of("qwen3-0.6b-24gb", *settings, "hardware.rows_at_once=256"))
     few = planned(of("qwen3-0.6b-24gb", *settings, "hardware.rows_at_once=8"))
     assert many[0].parts["cache"] == 256 * 6144 * 3 * 57_344

@@ -17,13 +17,12 @@ from benchmarks.gpu_shapes import Shape
 from benchmarks.gpu_work import reset_memory
 from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import StoppedSafely
-from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
-from diagevo.training.launch import launch_phase
 from diagevo.training.phase import Rollout
 from tests.training import phase
 from tests.training.allocated import Allocated
+from tests.training.launched import play_alone
 from tests.training.sharded import as_on_a_gpu
 
 on_gpu = [
@@ -139,11 +138,10 @@ def test_a_phase_in_a_process_of_its_own_gives_the_gpu_back(
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     free, _ = torch.cuda.mem_get_info()
     steps: list[int] = []
-    hardware = HardwareConfig(device=device, train_gpus=(0,))
-    summary = launch_phase(
+    hardware = HardwareConfig(device=device)
+    summary = play_alone(
         phase.of(tiny_model, tmp_path, hardware=hardware),
         lambda step, rollouts, rewards: steps.append(step),
-        StopFlag(),
     )
     assert (summary.steps, steps) == (3, [1, 2, 3])
     assert torch.cuda.mem_get_info()[0] >= free - 2**28

@@ -13,16 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.config.models import HardwareConfig
+from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag, handling_stops
 from diagevo.training import checkpoints
-from diagevo.training.launch import launch_phase
 from diagevo.training.launch_spec import LaunchSpec
 from diagevo.training.phase import RewardSpec, Rollout, TrainingSummary
 from tests.training import phase
 from tests.training.forked_ranks import ForkedRank
-from tests.training.launched import LOGS, assert_steps_of_one, launch
+from tests.training.launched import LOGS, assert_steps_of_one, launch, play_alone
 
 pytestmark = pytest.mark.slow
 Reports = dict[int, tuple[list[Rollout], list[float]]]
@@ -103,7 +102,7 @@ def test_a_phase_goes_on_with_another_number_of_ranks(
 
         hardware = two().model_copy(update={"processes": processes})
         given = phase.of(tiny_model, folder, settings=settings, hardware=hardware)
-        return launch_phase(given, on_step, StopFlag())
+        return play_alone(given, on_step)
 
     first, second = ranks
     with pytest.raises(StoppedSafely):
@@ -151,7 +150,7 @@ def test_a_stop_that_one_rank_is_told_of_first_costs_no_checkpoint(
     forked: list[ForkedRank], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The launcher waits for no other once one rank has said that it ends."""
-    monkeypatch.setattr("diagevo.training.launch._ANSWER", 0.0)
+    monkeypatch.setattr("diagevo.training.workers._ANSWER", 0.0)
 
     def stop(step: int) -> None:
         raise StoppedSafely(f"stopped after step {step}")
@@ -233,9 +232,11 @@ def test_a_reward_that_cannot_be_built_is_an_error_of_the_configuration(
 
 
 def test_what_a_phase_is_launched_with_is_for_its_user_alone(tmp_path: Path) -> None:
-    reward = RewardSpec("a:b", {"weights": [1, 0.5], "name": None})
     spec = LaunchSpec(
-        phase.of(tmp_path, tmp_path, reward=reward, hardware=two()),
+        model=tmp_path,
+        hardware=two(),
+        sampling=phase.SAMPLING,
+        training=TrainingConfig(lora=8),
         address=("node0", 4001),
         rendezvous=("node0", 4002),
         key="00",

@@ -11,6 +11,7 @@ from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from diagevo.config.models import SamplingConfig, TrainingConfig
 from diagevo.errors import WrongTrainingError
+from diagevo.sampling.engine_weights import checksum
 from diagevo.training import trainer
 from diagevo.training.checkpoints import find
 from diagevo.training.measures import (
@@ -24,7 +25,6 @@ from diagevo.training.measures import (
     warnings,
 )
 from diagevo.training.phase import Rollout
-from diagevo.training.weight_sync import checksum
 from tests.sampling.tiny_model import make_tiny_model
 from tests.training import phase
 

@@ -1,14 +1,16 @@
-"""The vLLM inside the trainer, lent to a frozen policy that votes between two draws of the policy."""
+"""The vLLM of a process, lent to a frozen policy that votes between two draws of the policy."""
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from diagevo.config.models import HardwareConfig, TrainingConfig
+from diagevo.errors import WrongTrainingError
+from diagevo.sampling.engine import Engine, EngineSampler
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
-from diagevo.sampling.trainers_vllm import TrainersVLLM
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training.phase import Rollout
 from tests.sampling.real_vllm import REAL_VLLM, make_far_adapter, make_wide_model
@@ -28,11 +30,11 @@ class Voting(phase.LetterReward):
 
     def __init__(self, frozen: Path) -> None:
         super().__init__()
-        self.sampler = TrainersVLLM(frozen)
+        self.sampler = EngineSampler(frozen)
         self.greedy: list[list[str]] = []
         self.drawn: list[list[str]] = []
 
-    def borrow(self, engine: Any) -> None:
+    def borrow(self, engine: Engine) -> None:
         self.sampler.engine = engine
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
@@ -82,3 +84,46 @@ def check_votes(start: Path, frozen: Path, folder: Path, training: TrainingConfi
     assert [entry["sampling/tensors_apart"] for entry in summary.log] == [0, 0, 0]
     assert summary.measures.sampling_gap is not None
     assert summary.measures.sampling_gap < 0.0101  # of the part of the distribution that top-p leaves
+
+
+@pytest.mark.parametrize("lora", [None, 4], ids=["weights", "adapters"])
+def test_one_engine_is_enough_for_a_run(
+    lora: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frozen policies before, between and after two phases, each as by transformers from its own folder."""
+    vllm, started = import_module("vllm"), list[Any]()
+    start_llm = vllm.LLM
+    monkeypatch.setattr(vllm, "LLM", lambda **given: started.append(given) or start_llm(**given))
+    start = make_wide_model(tmp_path / "start")
+    far: Any = {
+        "settings": phase.SETTINGS.model_copy(update={"learning_rate": 0.05}),
+        "hardware": HardwareConfig(device="cpu", colocate_vllm=True),
+        "training": TrainingConfig(lora=lora),
+    }
+    engine = phase.engine_of(phase.of(start, tmp_path, **far))
+    policies, answers = [start], []
+    for name in ("one", "two"):
+        answers.append(greedy(EngineSampler(policies[-1], engine)))
+        summary = phase.trained(policies[-1], tmp_path / name, engine=engine, **far)
+        assert [entry["sampling/tensors_apart"] for entry in summary.log] == [0, 0, 0]
+        policies.append(summary.final)
+    answers += [greedy(EngineSampler(policy, engine)) for policy in (policies[2], policies[1])]
+    expected = [greedy(TransformersSampler(policy)) for policy in (*policies, policies[1])]
+    assert answers == expected
+    assert len({tuple(each) for each in answers}) == 3, "the phases moved it far"
+    assert len(started) == 1
+
+
+def test_weights_that_do_not_arrive_are_noticed_before_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, other = make_wide_model(tmp_path / "start"), make_wide_model(tmp_path / "other", seed=1)
+    hardware = HardwareConfig(device="cpu", colocate_vllm=True)
+    engine = phase.engine_of(phase.of(start, tmp_path, hardware=hardware))
+    assert greedy(EngineSampler(start, engine))
+    model = import_module("vllm.model_executor.models.qwen3").Qwen3ForCausalLM
+    monkeypatch.setattr(model, "load_weights", lambda self, weights: set(weights) and None)
+    with pytest.raises(WrongTrainingError, match=r"vLLM has other values than .*other in"):
+        greedy(EngineSampler(other, engine))
+    monkeypatch.undo()
+    assert greedy(EngineSampler(other, engine)) == greedy(TransformersSampler(other))

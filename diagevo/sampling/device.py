@@ -1,0 +1,45 @@
+"""Where models compute: on which device, in which numbers, and what is told where its memory runs out."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from diagevo.config.models import HardwareConfig
+from diagevo.errors import ConfigError, MissingDependencyError, OutOfMemoryError
+
+
+def uses_cpu(hardware: HardwareConfig) -> bool:
+    """Whether models are on the CPU. MissingDependencyError where a GPU was asked for and is missing."""
+    import torch
+
+    if hardware.device == "cuda" and not torch.cuda.is_available():
+        raise MissingDependencyError(
+            "hardware.device is cuda, but no CUDA device is there.",
+            hint="Set hardware.device to auto or cpu.",
+        )
+    return hardware.device == "cpu" or not torch.cuda.is_available()
+
+
+def numbers_of(hardware: HardwareConfig) -> str:
+    """The numbers of the arithmetic. Weights that train stay float32."""
+    on_cpu = uses_cpu(hardware)
+    numbers = hardware.precision
+    if numbers == "auto":
+        numbers = "float32" if on_cpu else "bfloat16"
+    if on_cpu and numbers == "float16":
+        raise ConfigError("hardware.precision float16 needs a GPU.", hint="Set it to auto.")
+    return numbers
+
+
+@contextmanager
+def in_memory(setting: str, held: Callable[[], int]) -> Iterator[None]:
+    """A block whose memory `setting` bounds; it held as much as `held` says. Raises OutOfMemoryError."""
+    try:
+        yield
+    except RuntimeError as error:
+        import torch
+
+        told = str(error)
+        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in told:
+            raise
+        message = f"out of memory: {told.splitlines()[0]}"
+        raise OutOfMemoryError(message, setting=setting, held=held()) from error

@@ -1,0 +1,346 @@
+"""The processes of a run that train and sample: one a GPU, or several on the CPU over gloo.
+
+They are started once and stay: each holds its vLLM for the whole run, and policies take turns in it. A rank
+that dies or hangs ends what is under way with its name, and all of them; what is asked next starts others.
+FSDP and DeepSpeed go through `accelerate launch` with the configured file. On a Ray cluster (ray_ranks.py)
+the run's folder is on a disk that all nodes see.
+"""
+
+import queue
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
+from pathlib import Path
+from typing import Any, Protocol
+
+from diagevo.config.models import HardwareConfig, SamplingConfig, TrainingConfig
+from diagevo.errors import DiagEvoError, NodeLostError, ServiceError
+from diagevo.progress import StopFlag
+from diagevo.sampling.supervised import ending
+from diagevo.training.jobs import PhaseJob, WorkersSampler
+from diagevo.training.launch_spec import NAME, LaunchSpec
+from diagevo.training.phase import OnStep, Phase, TrainingSummary
+from diagevo.training.ranks import LocalRanks, Rank, Ranks, log_of
+
+_RESUME = (
+    "The last complete checkpoint is kept: continue with diagevo train --resume, where --set may give "
+    "another value of hardware.*."
+)
+_ANSWER = 5.0  # seconds that ranks get to report too, once one of them has
+_ENDING = 10.0  # seconds that idle ranks get to end by themselves
+_SILENT = 4  # times hardware.rank_timeout without a word of any rank; at work each says several a step
+
+
+class Job(Protocol):
+    """Something that all ranks do together."""
+
+    begins: tuple[Any, ...]
+    """What each of them is told first."""
+
+    def heard(self, rank: int, message: tuple[Any, ...]) -> None:
+        """What a rank says of it."""
+        ...
+
+    def look(self, tell: Callable[[int, tuple[Any, ...]], None]) -> None:
+        """A few times a second, and after each message; `tell` a rank what is next. May raise."""
+        ...
+
+
+class Workers:
+    """`hardware.processes` ranks, from the first thing that they are needed for until `close`.
+
+    Where `hardware` is another by then, or one of them has ended, others are started.
+    """
+
+    def __init__(
+        self,
+        model: Path,
+        sampling: SamplingConfig,
+        training: TrainingConfig,
+        *,
+        logs: Path,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`model`: the solver that the run starts from. `logs`: folder for what the ranks print. `say`: told
+        of those that are lost while they sample."""
+        self.logs = logs
+        self._model, self._sampling, self._training, self._say = model, sampling, training, say
+        self._group: _Group | None = None
+
+    def play(self, phase: Phase, on_step: OnStep, stop: StopFlag) -> TrainingSummary:
+        """As `grpo.play_phase`. `on_step` is called here, in this process, while rank 0 waits.
+
+        Once `stop` is overdue the ranks are ended where each step that they finished is saved, else told to
+        save the last one and to end. Raises what a rank raised where that is an error of diagevo's,
+        ServiceError with the rank and its log where it died or hung, NodeLostError where its node is gone.
+        """
+        [summary, *_] = filter(None, self.run(PhaseJob(phase, on_step, stop), phase.hardware, stop))
+        return summary
+
+    def sampler(self, policy: Path, hardware: HardwareConfig, stop: StopFlag) -> WorkersSampler:
+        """Who answers for a policy while nothing trains: all ranks."""
+        told = self._sampling.chat_template_kwargs
+        return WorkersSampler(self.run, policy, hardware, told, self._say, stop)
+
+    def run(self, job: Job, hardware: HardwareConfig, stop: StopFlag) -> list[Any]:
+        """Have the ranks do it; what each returns, by rank. They end where it fails."""
+        if self._group is not None and not self._group.serves(hardware):
+            self.close()
+        if self._group is None:
+            spec = {"model": self._model, "sampling": self._sampling, "training": self._training}
+            self._group = _Group(hardware, spec, self.logs, stop)
+        try:
+            return self._group.run(job)
+        except BaseException:
+            self._group.end()
+            self._group = None
+            raise
+
+    def close(self) -> None:
+        if self._group is not None:
+            self._group.let_go()
+            self._group = None
+
+
+class _Ear:
+    """What the ranks send. Each is read in a thread of its own: one that stops in the middle of a word, or
+    before its first, keeps nobody from hearing the others.
+    """
+
+    def __init__(self, listener: Listener, key: bytes) -> None:
+        self.address = listener.address
+        self._listener = listener
+        self._key = key
+        self._heard: queue.SimpleQueue[tuple[Connection, tuple[Any, ...]]] = queue.SimpleQueue()
+        self._readers: list[threading.Thread] = []
+        self._over = False
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
+
+    def close(self) -> None:
+        self._over = True
+        with suppress(OSError):
+            Client(self.address).close()  # a thread that accepts does not notice that its socket is closed
+        self._acceptor.join(1.0)
+
+    def hear(self, seconds: float) -> tuple[Connection, tuple[Any, ...]] | None:
+        """The next message, waiting for it so long at most."""
+        try:
+            return self._heard.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def open(self) -> bool:
+        """Whether something may still be heard of those that are connected."""
+        return not self._heard.empty() or any(reader.is_alive() for reader in self._readers)
+
+    def _accept(self) -> None:
+        with self._listener:
+            while True:
+                connection = self._listener.accept()
+                if self._over:
+                    connection.close()
+                    return
+                self._readers.append(threading.Thread(target=self._read, args=[connection], daemon=True))
+                self._readers[-1].start()
+
+    def _read(self, connection: Connection) -> None:
+        with connection:
+            try:
+                deliver_challenge(connection, self._key)
+                answer_challenge(connection, self._key)
+                while True:
+                    self._heard.put((connection, connection.recv()))
+            except (AuthenticationError, EOFError, OSError):
+                return  # not one of our ranks, or it has ended
+
+
+class _Group:
+    """Ranks that were started together: listens to them and watches their processes."""
+
+    def __init__(self, hardware: HardwareConfig, spec: dict[str, Any], logs: Path, stop: StopFlag) -> None:
+        self._hardware = hardware
+        self._spec_file = logs.resolve() / NAME
+        self._connections: dict[int, Connection] = {}
+        self._rank_of: dict[Connection, int] = {}
+        self._place: dict[int, str] = {}
+        self._errors: dict[int, DiagEvoError | str] = {}
+        self._done: dict[int, Any] = {}
+        self._job: Job | None = None
+        self._heard_at = time.monotonic()
+        self._processes: Sequence[Rank] = []
+        self._folder = tempfile.TemporaryDirectory(prefix="diagevo-")
+        self._placed: Ranks | None = None
+        self._ear: _Ear | None = None
+        try:
+            self._placed = placed = _ranks(hardware, stop)
+            key = secrets.token_bytes(32)
+            here = str(Path(self._folder.name) / "ranks")
+            address = here if placed.listen_at is None else (placed.listen_at, 0)
+            self._ear = _Ear(Listener(address, backlog=hardware.processes), key)
+            told = LaunchSpec(
+                hardware=hardware,
+                address=self._ear.address,
+                rendezvous=placed.rendezvous,
+                key=key.hex(),
+                **spec,
+            )
+            told.write(self._spec_file)
+            self._processes = placed.start(self._spec_file, told)
+        except BaseException:
+            self.end()
+            raise
+
+    def serves(self, hardware: HardwareConfig) -> bool:
+        """Whether these ranks may be told more."""
+        try:
+            return hardware == self._hardware and all(status is None for status in self._statuses())
+        except NodeLostError:
+            return False
+
+    def run(self, job: Job) -> list[Any]:
+        self._job, self._done, self._heard_at = job, {}, time.monotonic()
+        for rank in list(self._connections):
+            self._tell(rank, job.begins)
+        while len(self._done) < self._hardware.processes:
+            self._listen(0.2)
+            if self._errors:
+                self._fail()
+            job.look(self._tell)
+            if any(status is not None for status in self._statuses()):
+                self._listen_for(1.0)  # What a dead rank still had to say is in its pipe.
+                if self._errors:
+                    self._fail()
+                if len(self._done) < self._hardware.processes:
+                    self._report_dead(self._statuses())
+            if time.monotonic() - self._heard_at > _SILENT * self._hardware.rank_timeout:
+                self._report_silent()
+        self._job = None
+        return [self._done[rank] for rank in sorted(self._done)]
+
+    def let_go(self) -> None:
+        """They are idle: let them end by themselves, then end them."""
+        for rank in list(self._connections):
+            self._tell(rank, ("end",))
+        deadline = time.monotonic() + _ENDING
+        with suppress(NodeLostError):
+            while any(status is None for status in self._statuses()) and time.monotonic() < deadline:
+                time.sleep(0.05)
+        self.end()
+
+    def end(self) -> None:
+        self._spec_file.unlink(missing_ok=True)
+        for process in self._processes:
+            process.stop()
+        if self._ear is not None:
+            self._ear.close()
+        if self._placed is not None:
+            self._placed.close()
+        self._folder.cleanup()
+
+    def _statuses(self) -> list[int | None]:
+        return [process.status() for process in self._processes]
+
+    def _tell(self, rank: int, message: tuple[Any, ...]) -> None:
+        with suppress(OSError):  # The rank is gone: its status tells.
+            self._connections[rank].send(message)
+
+    def _listen_for(self, seconds: float) -> None:
+        assert self._ear is not None
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0 and self._ear.open():
+            self._listen(min(left, 0.2))
+
+    def _listen(self, seconds: float) -> None:
+        assert self._ear is not None
+        if (heard := self._ear.hear(seconds)) is not None:
+            self._take(*heard)
+            self._heard_at = time.monotonic()  # from now: a step is also worked on here
+
+    def _take(self, connection: Connection, message: tuple[Any, ...]) -> None:
+        rank = self._rank_of.get(connection, -1)
+        match message:
+            case ("hello", rank):
+                self._rank_of[connection], self._connections[rank] = rank, connection
+                self._place[rank] = "connecting to the other ranks"
+                if len(self._connections) == self._hardware.processes:
+                    self._spec_file.unlink(missing_ok=True)
+                if self._job is not None:
+                    self._tell(rank, self._job.begins)
+            case ("at", text):
+                self._place[rank] = text
+            case ("done", summary):
+                self._done[rank] = summary
+            case ("error", error):
+                self._errors[rank] = error
+            case _ if self._job is not None:
+                self._job.heard(rank, message)
+
+    def _fail(self) -> None:
+        """Raise what the ranks reported. A rank that waited in vain names those that did not answer."""
+        self._listen_for(_ANSWER)
+        for error in self._errors.values():
+            if isinstance(error, DiagEvoError):
+                raise error
+        statuses = self._statuses()
+        if any(status not in (None, 0, 1) for status in statuses):
+            self._report_dead(statuses)  # Killed: the others only report that it is gone.
+        silent = sorted(set(range(self._hardware.processes)) - set(self._errors))
+        rank, text = next((rank, str(error)) for rank, error in self._errors.items())
+        if silent and ("Timed out" in text or "timeout" in text.lower()):
+            places = "; ".join(f"rank {r} was {self._where(r)}" for r in silent)
+            raise ServiceError(
+                f"{self._named(silent[0])} did not answer the others in time: {places}. "
+                f"Its log: {self._log(silent[0])}",
+                hint=f"hardware.rank_timeout is how long ranks wait, and may be longer. {_RESUME}",
+            )
+        raise ServiceError(
+            f"{self._named(rank)} failed: {text} Its log: {self._log(rank)}",
+            hint=_RESUME,
+        )
+
+    def _report_dead(self, statuses: Sequence[int | None]) -> None:
+        # A signal from outside is the cause; an exit status may be its consequence.
+        dead = sorted((status, rank) for rank, status in enumerate(statuses) if status is not None)
+        status, rank = dead[0]
+        # NCCL ends the ranks that wait; the one that hangs runs on.
+        others = [r for r in range(len(statuses)) if statuses[r] is None]
+        running = "".join(f" Rank {r} is still running, {self._where(r)}." for r in others)
+        tail = self._processes[rank].tail()
+        raise ServiceError(
+            f"{self._named(rank)} {ending(status)} while {self._where(rank)}.{running} "
+            f"Its log: {self._log(rank)}; it ends with:\n{tail}",
+            hint=_RESUME,
+        )
+
+    def _report_silent(self) -> None:
+        """A rank alone has no other that waits for it; one that hangs at the end is waited for by none."""
+        running = [rank for rank, status in enumerate(self._statuses()) if status is None]
+        places = "; ".join(f"rank {rank} was {self._where(rank)}" for rank in running)
+        raise ServiceError(
+            f"No training rank has responded for {_SILENT * self._hardware.rank_timeout:g} s: {places}. "
+            f"Its log: {self._log(running[0])}",
+            hint=f"hardware.rank_timeout is a quarter of that: raise it if a step takes that long. {_RESUME}",
+        )
+
+    def _named(self, rank: int) -> str:
+        return f"Training rank {rank} of {self._hardware.processes}"
+
+    def _where(self, rank: int) -> str:
+        return self._place.get(rank, "starting")
+
+    def _log(self, rank: int) -> Path:
+        return log_of(self._spec_file, self._hardware, rank)
+
+
+def _ranks(hardware: HardwareConfig, stop: StopFlag) -> Ranks:
+    if hardware.cluster == "local":
+        return LocalRanks()
+    from diagevo.training.ray_ranks import RayRanks
+
+    return RayRanks(hardware, stop)
