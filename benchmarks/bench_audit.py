@@ -54,14 +54,19 @@ def questions(folder: Path) -> dict[str, list[str]]:
     }
 
 
-def ask(folder: Path, name: str, arguments: list[str]) -> tuple[float, float]:
-    """CPU seconds and peak MiB of one command. Raises AssertionError where it does not end well."""
-    head = name.endswith("| head")
+def line(folder: Path, arguments: list[str]) -> list[str]:
+    """A question with the database and the run that it is asked of."""
     where = ["--db", f"sqlite:///{folder / ('imported.db' if 'import' in arguments else 'long.db')}"]
     if "import" not in arguments and "backup" not in arguments:
         where += ["--run", "long"]
+    return [*arguments, *where]
+
+
+def ask(folder: Path, name: str, arguments: list[str]) -> tuple[float, float]:
+    """CPU seconds and peak MiB of one command. Raises AssertionError where it does not end well."""
+    head = name.endswith("| head")
     child = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, *arguments, *where],
+        [sys.executable, "-c", _CHILD, *line(folder, arguments)],
         stdout=subprocess.PIPE if head else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -31,7 +31,7 @@ from diagevo.selfplay.questions import PromptTemplates, parse_question
 
 pytestmark = pytest.mark.slow
 
-CANDIDATES, VOTES, SAMPLES, TARGETED = 400, 12, 8, 2
+CANDIDATES, VOTES, SAMPLES, TARGETED = 400, 12, 4, 2
 PARAMS = SamplingParams(temperature=1.0, top_p=0.99, max_new_tokens=96)
 
 

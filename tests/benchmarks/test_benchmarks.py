@@ -13,6 +13,8 @@ from benchmarks import bench_audit, bench_gpu, bench_hours
 from benchmarks.bench_hours import Span, drawn, hours, idle, updated
 from benchmarks.gpu_phase import planned
 from benchmarks.gpu_shapes import SHAPES, TINY
+from tests.cli.program import invoke
+from tests.memory.audit.long_run import LongRun
 
 
 @pytest.fixture(autouse=True)
@@ -68,8 +70,20 @@ def test_every_benchmark_gives_rows() -> None:
 
 @pytest.mark.slow
 def test_what_an_auditor_asks_of_a_long_run_are_commands_of_today(tmp_path: Path) -> None:
-    rows = bench_audit.measured(tmp_path, 300)
-    assert [row.name for row in rows] == list(bench_audit.questions(tmp_path))
+    LongRun(tmp_path, 300, texts=True).close()
+    for arguments in bench_audit.questions(tmp_path).values():
+        done = invoke(*bench_audit.line(tmp_path, arguments))
+        assert done.exit_code == 0, (arguments, done.output)
+
+
+def test_a_command_of_an_auditor_is_measured_in_a_process_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"memory log | head": ["memory", "log"]}
+    monkeypatch.setattr(bench_audit, "questions", lambda _: asked)
+    [row] = bench_audit.measured(tmp_path, 300)
+    assert (row.name, row.met) == ("memory log | head", True)
+    assert 20 < (row.measured or 0) < bench_audit.MOST
 
 
 def test_answers_take_the_reading_of_weights_and_cache_and_the_last_one_comes_alone() -> None:
