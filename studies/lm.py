@@ -50,17 +50,17 @@ def told(url: str, run: str) -> dict[str, Any]:
     """CPU seconds by stage, and by round what was asked and kept of the two families, and the labels."""
     from diagevo.arithmetic.families import family
     from diagevo.memory.events import CandidateScored, StageCompleted
-    from diagevo.memory.history import expect, open_history
+    from diagevo.memory.history import open_history
 
     history = open_history(url, run)
     cpu: dict[str, float] = {}
-    for recorded in history.events(StageCompleted):
-        stage = expect(recorded, StageCompleted)
+    for completed in history.events(StageCompleted):
+        stage = completed.event
         cpu[stage.stage] = cpu.get(stage.stage, 0.0) + stage.parts.get("cpu", 0.0)
     rounds: dict[str, Counter[str]] = {}
-    for recorded in history.events(CandidateScored):
-        scored = expect(recorded, CandidateScored)
-        of = rounds.setdefault(str(recorded.round), Counter())
+    for fact in history.events(CandidateScored):
+        scored = fact.event
+        of = rounds.setdefault(str(fact.round), Counter())
         text = None if scored.question is None else history.text(scored.question)
         there = text is not None and family(text) in NARROW
         kept = scored.verdict == "kept"

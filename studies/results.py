@@ -37,7 +37,8 @@ def collect(plan: Plan, url: str) -> list[dict[str, Any]]:
     for state in begun:
         history = open_history(url, state.planned.run)
         rounds = measured(history, candidates=False)
-        last = history.commit(state.committed)
+        commit = history.commit(state.committed)
+        last = history.log.by_id(history.run_id, commit.event_id)
         kept = [line.verdicts["kept"] for _, line in sorted(measured(history, failures=False).items())]
         found.append(
             {
@@ -47,9 +48,9 @@ def collect(plan: Plan, url: str) -> list[dict[str, Any]]:
                 "rounds": state.committed,
                 "of": plan.rounds,
                 "version": history.configuration().version,
-                "state_hash": last.event.state_hash,
-                "chain_head": last.recorded.hash,
-                "committed_at": last.recorded.recorded_at,
+                "state_hash": commit.event.state_hash,
+                "chain_head": last.hash,
+                "committed_at": last.recorded_at,
                 "kept": sum(kept),
                 "scores": {str(n): dict(line.validation) for n, line in sorted(rounds.items())},
             }
@@ -67,16 +68,14 @@ def course(history: "History") -> dict[str, dict[str, Any]]:
     from diagevo.arithmetic.families import GROUPS
     from diagevo.memory.audit.timeline.measurements import measured
     from diagevo.memory.events import CandidateScored, CausePromoted, CauseReactivated
-    from diagevo.memory.history import expect
     from diagevo.view.scores import free_questions
 
     free, rounds = free_questions(history), measured(history)
     promoted = Counter(recorded.round for recorded in history.events(CausePromoted))
     reactivated = Counter(recorded.round for recorded in history.events(CauseReactivated))
     asked: dict[tuple[int, str], list[CandidateScored]] = {}
-    for recorded in history.events(CandidateScored):
-        scored = expect(recorded, CandidateScored)
-        asked.setdefault((recorded.round, scored.mode), []).append(scored)
+    for fact in history.events(CandidateScored):
+        asked.setdefault((fact.round, fact.event.mode), []).append(fact.event)
     found: dict[str, dict[str, Any]] = {}
     for commit in history.commits:
         families = free.get(commit.round, Counter[str]())

@@ -31,11 +31,12 @@ def fork(
     """Start a new run from a committed round of another one.
 
     `--set` changes settings from there on."""
+    from diagevo.memory.history import point_of
     from diagevo.memory.log.log import Log
     from diagevo.memory.transfer.fork import fork as make
 
     with opened(call, one(call, run)) as history:
-        stored = history.configuration(history.commit(round).as_of).config
+        stored = history.configuration(point_of(history.commit(round))).config
         config = _reconfigured(call.config_in_log(history, stored), call.settings, history.run_id)
         taken = Log(history.database).runs()
         free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name

@@ -55,15 +55,12 @@ def committed_named(history: "History", named: str) -> list[int]:
 def _best(history: "History") -> int:
     from diagevo.evaluation.protocol import best_round
     from diagevo.memory.events import CheckpointEvaluated
-    from diagevo.memory.history import expect
 
     metric = history.configuration().config.get("validation", {}).get("metric", "greedy")
     scores = {
-        recorded.round: event.metrics[metric]
-        for recorded in history.events(CheckpointEvaluated)
-        if (event := expect(recorded, CheckpointEvaluated)).benchmark == "validation"
-        and recorded.round
-        and metric in event.metrics
+        fact.round: event.metrics[metric]
+        for fact in history.events(CheckpointEvaluated)
+        if (event := fact.event).benchmark == "validation" and fact.round and metric in event.metrics
     }
     if not scores:
         raise NotFoundError(

@@ -25,7 +25,7 @@ from diagevo.memory.events import (
     SimilarNode,
 )
 from diagevo.memory.events.records import Recorded
-from diagevo.memory.history import History
+from diagevo.memory.history import History, point_of
 from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
 from diagevo.memory.log.vectors import Vectors
 from diagevo.memory.state.model import MemoryState
@@ -100,7 +100,7 @@ def agreement(rechecks: Sequence[Recheck]) -> dict[str, tuple[int, int]]:
 def _decisions(history: History, number: int) -> Iterator[Recorded]:
     """What the diagnostician decided in a round and what counted: not about void failures, nor overtaken by
     asking again."""
-    end = history.commit(number).as_of
+    end = point_of(history.commit(number))
     now = history.state(replace(end, sequence=end.sequence - 1)).open
     assert now is not None
     for recorded in history.log.read(history.run_id, types=list(DECISIONS), rounds=(number, number)):
@@ -178,8 +178,8 @@ class _Asker:
         observed = state.open.failures[event.failure_id]
         found = self._history.find(CandidateScored, number, observed.question_id)
         assert found is not None
-        digests = [found[1].question, observed.reference, observed.trajectory]
-        pair = pair_of(observed, found[1], self._texts.get_many(digests))
+        digests = [found.event.question, observed.reference, observed.trajectory]
+        pair = pair_of(observed, found.event, self._texts.get_many(digests))
         causes = state.open.causes
         known = (KnownCause(s.cause_id, s.state, causes[s.cause_id].description) for s in event.supplied)
         return replace(pair, known=tuple(known), asked=event.asked)
@@ -187,10 +187,9 @@ class _Asker:
     def _description(self, number: int, failure_id: str) -> str:
         """What the failure was diagnosed as, in the round's last word on it."""
         if failure_id not in self._described:
-            for recorded in self._history.events(FailureDiagnosed, round=number):
-                event = recorded.event
-                if isinstance(event, FailureDiagnosed) and event.description is not None:
-                    self._described[event.failure_id] = event.description
+            for fact in self._history.events(FailureDiagnosed, round=number):
+                if fact.event.description is not None:
+                    self._described[fact.event.failure_id] = fact.event.description
         return self._described[failure_id]
 
     def _shortlist(

@@ -19,7 +19,7 @@ from diagevo.evaluation.asking import as_answered
 from diagevo.evaluation.protocol import Estimate, estimate
 from diagevo.evaluation.tables import OracleRow
 from diagevo.memory.events import CandidateScored
-from diagevo.memory.history import History, expect
+from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.tables import table
 from diagevo.sampling.sampler import Sampler, SamplingParams
@@ -86,7 +86,7 @@ class Oracle:
         drawn = self.items(round)
         if drawn:
             return drawn
-        scored = [expect(r, CandidateScored) for r in history.events(CandidateScored, round=round)]
+        scored = (fact.event for fact in history.events(CandidateScored, round=round))
         valid = [event for event in scored if event.verdict != "invalid"]
         if not valid:
             raise NotFoundError(

@@ -7,7 +7,7 @@ from diagevo.errors import NotFoundError
 from diagevo.evaluation.oracle import Oracle
 from diagevo.evaluation.questions import Benchmark, Kind, Loaded, Question
 from diagevo.memory.events import CandidateScored, StageCompleted
-from diagevo.memory.history import History, expect
+from diagevo.memory.history import History
 from diagevo.progress import WARM_START
 
 SELF_PLAY = "selfplay.r"
@@ -64,7 +64,7 @@ def self_play_questions(
     source = "oracle"
     if not pairs:
         source = "truth of the world"
-        scored = (expect(r, CandidateScored) for r in history.events(CandidateScored, round=round))
+        scored = (fact.event for fact in history.events(CandidateScored, round=round))
         known = [event for event in scored if event.truth is not None and event.verdict != "invalid"]
         pairs = [(history.text(event.question) or "", event.truth or "") for event in known]
     if not pairs:
@@ -99,9 +99,8 @@ def checkpoint_of(history: History, role: str, round: int) -> str | None:
     """
     folders = [
         artifact.path
-        for recorded in history.events(StageCompleted)
-        if (event := expect(recorded, StageCompleted)).stage == WARM_START
-        or (event.stage == role and recorded.round <= round)
+        for fact in history.events(StageCompleted)
+        if (event := fact.event).stage == WARM_START or (event.stage == role and fact.round <= round)
         for artifact in event.artifacts[-1:]
     ]
     return folders[-1] if folders else None

@@ -87,7 +87,7 @@ def _diagnosed(memory: Memory) -> dict[_Digests, str]:
     questions: dict[str, str] = {}
     observed: dict[str, FailureObserved] = {}
     found: dict[_Digests, str] = {}
-    types = ["CandidateScored", "FailureObserved", "CauseCreated", "CauseMatched"]
+    types = [CandidateScored, FailureObserved, CauseCreated, CauseMatched]
     for fact in memory.log.chosen(memory.run_id, types):
         if fact.round not in counted:
             continue
@@ -103,8 +103,6 @@ def _diagnosed(memory: Memory) -> dict[_Digests, str]:
                 if (counts := state.causes.get(cause)) is not None and failure.against == "response":
                     key = questions[failure.question_id], failure.reference, failure.trajectory
                     found[key] = counts.description
-            case _:
-                pass
     return found
 
 

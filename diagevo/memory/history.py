@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from diagevo.errors import ConfigError, NotFoundError, StoreError
 from diagevo.memory.events import (
     Event,
+    FailureObserved,
     GroupIngested,
     RoundCommitted,
     RoundOpened,
@@ -18,6 +19,7 @@ from diagevo.memory.events import (
     RunConfigured,
     StageAbandoned,
 )
+from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Recorded, event_id
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
@@ -42,19 +44,6 @@ class AsOf:
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A committed round."""
-
-    round: int
-    recorded: Recorded
-    event: RoundCommitted
-
-    @property
-    def as_of(self) -> AsOf:
-        return AsOf(self.round, self.recorded.position, self.recorded.sequence)
-
-
 class Abandoned:
     """Which observations of training were taken back, as the fold has it: giving up an attempt voids what it
     and every attempt before it observed past the last step that counts."""
@@ -62,13 +51,13 @@ class Abandoned:
     def __init__(self) -> None:
         self._given_up: dict[tuple[int, str], list[tuple[int, int]]] = {}
 
-    def add(self, round: int, stage: str, attempt: int, after_step: int) -> None:
-        self._given_up.setdefault((round, stage), []).append((attempt, after_step))
+    def add(self, round: int, event: StageAbandoned) -> None:
+        self._given_up.setdefault((round, event.stage), []).append((event.attempt, event.after_step))
 
-    def void(self, round: int, stage: str, attempt: int, step: int) -> bool:
-        """Whether what an attempt observed in a step counts no more."""
-        given_up = self._given_up.get((round, stage), ())
-        return any(step > after_step for later, after_step in given_up if later >= attempt)
+    def void(self, round: int, failure: FailureObserved) -> bool:
+        """Whether what was observed counts no more."""
+        given_up = self._given_up.get((round, failure.stage), ())
+        return any(failure.step > after_step for later, after_step in given_up if later >= failure.attempt)
 
 
 @dataclass(frozen=True)
@@ -98,46 +87,43 @@ class History:
         self.database.close()
 
     @cached_property
-    def every_commit(self) -> tuple[Commit, ...]:
-        """Every committed round, in order, superseded ones too."""
-        return tuple(Commit(r.round, r, expect(r, RoundCommitted)) for r in self.events(RoundCommitted))
+    def every_commit(self) -> tuple[Fact[RoundCommitted], ...]:
+        """Of every committed round, in order, superseded ones too."""
+        return tuple(self.events(RoundCommitted))
 
     @cached_property
-    def commits(self) -> tuple[Commit, ...]:
-        """Every committed round that counts, in order."""
+    def commits(self) -> tuple[Fact[RoundCommitted], ...]:
+        """Of every committed round that counts, in order."""
         return tuple(self.counted())
 
-    def counted(self, as_of: AsOf | None = None) -> list[Commit]:
-        """Every round that was committed by then, or is now, and counted then."""
+    def counted(self, as_of: AsOf | None = None) -> list[Fact[RoundCommitted]]:
+        """Of every round that was committed by then, or is now, and counted then."""
         gone = self.superseded(as_of)
         return [
             commit
             for commit in self.every_commit
-            if commit.round not in gone and (as_of is None or commit.recorded.position <= as_of.position)
+            if commit.round not in gone and (as_of is None or commit.position <= as_of.position)
         ]
 
     @cached_property
-    def supersedings(self) -> tuple[tuple[Recorded, RoundsSuperseded], ...]:
+    def supersedings(self) -> tuple[Fact[RoundsSuperseded], ...]:
         """Where rounds were superseded, in order."""
-        return tuple((r, expect(r, RoundsSuperseded)) for r in self.events(RoundsSuperseded))
+        return tuple(self.events(RoundsSuperseded))
 
     def superseded(self, as_of: AsOf | None = None) -> dict[int, int]:
         """Of each round that counts no more, then or now, the round that repeats its groups."""
         return played_again(
             [
-                (event.first, event.last)
-                for recorded, event in self.supersedings
-                if as_of is None or recorded.position <= as_of.position
+                (fact.event.first, fact.event.last)
+                for fact in self.supersedings
+                if as_of is None or fact.position <= as_of.position
             ]
         )
 
     @cached_property
     def configurations(self) -> tuple[Configuration, ...]:
         """Every configuration, in order: one, and one more for each fork and change of the embedder."""
-        return tuple(
-            Configuration(r.position, r.sequence, expect(r, RunConfigured))
-            for r in self.events(RunConfigured)
-        )
+        return tuple(Configuration(f.position, f.sequence, f.event) for f in self.events(RunConfigured))
 
     @cached_property
     def end(self) -> AsOf:
@@ -152,23 +138,22 @@ class History:
         """Where the schedule of the next round stands: after the last commit or superseding, and the
         configurations since."""
         number = self.round_by(self.end.position)
-        closed = next((r for r, event in self.supersedings if event.last == number), None)
+        closed = next((fact for fact in self.supersedings if fact.event.last == number), None)
         if closed is None:
             return self.after(number)
         return self._configured(AsOf(number, closed.position, closed.sequence), self._opened(number + 1))
 
     def round_by(self, position: int) -> int:
         """The last round that was committed or superseded by then."""
-        commits = (c.round for c in self.every_commit if c.recorded.position <= position)
-        return max([0, *commits, *(e.last for r, e in self.supersedings if r.position <= position)])
+        commits = (fact.round for fact in self.every_commit if fact.position <= position)
+        return max([0, *commits, *(f.event.last for f in self.supersedings if f.position <= position)])
 
     @cached_property
     def abandoned(self) -> "Abandoned":
         """The attempts that were given up."""
         found = Abandoned()
-        for r in self.events(StageAbandoned):
-            one = expect(r, StageAbandoned)
-            found.add(r.round, one.stage, one.attempt, one.after_step)
+        for fact in self.events(StageAbandoned):
+            found.add(fact.round, fact.event)
         return found
 
     def as_of(self, round: int | None = None, at: int | None = None) -> AsOf:
@@ -200,7 +185,7 @@ class History:
             )
         return AsOf(self.round_by(at), at, last.sequence)
 
-    def commit(self, round: int) -> Commit:
+    def commit(self, round: int) -> Fact[RoundCommitted]:
         """The commit of a round.
 
         Raises:
@@ -221,16 +206,16 @@ class History:
     def after(self, round: int) -> AsOf:
         """After the commit of a round, and after the configurations that followed it before the next round
         was opened: a fork's next round is drawn with the fork's settings. 0: before the first round."""
-        before = next((r for r, event in self.supersedings if event.last == round), self._opened(round + 1))
+        superseded = (fact for fact in self.supersedings if fact.event.last == round)
+        before = next(superseded, None) or self._opened(round + 1)
         if round == 0:
             return self.end if before is None else AsOf(0, before.position - 1, before.sequence - 1)
-        return self._configured(self.commit(round).as_of, before)
+        return self._configured(point_of(self.commit(round)), before)
 
-    def _opened(self, round: int) -> Recorded | None:
-        found = self.find(RoundOpened, round, "")
-        return None if found is None else found[0]
+    def _opened(self, round: int) -> Fact[RoundOpened] | None:
+        return self.find(RoundOpened, round, "")
 
-    def _configured(self, point: AsOf, before: Recorded | None) -> AsOf:
+    def _configured(self, point: AsOf, before: Fact[Event] | None) -> AsOf:
         """The point, after the configurations that followed it."""
         anew = [
             c
@@ -297,23 +282,21 @@ class History:
 
     def events(
         self,
-        *types: type[Event],
+        *types: type[E],
         as_of: AsOf | None = None,
         round: int | None = None,
         cause_id: str | None = None,
-    ) -> Iterator[Recorded]:
-        """Events of these types (all, if none is named) up to a point, streamed in order."""
-        return self.log.read(
+    ) -> Iterator[Fact[E]]:
+        """What events of these types say, up to a point, streamed in order. `log.read` has the rows."""
+        return self.log.chosen(
             self.run_id,
-            types=[t.__name__ for t in types] or None,
-            rounds=None if round is None else (round, round),
+            types,
+            None if round is None else (round, round),
             cause_id=cause_id,
             until=None if as_of is None else as_of.position,
         )
 
-    def find(
-        self, event: type[E], round: int, key: str, as_of: AsOf | None = None
-    ) -> tuple[Recorded, E] | None:
+    def find(self, event: type[E], round: int, key: str, as_of: AsOf | None = None) -> Fact[E] | None:
         """The event of a business key, by its id.
 
         Args:
@@ -323,18 +306,19 @@ class History:
             as_of: Only up to this point.
 
         Returns:
-            The stored row and the event; None where it was not recorded by then.
+            None where it was not recorded by then.
         """
         wanted = event_id(round, event.__name__, key)
         found = self.log.known(self.run_id, [wanted]).get(wanted)
         if found is None or (as_of is not None and found.position > as_of.position):
             return None
-        return found, expect(found, event)
+        return fact_of(found, event)
 
-    def chains(self, ends: Sequence[Recorded]) -> list[list[Recorded]]:
+    def chains(self, ends: Sequence[Fact[Event]]) -> list[list[Recorded]]:
         """Each event and what it follows from, back to the first cause: a walk along `causation_id`, side by
         side: a question a step, not one an event."""
-        links = [[last] for last in ends]
+        rows = self.log.by_ids(self.run_id, [last.event_id for last in ends])
+        links = [[rows[last.event_id]] for last in ends]
         while waiting := {one for of in links if (one := of[-1].causation_id) is not None}:
             found = self.log.by_ids(self.run_id, waiting)
             for of in links:
@@ -351,11 +335,22 @@ class History:
         return Artifacts(self.database).kept(digests)
 
 
+def point_of(fact: Fact[RoundCommitted]) -> AsOf:
+    """Right after a commit."""
+    return AsOf(fact.round, fact.position, fact.sequence)
+
+
 def expect(recorded: Recorded, event: type[E]) -> E:
     """The event of a row, which must be of that type."""
     found = recorded.event
     assert isinstance(found, event)
     return found
+
+
+def fact_of(recorded: Recorded, event: type[E]) -> Fact[E]:
+    """What a row says, which must be of that type."""
+    said = expect(recorded, event)
+    return Fact(recorded.type, recorded.round, recorded.event_id, recorded.sequence, recorded.position, said)
 
 
 def open_history(location: str, run: str | None = None, *, root: Path | None = None) -> History:

@@ -14,7 +14,7 @@ from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.events import catalogue as events
-from diagevo.memory.history import History, expect
+from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import ARTIFACT
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.tables import CauseHistoryRow, table
@@ -218,8 +218,8 @@ def _trajectories(
     wanted = {origins[cause] for cause in causes}
     failed = {
         event.failure_id: (event.trajectory, event.reference)
-        for recorded in history.events(events.FailureObserved)
-        if (event := expect(recorded, events.FailureObserved)).failure_id in wanted
+        for fact in history.events(events.FailureObserved)
+        if (event := fact.event).failure_id in wanted
     }
     kept = {
         event.question_id: event.reference

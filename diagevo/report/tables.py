@@ -12,7 +12,7 @@ from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.audit.method import family, method
 from diagevo.memory.events import CheckpointEvaluated, RunConfigured
-from diagevo.memory.history import History, expect
+from diagevo.memory.history import History
 from diagevo.report.replicates import told_apart
 from diagevo.report.scores import GROUPS, RunResult, by_protocol, judged_by, judges
 from diagevo.text.fractions import fraction
@@ -74,10 +74,9 @@ def results(history: History, plan: Plan | None = None) -> list[RunResult]:
     """
     configuration = history.configuration()
     validated = {
-        recorded.round: event.metrics
-        for recorded in history.events(CheckpointEvaluated)
-        if (event := expect(recorded, CheckpointEvaluated)).benchmark == "validation"
-        and event.role == "solver"
+        fact.round: event.metrics
+        for fact in history.events(CheckpointEvaluated)
+        if (event := fact.event).benchmark == "validation" and event.role == "solver"
     }
     measured = by_protocol(EvaluationStore(history.database).list(history.run_id))
     planned = next((p for p in plan.runs if p.run == history.run_id), None) if plan else None

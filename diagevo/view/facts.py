@@ -21,12 +21,12 @@ from diagevo.memory.state.projection import ROUND
 READ = 50_000
 """Events that a first page reads at most, beyond those of its last round."""
 TYPES = (
-    "CandidateScored",
-    "FailureObserved",
-    "CauseCreated",
-    "CauseMatched",
-    "CausePromoted",
-    "CauseReactivated",
+    CandidateScored,
+    FailureObserved,
+    CauseCreated,
+    CauseMatched,
+    CausePromoted,
+    CauseReactivated,
 )
 
 
@@ -96,15 +96,15 @@ def facts(history: History) -> Facts:
     if not rounds:
         return found
     counts = set(rounds)
-    for payload in history.log.chosen(history.run_id, TYPES, (rounds[0], rounds[-1])):
-        number = payload.round
+    for fact in history.log.chosen(history.run_id, TYPES, (rounds[0], rounds[-1])):
+        number = fact.round
         if number not in counts:
             continue
-        match payload.event:
+        match fact.event:
             case CandidateScored() as scored:
                 found.questions[scored.question_id] = number, scored
             case FailureObserved() as failure:
-                if not history.abandoned.void(number, failure.stage, failure.attempt, failure.step):
+                if not history.abandoned.void(number, failure):
                     found.failures[failure.failure_id] = number, failure
             case (
                 CauseCreated(failure_id=name, cause_id=cause) | CauseMatched(failure_id=name, cause_id=cause)
@@ -114,8 +114,6 @@ def facts(history: History) -> Facts:
                 found.promoted.append((number, cause))
             case CauseReactivated(cause_id=cause):
                 found.reactivated.append((number, cause))
-            case _:
-                pass
     return found
 
 

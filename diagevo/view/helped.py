@@ -10,7 +10,7 @@ from diagevo.evaluation.protocol import NORMAL, colder, share_interval
 from diagevo.memory.audit.runs import RunStory
 from diagevo.memory.audit.timeline.measurements import measured
 from diagevo.memory.events import CheckpointEvaluated
-from diagevo.memory.history import History, expect
+from diagevo.memory.history import History
 from diagevo.text.numbers import count, percent
 from diagevo.view.facts import Facts, Sentence
 
@@ -148,9 +148,9 @@ def _accuracy(history: History, facts: Facts, story: RunStory) -> tuple[str, str
         text = "Accuracy on held-out questions was not measured."
         return text, _verdict(story)
     asked = {
-        recorded.round: expect(recorded, CheckpointEvaluated)
-        for recorded in history.events(CheckpointEvaluated)
-        if expect(recorded, CheckpointEvaluated).benchmark == "validation"
+        fact.round: fact.event
+        for fact in history.events(CheckpointEvaluated)
+        if fact.event.benchmark == "validation"
     }
     first, last = min(known), max(known)
     was, now = known[first], known[last]

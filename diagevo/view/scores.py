@@ -7,7 +7,7 @@ from typing import Any
 from diagevo.evaluation.protocol import colder
 from diagevo.memory.audit.timeline.measurements import measured
 from diagevo.memory.events import CandidateScored
-from diagevo.memory.history import History, expect
+from diagevo.memory.history import History
 
 MEAN, GREEDY = "mean_at_k", "greedy"
 
@@ -60,10 +60,10 @@ def free_questions(history: History) -> dict[int, Counter[str]]:
     from diagevo.arithmetic.families import family
 
     written: dict[int, Counter[str]] = {}
-    for recorded in history.events(CandidateScored):
-        scored = expect(recorded, CandidateScored)
+    for fact in history.events(CandidateScored):
+        scored = fact.event
         if scored.mode == "free" and scored.verdict != "invalid":
             name = family(history.text(scored.question) or "")
             if name is not None:
-                written.setdefault(recorded.round, Counter())[name] += 1
+                written.setdefault(fact.round, Counter())[name] += 1
     return written

@@ -14,7 +14,7 @@ from diagevo.memory.audit.questions import question_story
 from diagevo.memory.audit.references import Reference, resolve
 from diagevo.memory.audit.why import why_cause
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
-from diagevo.memory.events.records import Recorded
+from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, expect
 from diagevo.text.numbers import count
 from diagevo.text.steps import parted
@@ -98,9 +98,9 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     story = why_cause(history, cause, at, evidence=EVIDENCE)
     promoting = {turn.round for turn in story.turns if turn.event == "promoted"}
     aimed = [
-        (recorded.round, one)
-        for recorded in history.events(CandidateScored, cause_id=cause)
-        if (one := expect(recorded, CandidateScored)).verdict != "invalid"
+        (fact.round, one)
+        for fact in history.events(CandidateScored, cause_id=cause)
+        if (one := fact.event).verdict != "invalid"
     ]
     questions = [(number, one) for number, one in aimed if number in promoting]
     texts = history.texts([one.question for _, one in questions[-PROMOTING:]])
@@ -115,7 +115,7 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
         "whole": _whole(history, _observed(history, counted[-LOOKED_AT:])) if page.number == 1 else [],
         "questions": [(n, one, texts.get(one.question)) for n, one in questions[-PROMOTING:]],
         "promoting": len(questions),
-        "failures": [(recorded, told[_failure_of(recorded)]) for recorded in shown],
+        "failures": [(fact, told[fact.event.failure_id]) for fact in shown],
         "counted": len(counted),
         "part": page,
         "base": f"{history.run_id}/causes/{cause}",
@@ -128,20 +128,16 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     return Page("cause.html", f"{cause} of {run}", data, (*below(run), ("causes", f"{run}/causes.html")))
 
 
-def _observed(history: History, counted: Sequence[Recorded]) -> dict[str, tuple[int, FailureObserved]]:
+def _observed(
+    history: History, counted: Sequence[Fact[CauseCreated | CauseMatched]]
+) -> dict[str, tuple[int, FailureObserved]]:
     """The failures that were counted, with their rounds."""
     return {
-        _failure_of(chain[0]): (link.round, expect(link, FailureObserved))
-        for chain in history.chains(counted)
+        fact.event.failure_id: (link.round, expect(link, FailureObserved))
+        for fact, chain in zip(counted, history.chains(counted), strict=True)
         for link in chain
         if link.type == FailureObserved.__name__
     }
-
-
-def _failure_of(recorded: Recorded) -> str:
-    event = recorded.event
-    assert isinstance(event, CauseCreated | CauseMatched)
-    return event.failure_id
 
 
 def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -> list[Sides]:
@@ -165,14 +161,14 @@ def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -
 def _cause_sentences(
     history: History,
     story: CauseStory,
-    counted: Sequence[Recorded],
+    counted: Sequence[Fact[CauseCreated | CauseMatched]],
     aimed: Sequence[tuple[int, CandidateScored]],
 ) -> Iterator[Sentence]:
     """How often, what was asked, and how the answers went."""
     gone = history.superseded()
-    counts = [recorded for recorded in counted if recorded.round not in gone]
-    failed = Counter(recorded.round for recorded in counts)
-    questions = len({_failure_of(recorded).rpartition(".")[0] for recorded in counts})
+    counts = [fact for fact in counted if fact.round not in gone]
+    failed = Counter(fact.round for fact in counts)
+    questions = len({fact.event.failure_id.rpartition(".")[0] for fact in counts})
     listed = ", ".join(f"{number:,} in round {at}" for at, number in sorted(failed.items()))
     yield Sentence(
         "failures",
@@ -214,7 +210,7 @@ def question(history: History, site: Site, question: str) -> Page:
     assert found is not None
     data = {
         "story": story,
-        "truth": found[1].truth,
+        "truth": found.event.truth,
         "told": examples_of(history, story.failures),
         "commands": [f"diagevo memory why {question} --run {history.run_id}"],
     }
@@ -227,7 +223,7 @@ def failure(history: History, site: Site, failure: str) -> Page:
     reference = resolve(history, failure, at, "failure")
     story = failure_story(history, reference, at, full=True)
     found = history.find(CandidateScored, reference.round, story.question_id, at)
-    scored = found[1] if found else None
+    scored = found.event if found else None
     texts = story.texts
     assert texts is not None
     data = {

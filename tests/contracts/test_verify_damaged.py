@@ -9,7 +9,7 @@ from msgspec import structs
 from diagevo.errors import DamagedError
 from diagevo.memory.audit.verification import Verification
 from diagevo.memory.audit.verify import verify
-from diagevo.memory.events import Embedder
+from diagevo.memory.events import CandidateScored, Embedder
 from diagevo.memory.log.artifacts import Artifacts, Reply
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import revision
@@ -152,7 +152,7 @@ READERS: dict[str, tuple[str, Callable[[Log], Any]]] = {
     "an event": ("UPDATE event SET round = 'x' WHERE position = 3", lambda log: list(log.read("a"))),
     "a chosen fact": (
         "UPDATE event SET round = 'x' WHERE type = 'CandidateScored'",
-        lambda log: list(log.chosen("a", ["CandidateScored"])),
+        lambda log: list(log.chosen("a", [CandidateScored])),
     ),
     "a fact": ("UPDATE event SET payload = '[' WHERE position = 3", lambda log: list(log.facts("a"))),
     "bytes as a fact": (

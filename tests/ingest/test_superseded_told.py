@@ -67,7 +67,7 @@ def test_what_counts_is_rounds_1_4_and_5(history: History) -> None:
     assert [facts.round for facts in gather(history).rounds] == [1, 4, 5]
     assert matrix(history).rounds == (1, 4, 5)
     assert sorted(lives(history, history.end)) == ["c1", "c4", "c5"]
-    before = history.as_of(at=history.commit(3).recorded.position)
+    before = history.as_of(at=history.commit(3).position)
     assert [o.round for o in observations(history, before)] == [1, 2, 3]
 
 

@@ -26,7 +26,7 @@ from diagevo.memory.events import (
     RoundsSuperseded,
     RunConfigured,
 )
-from diagevo.memory.history import History
+from diagevo.memory.history import History, point_of
 from diagevo.memory.memory import Memory
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.superseded import batch_of, played_again
@@ -321,7 +321,7 @@ def test_nodes_that_a_superseded_round_merged_are_two_again(memory: Memory) -> N
     Rounds(memory).supersede(3, "not one skill")
     assert (memory.state.nodes, memory.state.absorbed) == (before, {})
     with closing(History(memory.log.database, memory.run_id)) as history:
-        now, then = (nodes(history, at) for at in (history.end, history.commit(3).as_of))
+        now, then = (nodes(history, at) for at in (history.end, point_of(history.commit(3))))
         assert (now.labels["n1"], now.merges) == (before["n1"].label, [])
         assert (then.labels["n1"], len(then.merges)) == ("both", 1)
     assert well(memory) == []

@@ -13,7 +13,7 @@ from diagevo.config.sources import from_settings
 from diagevo.errors import ConfigError, OutOfMemoryError
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import catalogue as events
-from diagevo.memory.history import expect, open_history
+from diagevo.memory.history import open_history
 from diagevo.training.trainer import PhaseTrainer
 from tests.run.small import play, small_config
 
@@ -61,7 +61,7 @@ class Device:
 
 def recorded(home: Path, kind: type[Any]) -> list[Any]:
     with closing(open_history(f"sqlite:///{home / 'diagevo.db'}", "a", root=home)) as history:
-        return [expect(found, kind) for found in history.events(kind)]
+        return [fact.event for fact in history.events(kind)]
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ from diagevo.errors import ConfigError, WrongTrainingError
 from diagevo.loop.run import Run, _check_prompts
 from diagevo.memory.audit.runs import run_story
 from diagevo.memory.events import catalogue as events
-from diagevo.memory.events.records import Recorded
-from diagevo.memory.history import History, expect, open_history
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.opening import open_memory as opened
 from diagevo.progress import RoundFigures
@@ -57,12 +57,11 @@ Placed = events.CauseMatched | events.CauseCreated
 
 
 def of(history: History, kind: type[E], round: int | None = None) -> list[E]:
-    found = (recorded.event for recorded in history.events(kind, round=round))
-    return [event for event in found if isinstance(event, kind)]
+    return [fact.event for fact in history.events(kind, round=round)]
 
 
-def completed(history: History) -> list[tuple[Recorded, events.StageCompleted]]:
-    return [(r, expect(r, events.StageCompleted)) for r in history.events(events.StageCompleted)]
+def completed(history: History) -> list[tuple[Fact[events.StageCompleted], events.StageCompleted]]:
+    return [(fact, fact.event) for fact in history.events(events.StageCompleted)]
 
 
 def placements(history: History, round: int | None = None) -> list[Placed]:
@@ -79,10 +78,7 @@ def test_weights_candidates_and_logs_of_a_run_are_for_their_owner_alone(home: Pa
 def test_every_phase_of_training_records_and_tells_what_it_measured_of_itself(
     history: History, watcher: Watcher
 ) -> None:
-    measured = [
-        (recorded.round, expect(recorded, events.PhaseMeasured))
-        for recorded in history.events(events.PhaseMeasured)
-    ]
+    measured = [(fact.round, fact.event) for fact in history.events(events.PhaseMeasured)]
     phases = [(number, found.stage, found.attempt, found.steps) for number, found in measured]
     stages = (("challenger", 2), ("solver", 3))
     assert phases == [(n, stage, 1, steps) for n in (1, 2) for stage, steps in stages]

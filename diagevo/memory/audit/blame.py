@@ -11,10 +11,11 @@ from diagevo.memory.events import (
     CauseMatched,
     CausePromoted,
     CauseReactivated,
+    Event,
     RoundsSuperseded,
 )
-from diagevo.memory.events.records import Recorded
-from diagevo.memory.history import AsOf, History, expect
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.history import AsOf, History
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def blame(history: History, reference: Reference, as_of: AsOf) -> list[Blame]:
 class _Fields(dict[str, Blame]):
     """The last event to write each field."""
 
-    def put(self, field: str, value: str | int, by: Recorded, note: str = "") -> None:
+    def put(self, field: str, value: str | int, by: Fact[Event], note: str = "") -> None:
         self[field] = Blame(
             field, value, type=by.type, round=by.round, position=by.position, event_id=by.event_id, note=note
         )
@@ -55,8 +56,8 @@ def _cause(history: History, cause_id: str, as_of: AsOf) -> list[Blame]:
     found = _Fields()
     origin = ""
     for change in changes(history, as_of, cause_id):
-        by = change.recorded
-        match change.event:
+        by = change.fact
+        match by.event:
             case CauseCreated() as event:
                 origin = event.node_id
                 found.put("description", event.description, by, f"the diagnosis of {event.failure_id}")
@@ -79,31 +80,29 @@ def _cause(history: History, cause_id: str, as_of: AsOf) -> list[Blame]:
                 found.put("state", change.state, by, note)
                 found.put("frequency", change.frequency, by, note)
     walked = nodes(history, as_of)
-    made, node = walked.created[origin]
-    found.put("label", node.label, made)
+    made = walked.created[origin]
+    found.put("label", made.event.label, made)
     for merge in walked.way(origin):
-        if merge.absorbed == origin:
-            found.put("node", merge.survivor, merge.recorded, f"{origin} became part of {merge.survivor}")
-        note = "" if merge.absorbed == origin else f"merged with {merge.absorbed}"
-        found.put("label", merge.label, merge.recorded, note)
-        origin = merge.survivor
+        survivor, absorbed = merge.event.survivor, merge.event.absorbed
+        if absorbed == origin:
+            found.put("node", survivor, merge, f"{origin} became part of {survivor}")
+        found.put("label", merge.event.label, merge, "" if absorbed == origin else f"merged with {absorbed}")
+        origin = survivor
     return list(found.values())
 
 
 def _node(history: History, node_id: str, as_of: AsOf) -> list[Blame]:
     found = _Fields()
     walked = nodes(history, as_of)
-    made, node = walked.created[node_id]
-    found.put("label", node.label, made)
+    made = walked.created[node_id]
+    found.put("label", made.event.label, made)
     for merge in walked.merges:
-        if merge.survivor == node_id:
-            found.put("label", merge.label, merge.recorded, f"merged with {merge.absorbed}")
-        if merge.absorbed == node_id:
-            found.put("merged into", merge.survivor, merge.recorded)
-    for recorded in history.events(CauseCreated, as_of=as_of):
-        event = expect(recorded, CauseCreated)
-        moves = walked.moves(event.node_id)
-        home, by = (moves[-1].survivor, moves[-1].recorded) if moves else (event.node_id, recorded)
-        if home == node_id:
-            found.put(f"member {event.cause_id}", event.cause_id, by)
+        if merge.event.survivor == node_id:
+            found.put("label", merge.event.label, merge, f"merged with {merge.event.absorbed}")
+        if merge.event.absorbed == node_id:
+            found.put("merged into", merge.event.survivor, merge)
+    for created in history.events(CauseCreated, as_of=as_of):
+        cause_id, moves = created.event.cause_id, walked.moves(created.event.node_id)
+        if (moves[-1].event.survivor if moves else created.event.node_id) == node_id:
+            found.put(f"member {cause_id}", cause_id, moves[-1] if moves else created)
     return list(found.values())

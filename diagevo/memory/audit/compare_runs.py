@@ -205,10 +205,10 @@ def _rounds(history: History, as_of: AsOf) -> dict[int, tuple[int, int]]:
     after = 0
     spans: dict[int, tuple[int, int]] = {}
     for commit in history.every_commit:
-        if commit.recorded.position > as_of.position:
+        if commit.position > as_of.position:
             break
-        spans[commit.round] = after, commit.recorded.position
-        after = commit.recorded.position
+        spans[commit.round] = after, commit.position
+        after = commit.position
     if as_of.position > after:
         spans[max(spans, default=0) + 1] = after, as_of.position
     return spans

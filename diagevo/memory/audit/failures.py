@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from diagevo.errors import NotFoundError
 from diagevo.memory.audit.references import Reference, observation
@@ -14,6 +15,7 @@ from diagevo.memory.events import (
     CauseMatched,
     CauseState,
     DuplicateJudged,
+    Event,
     FailureDiagnosed,
     FailureObserved,
     Mode,
@@ -22,8 +24,9 @@ from diagevo.memory.events import (
     SimilarNode,
     SuppliedCause,
 )
+from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Recorded
-from diagevo.memory.history import AsOf, E, History, expect
+from diagevo.memory.history import AsOf, E, History, fact_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +115,15 @@ def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bo
             f"there is no failure {failure.id} in run {history.run_id}",
             hint=f"see those of a round: diagevo memory log --type FailureObserved --run {history.run_id}",
         )
-    recorded, observed = seen
-    found: dict[str, Recorded] = {"FailureObserved": recorded}
+    observed = seen.event
+    found: dict[str, Fact[Event]] = {"FailureObserved": seen}
     asked = 1
     while (
         diagnosis := history.find(
             FailureDiagnosed, failure.round, f"{failure.id}.{observed.attempt}.{asked}", as_of
         )
     ) is not None:
-        found["FailureDiagnosed"] = diagnosis[0]
+        found["FailureDiagnosed"] = diagnosis
         asked += 1
     for kind, key in (
         (CandidateScored, observed.question_id),
@@ -130,7 +133,7 @@ def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bo
     ):
         event = history.find(kind, failure.round, key, as_of)
         if event is not None:
-            found[kind.__name__] = event[0]
+            found[kind.__name__] = event
     if "NodeAssigned" in found and (created := _created(history, found["NodeAssigned"], failure.id)):
         found["CauseCreated"] = created
     return _story(history, found, full)
@@ -140,52 +143,50 @@ def held_against_answers(history: History, as_of: AsOf) -> tuple[int, int]:
     """Of the rounds that count: failures of questions that no response passed, and all failures."""
     counted = set(history.state(as_of).counted())
     found = Counter(
-        failure.against
-        for fact in history.log.chosen(history.run_id, ["FailureObserved"])
-        if fact.round in counted
-        and fact.position <= as_of.position
-        and isinstance(failure := fact.event, FailureObserved)
+        fact.event.against for fact in history.events(FailureObserved, as_of=as_of) if fact.round in counted
     )
     return found["answer"], found.total()
 
 
 def stories_of(
-    history: History, consequences: Sequence[Recorded], *, full: bool = False
+    history: History, consequences: Sequence[Fact[Event]], *, full: bool = False
 ) -> tuple[FailureStory, ...]:
     """The story behind each CauseMatched or CauseCreated: a walk along its causation to where it began."""
     return tuple(_story_of(history, chain, full) for chain in history.chains(consequences))
 
 
 def _story_of(history: History, chain: Sequence[Recorded], full: bool) -> FailureStory:
-    found: dict[str, Recorded] = {}
+    found: dict[str, Fact[Event]] = {}
     for link in chain:
-        found.setdefault(link.type, link)
-    observed = expect(found["FailureObserved"], FailureObserved)
+        found.setdefault(link.type, fact_of(link, Event))
     if "CandidateScored" not in found:
+        observed = found["FailureObserved"].event
+        assert isinstance(observed, FailureObserved)
         scored = history.find(CandidateScored, chain[0].round, observed.question_id)
         if scored is not None:
-            found["CandidateScored"] = scored[0]
+            found["CandidateScored"] = scored
     return _story(history, found, full)
 
 
-def _created(history: History, assigned: Recorded, failure_id: str) -> Recorded | None:
+def _created(history: History, assigned: Fact[Event], failure_id: str) -> Fact[Event] | None:
     """The cause that a failure created: what follows from its assignment, directly or through a new node."""
     waiting = [assigned.event_id]
     while waiting:
         for recorded in history.log.read(history.run_id, causation_id=waiting.pop()):
-            event = recorded.event
-            if isinstance(event, CauseCreated) and event.failure_id == failure_id:
-                return recorded
+            fact = fact_of(recorded, Event)
+            if isinstance(fact.event, CauseCreated) and fact.event.failure_id == failure_id:
+                return fact
             waiting.append(recorded.event_id)
     return None
 
 
-def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureStory:
+def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> FailureStory:
     def event(kind: type[E]) -> E | None:
-        recorded = found.get(kind.__name__)
-        return None if recorded is None else expect(recorded, kind)
+        fact = found.get(kind.__name__)
+        return None if fact is None else cast("E", fact.event)
 
-    observed = expect(found["FailureObserved"], FailureObserved)
+    observed = event(FailureObserved)
+    assert observed is not None
     scored, diagnosed = event(CandidateScored), event(FailureDiagnosed)
     judged, assigned = event(DuplicateJudged), event(NodeAssigned)
     matched, created = event(CauseMatched), event(CauseCreated)
@@ -207,9 +208,7 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
         stage=observed.stage,
         attempt=observed.attempt,
         step=observed.step,
-        void=history.abandoned.void(
-            found["FailureObserved"].round, observed.stage, observed.attempt, observed.step
-        ),
+        void=history.abandoned.void(found["FailureObserved"].round, observed),
         supplied=tuple(diagnosed.supplied) if diagnosed else (),
         verdict=diagnosed.verdict if diagnosed else None,
         chosen=diagnosed.cause_id if diagnosed else None,
@@ -226,7 +225,7 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
         cause_id=counted.cause_id if counted else None,
         similarity=matched.similarity if matched else None,
         theta_dup=history.in_force(found["FailureObserved"].position).theta_dup,
-        positions={kind: recorded.position for kind, recorded in found.items()},
+        positions={kind: fact.position for kind, fact in found.items()},
         texts=_texts(history, observed, scored, diagnosed, judged, assigned) if full else None,
     )
 

@@ -6,34 +6,30 @@ not made again.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count, zip_longest
 
-from diagevo.memory.events import CandidateScored, Event, FailureObserved, GroupIngested
+from diagevo.memory.events import CandidateScored, FailureObserved, GroupIngested
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.log.log import Log
 from diagevo.memory.state.model import MemoryState
 
-GROUP = GroupIngested.__name__
-OWN = (CandidateScored.__name__, FailureObserved.__name__)
-
 
 class Attempts:
     """A training's attempts: each began with a step, and voids what earlier ones wrote from there on."""
 
-    def __init__(self, ingested: Iterable[Fact[Event]]) -> None:
+    def __init__(self, ingested: Iterable[Fact[GroupIngested]]) -> None:
         self._began: dict[int, tuple[int, int]] = {}
         for fact in ingested:
             group = fact.event
-            assert isinstance(group, GroupIngested)
             if group.attempt > 1:
                 self._began.setdefault(group.attempt, (group.step, fact.position))
 
     @classmethod
     def of(cls, log: Log, run_id: str) -> "Attempts":
         """As the log has them."""
-        return cls(log.chosen(run_id, [GROUP]))
+        return cls(log.chosen(run_id, [GroupIngested]))
 
     @property
     def last(self) -> int:
@@ -47,37 +43,44 @@ class Attempts:
         )
 
 
-Read = Callable[[Sequence[str], tuple[int, int] | None], Iterable[Fact[Event]]]
-"""What a run's events of some types say, of all rounds or those from the first to the last, in order."""
+Own = CandidateScored | FailureObserved
 
 
 def first_stranger(log: Log, state: MemoryState) -> tuple[int, str] | None:
     """Position and fault of the first event that is not its groups', or of a group out of its place. `state`
     is the fold of the run."""
-    if not log.count(state.run_id, GROUP):
+    run_id = state.run_id
+    if not log.count(run_id, GroupIngested.__name__):
         return None
-    return stranger(lambda types, rounds: log.chosen(state.run_id, types, rounds), state)
+    return stranger(
+        state,
+        Attempts.of(log, run_id),
+        lambda batch: log.chosen(run_id, [GroupIngested], (batch, batch)),
+        lambda number: log.chosen(run_id, [CandidateScored, FailureObserved], (number, number)),
+    )
 
 
-def stranger(read: Read, state: MemoryState) -> tuple[int, str] | None:
-    """`first_stranger` over what `read` gives."""
-    attempts = Attempts(read([GROUP], None))
+def stranger(
+    state: MemoryState,
+    attempts: Attempts,
+    ingested: Callable[[int], Iterable[Fact[GroupIngested]]],
+    own: Callable[[int], Iterable[Fact[Own]]],
+) -> tuple[int, str] | None:
+    """`first_stranger` over the groups of a batch and the events of a round, however they are read."""
     for number in count(1):
-        batch = state.batch(number)
-        groups = list(read([GROUP], (batch, batch)))
+        groups = list(ingested(state.batch(number)))
         # Rounds that wait come without a gap after those that were opened.
         if not groups and number > state.last_opened:
             return None
         counts = bool(state.counted([number]))
-        told = read(OWN, (number, number))
-        if (found := next(strangers(groups, told, number, attempts, counts=counts), None)) is not None:
+        if (found := next(strangers(groups, own(number), number, attempts, counts=counts), None)) is not None:
             return found
     return None
 
 
 def strangers(
-    ingested: Iterable[Fact[Event]],
-    told: Iterable[Fact[Event]],
+    ingested: Iterable[Fact[GroupIngested]],
+    told: Iterable[Fact[Own]],
     number: int,
     attempts: Attempts,
     *,
@@ -88,19 +91,15 @@ def strangers(
     candidates: list[tuple[int, CandidateScored]] = []
     failures: list[tuple[int, FailureObserved]] = []
     for fact in told:
-        match fact.event:
-            case CandidateScored() as candidate:
-                candidates.append((fact.position, candidate))
-            case FailureObserved() as failure:
-                failures.append((fact.position, failure))
-            case _:
-                pass
+        if isinstance(fact.event, CandidateScored):
+            candidates.append((fact.position, fact.event))
+        else:
+            failures.append((fact.position, fact.event))
     made = candidates[0][0] if candidates else None
     groups: list[GroupIngested] = []
     places = Counter[tuple[int, int]]()
     for fact in ingested:
         group = fact.event
-        assert isinstance(group, GroupIngested)
         if group.group != (place := places[group.attempt, group.step]):
             yield fact.position, f"group {place} of step {group.step} comes next"
         places[group.attempt, group.step] += 1

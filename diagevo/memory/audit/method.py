@@ -35,7 +35,7 @@ def method(history: History, last: int) -> dict[str, str]:
         settings = _settings(history.configurations[0])
         return {key: value for key, value in settings.items() if key.startswith(UNTRAINED)}
     played = [
-        next(c for c in reversed(history.configurations) if c.position < commit.recorded.position)
+        next(c for c in reversed(history.configurations) if c.position < commit.position)
         for commit in commits
     ]
     of_round = [_settings(configuration) for configuration in played]

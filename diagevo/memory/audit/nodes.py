@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from diagevo.memory.audit.failures import FailureStory, ModelExchange, asked, stories_of
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.events import CauseCreated, NodePairJudged, number_of
-from diagevo.memory.events.records import Recorded
-from diagevo.memory.history import AsOf, History, expect
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.history import AsOf, History
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,44 +49,42 @@ class NodeStory:
 
 def why_node(history: History, node_id: str, as_of: AsOf, *, full: bool = False) -> NodeStory:
     """The story of a node that was created by then."""
-    walked = nodes(history, as_of, about=node_id)
-    created, event = walked.created[node_id]
-    into = next((merge.survivor for merge in walked.merges if merge.absorbed == node_id), None)
+    walked = nodes(history, as_of)
+    created = walked.created[node_id]
+    merged = (merge.event for merge in walked.merges)
+    into = next((event.survivor for event in merged if event.absorbed == node_id), None)
     within = {
         origin
         for origin in walked.created
-        if origin == node_id or any(merge.survivor == node_id for merge in walked.moves(origin))
+        if origin == node_id or any(merge.event.survivor == node_id for merge in walked.moves(origin))
     }
-    members: list[Member] = []
-    born: Recorded | None = None
-    for recorded in history.events(CauseCreated, as_of=as_of):
-        cause = expect(recorded, CauseCreated)
-        if cause.node_id in within:
-            members.append(
-                Member(cause.cause_id, cause.description, recorded.round, recorded.position, cause.node_id)
-            )
-        if cause.node_id == node_id and born is None:
-            born = recorded
-    assert born is not None
+    causes = [one for one in history.events(CauseCreated, as_of=as_of) if one.event.node_id in within]
+    born = next(one for one in causes if one.event.node_id == node_id)
     return NodeStory(
         node_id=node_id,
         label=walked.labels[node_id],
-        created_label=event.label,
+        created_label=created.event.label,
         round=created.round,
         position=created.position,
         merged_into=into,
         evidence=stories_of(history, [born], full=full)[0],
-        members=tuple(members),
-        pairs=tuple(_judged(history, node_id, *judged, full) for judged in walked.judged),
+        members=tuple(
+            Member(one.event.cause_id, one.event.description, one.round, one.position, one.event.node_id)
+            for one in causes
+        ),
+        pairs=tuple(
+            _judged(history, node_id, judged, full)
+            for judged in walked.judged
+            if node_id in judged.event.nodes
+        ),
     )
 
 
-def _judged(
-    history: History, node_id: str, recorded: Recorded, event: NodePairJudged, full: bool
-) -> NodeJudgement:
+def _judged(history: History, node_id: str, judged: Fact[NodePairJudged], full: bool) -> NodeJudgement:
+    event = judged.event
     return NodeJudgement(
-        round=recorded.round,
-        position=recorded.position,
+        round=judged.round,
+        position=judged.position,
         other=next(n for n in event.nodes if n != node_id),
         similarity=event.similarity,
         merged=event.merge,

@@ -134,9 +134,8 @@ class PassRates:
 def pass_rate(log: Log, run_id: str) -> float | None:
     """Of all groups that stand; None where there are none."""
     attempts, passes, rollouts = Attempts.of(log, run_id), 0, 0
-    for fact in log.chosen(run_id, ["GroupIngested"]):
+    for fact in log.chosen(run_id, [GroupIngested]):
         group = fact.event
-        assert isinstance(group, GroupIngested)
         if not attempts.void(group.step, group.attempt):
             passes, rollouts = passes + group.passes, rollouts + len(group.rewards)
     return passes / rollouts if rollouts else None

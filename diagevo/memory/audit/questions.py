@@ -62,12 +62,12 @@ def question_story(
     """The story of a question that exists by then."""
     found = history.find(CandidateScored, question.round, question.id, as_of)
     assert found is not None
-    recorded, event = found
+    event = found.event
     played = round_played(history, question.round)
     weight = played.frequency(event.cause_id)
     failed = dict.fromkeys(
         failure.failure_id
-        for r in history.log.read(history.run_id, causation_id=recorded.event_id, until=as_of.position)
+        for r in history.log.read(history.run_id, causation_id=found.event_id, until=as_of.position)
         if r.type == "FailureObserved" and (failure := expect(r, FailureObserved))
     )
     responses = event.responses or 1  # an invalid question may have none
@@ -75,7 +75,7 @@ def question_story(
     return QuestionStory(
         question_id=question.id,
         round=question.round,
-        position=recorded.position,
+        position=found.position,
         opened=played.position,
         mode=event.mode,
         epsilon=played.epsilon,

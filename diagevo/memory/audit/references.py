@@ -7,8 +7,9 @@ from typing import Literal
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.events import CandidateScored, CauseCreated, FailureObserved
-from diagevo.memory.events.records import Recorded, event_id
-from diagevo.memory.history import AsOf, History, expect
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.events.records import event_id
+from diagevo.memory.history import AsOf, History, fact_of
 
 Kind = Literal["cause", "node", "question", "failure"]
 
@@ -53,7 +54,7 @@ def resolve(history: History, text: str, as_of: AsOf, *kinds: Kind) -> Reference
 def causes(history: History, as_of: AsOf) -> dict[str, tuple[str, int]]:
     """Every cause created by then, by id: description and round."""
     found = history.events(CauseCreated, as_of=as_of)
-    return {event.cause_id: (event.description, r.round) for r in found if (event := expect(r, CauseCreated))}
+    return {fact.event.cause_id: (fact.event.description, fact.round) for fact in found}
 
 
 def _must_exist(history: History, reference: Reference, as_of: AsOf) -> None:
@@ -75,13 +76,14 @@ def _must_exist(history: History, reference: Reference, as_of: AsOf) -> None:
         raise NotFoundError(f"there is no {reference.kind} {reference.id} {where}", hint=hint)
 
 
-def observation(history: History, failure: Reference, as_of: AsOf) -> tuple[Recorded, FailureObserved] | None:
+def observation(history: History, failure: Reference, as_of: AsOf) -> Fact[FailureObserved] | None:
     """The last observation of a failure by then, whatever its attempt."""
     question = event_id(failure.round, "CandidateScored", failure.id.rpartition(".")[0])
     found = None
     for recorded in history.log.read(history.run_id, causation_id=question, until=as_of.position):
-        if isinstance(event := recorded.event, FailureObserved) and event.failure_id == failure.id:
-            found = recorded, event
+        if recorded.type == "FailureObserved":
+            fact = fact_of(recorded, FailureObserved)
+            found = fact if fact.event.failure_id == failure.id else found
     return found
 
 
@@ -93,7 +95,7 @@ def _by_text(history: History, text: str, as_of: AsOf, wanted: tuple[Kind, ...])
         named += [(Reference("cause", i), words) for i, (words, round_) in made if round_ not in gone]
     if "node" in wanted:
         found = nodes(history, as_of)
-        living = [(i, label) for i, label in found.labels.items() if found.created[i][0].round not in gone]
+        living = [(i, label) for i, label in found.labels.items() if found.created[i].round not in gone]
         named += [(Reference("node", i), label) for i, label in living]
     piece = text.casefold()
     fitting = [(reference, words) for reference, words in named if piece and piece in words.casefold()]

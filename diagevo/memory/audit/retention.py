@@ -21,7 +21,7 @@ from diagevo.equations.settings import Filter
 from diagevo.errors import ConfigError
 from diagevo.memory.audit.timeline.rounds import Observed, VoteKind, kind_of
 from diagevo.memory.events import CandidateScored
-from diagevo.memory.history import History, expect
+from diagevo.memory.history import History
 
 
 def keeps(chosen: Filter, votes: VoteKind) -> bool:
@@ -130,15 +130,15 @@ class Moved:
 def moved(history: History, observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> Iterator[Moved]:
     """The questions that the filters of `filters` keep or drop otherwise than was recorded, in order."""
     chosen = {r.round: one for r, one in zip(observed, filters(observed, changed), strict=True)}
-    for recorded in history.events(CandidateScored):
-        if recorded.round not in chosen:
+    for fact in history.events(CandidateScored):
+        if fact.round not in chosen:
             continue
-        e = expect(recorded, CandidateScored)
-        kept = keeps(chosen[recorded.round], kind_of(e))
+        e = fact.event
+        kept = keeps(chosen[fact.round], kind_of(e))
         if kept != (e.verdict == "kept"):
             yield Moved(
                 question_id=e.question_id,
-                round=recorded.round,
+                round=fact.round,
                 kept=kept,
                 first=e.first,
                 second=e.second,

@@ -68,8 +68,8 @@ def rollouts(history: History, until: int | None = None) -> Rollouts:
     counted = [round_ for round_ in state.counted() if whole or round_ <= (until or 0)]  # one a batch
     counts, attempts = set(counted), Attempts.of(history.log, history.run_id)
     found = Rollouts()
-    types = [GroupIngested, CandidateScored, FailureObserved, CauseCreated, CauseMatched]
-    for fact in history.log.chosen(history.run_id, [event.__name__ for event in types]):
+    types = (GroupIngested, CandidateScored, FailureObserved, CauseCreated, CauseMatched)
+    for fact in history.events(*types):
         match fact.event:
             case GroupIngested() as group:
                 waits = fact.round - len(counted)  # its batch, behind those that were played
@@ -88,6 +88,4 @@ def rollouts(history: History, until: int | None = None) -> Rollouts:
                 found.causes[cause] = Counter([failure.rpartition(".")[0]])
             case CauseMatched(cause_id=cause, failure_id=failure):
                 found.causes[cause][failure.rpartition(".")[0]] += 1
-            case _:
-                pass
     return found

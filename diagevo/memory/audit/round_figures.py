@@ -72,13 +72,7 @@ def _moved(history: History, round: int | None) -> tuple[dict[int, list[str]], d
     """The causes promoted and those reactivated, by round, in order."""
     promoted: dict[int, list[str]] = defaultdict(list)
     reactivated: dict[int, list[str]] = defaultdict(list)
-    rounds = None if round is None else (round, round)
-    for found in history.log.chosen(history.run_id, ["CausePromoted", "CauseReactivated"], rounds):
-        match found.event:
-            case CausePromoted(cause_id=cause):
-                promoted[found.round].append(cause)
-            case CauseReactivated(cause_id=cause):
-                reactivated[found.round].append(cause)
-            case _:
-                pass
+    for found in history.events(CausePromoted, CauseReactivated, round=round):
+        of_round = promoted if isinstance(found.event, CausePromoted) else reactivated
+        of_round[found.round].append(found.event.cause_id)
     return promoted, reactivated

@@ -12,7 +12,7 @@ from diagevo.memory.audit.pass_rates import PassRates, pass_rate, pass_rates
 from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
-from diagevo.memory.events import Origin, PhaseMeasured, RoundCommitted, RunConfigured, StageStarted
+from diagevo.memory.events import Origin, PhaseMeasured, RunConfigured, StageStarted
 from diagevo.memory.history import History, expect
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import EVENT, RUN, Log
@@ -75,10 +75,10 @@ def _line(history: History) -> RunLine:
     database, run_id, log = history.database, history.run_id, history.log
     last = next(log.read(run_id, newest_first=True, limit=1))
     counted = history.commits
-    commit = counted[-1].recorded if counted else None
+    commit = counted[-1] if counted else None
     gone = history.superseded()
     opened = next(log.read(run_id, types=["RoundOpened"], newest_first=True, limit=1), None)
-    event = None if commit is None else expect(commit, RoundCommitted)
+    event = None if commit is None else commit.event
     running = (
         opened is not None
         and opened.round not in gone
@@ -174,7 +174,7 @@ def run_story(history: History, *, counted: bool = True) -> RunStory:
             before=dict(measured(history, 0, candidates=False).get(0, Measured()).validation),
             rounds=tuple(line for line in lines if line.superseded_by is None),
             superseded=tuple(line for line in lines if line.superseded_by is not None),
-            phases=tuple(PhaseLine(r.round, expect(r, PhaseMeasured)) for r in history.events(PhaseMeasured)),
+            phases=tuple(PhaseLine(r.round, r.event) for r in history.events(PhaseMeasured)),
             shared=_shared(history),
             pass_rates=pass_rates(history) if counted else None,
         )

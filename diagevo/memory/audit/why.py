@@ -35,9 +35,11 @@ from diagevo.memory.events import (
     CauseMatched,
     CausePromoted,
     CauseReactivated,
+    Event,
     RoundsSuperseded,
 )
-from diagevo.memory.events.records import Recorded, event_id
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.events.records import event_id
 from diagevo.memory.history import AsOf, History, expect
 
 
@@ -49,19 +51,19 @@ class _Matches:
     via: Counter[str] = field(default_factory=Counter[str])
     frequency: int = 0
     position: int = 0
-    kept: list[Recorded] = field(default_factory=list[Recorded])
+    kept: list[Fact[Event]] = field(default_factory=list[Fact[Event]])
     questions: list[str] = field(default_factory=list[str])
-    reactivation: tuple[Recorded, CauseReactivated] | None = None
+    reactivation: tuple[Fact[Event], CauseReactivated] | None = None
 
     def add(self, change: Change, event: CauseMatched, evidence: int | None) -> None:
         kept, first = self.kept, event.via not in self.via
         self.via[event.via] += 1
         self.questions.append(event.failure_id.rpartition(".")[0])
-        self.frequency, self.position = change.frequency, change.recorded.position
+        self.frequency, self.position = change.frequency, change.fact.position
         if evidence is None or len(kept) < evidence:
-            kept.append(change.recorded)
+            kept.append(change.fact)
         elif first and kept:  # recurrence or deduplication: one of each is told
-            kept[-1] = change.recorded
+            kept[-1] = change.fact
 
 
 def why_cause(
@@ -101,10 +103,10 @@ class _Reader:
         last: Change | None = None
         since, how = 0, "created"
         for change in changes(self.history, self.as_of, self.cause_id):
-            last, recorded = change, change.recorded
+            last, recorded = change, change.fact
             if recorded.round != self.matches.round:
                 self._close_matches(recorded.round)
-            match change.event:
+            match recorded.event:
                 case CauseCreated() as event:
                     created, since = event, recorded.round
                     [evidence] = stories_of(self.history, [recorded], full=self.full)
@@ -144,13 +146,13 @@ class _Reader:
             node_label=label,
             state=last.state,
             frequency=last.frequency,
-            since=since if last.state != "superseded" else last.recorded.round,
+            since=since if last.state != "superseded" else last.fact.round,
             how=how,
             turns=tuple(self.turns),
             effect=self._effect(),
         )
 
-    def _promoted(self, recorded: Recorded, event: CausePromoted) -> None:
+    def _promoted(self, recorded: Fact[Event], event: CausePromoted) -> None:
         aimed = self.aimed.get(recorded.round, Aimed())
         self.promoted_rounds[recorded.event_id] = recorded.round
         self.turns.append(
@@ -172,7 +174,7 @@ class _Reader:
     def _votes(self, round: int) -> Iterator[Vote]:
         """The questions of a round whose votes were held against θ_up."""
         for recorded in self.history.events(CandidateScored, round=round, cause_id=self.cause_id):
-            event = expect(recorded, CandidateScored)
+            event = recorded.event
             if event.verdict != "invalid":
                 yield Vote(
                     question_id=event.question_id,
@@ -217,21 +219,22 @@ class _Reader:
         turns: list[Turn] = []
         first = next(turn.round for turn in self.turns if isinstance(turn, Created))
         for merge in walked.way(node_id):
-            call = merge.judged.call if merge.judged and self.full else None
-            if merge.recorded.round >= first:
+            event, judged = merge.event, walked.judgement(merge)
+            call = judged.call if judged and self.full else None
+            if merge.round >= first:
                 turns.append(
                     Merged(
-                        round=merge.recorded.round,
-                        position=merge.recorded.position,
-                        survivor=merge.survivor,
-                        absorbed=merge.absorbed,
-                        label=merge.label,
-                        similarity=merge.judged.similarity if merge.judged else None,
-                        moved=node_id == merge.absorbed,
+                        round=merge.round,
+                        position=merge.position,
+                        survivor=event.survivor,
+                        absorbed=event.absorbed,
+                        label=event.label,
+                        similarity=judged.similarity if judged else None,
+                        moved=node_id == event.absorbed,
                         call=asked(self.history, "consolidation (Prompt 4)", call) if call else None,
                     )
                 )
-            node_id = merge.survivor
+            node_id = event.survivor
         return node_id, walked.labels[node_id], turns
 
     def _sampled(self) -> Iterator[Turn]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, insert, select
@@ -22,6 +22,7 @@ from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash
 from diagevo.memory.log.database import PAGE, Database, Prepared, listed
 from diagevo.memory.log.statements import COLUMNS, EVENT, HEAD, LOG, ONE, RUN, Statements
 
+E = TypeVar("E", bound=Event)
 _FOUND = EVENT.alias("found")
 _FACT = ("type", "round", "event_id", "sequence", "position", "schema_version", "payload")
 LATEST = "latest"
@@ -265,12 +266,23 @@ class Log:
             yield from facts(chain.from_iterable(pages))
 
     def chosen(
-        self, run_id: str, types: Sequence[str], rounds: tuple[int, int] | None = None
-    ) -> Iterator[Fact[Event]]:
-        """Stream those of a run, by type and round, in order: what a count over many events needs of them."""
-        chosen = [EVENT.c.run_id == run_id, EVENT.c.type.in_(list(types))]
+        self,
+        run_id: str,
+        types: Sequence[type[E]],
+        rounds: tuple[int, int] | None = None,
+        *,
+        cause_id: str | None = None,
+        until: int | None = None,
+    ) -> Iterator[Fact[E]]:
+        """Stream what events of these types say, in order; chosen as in `read`, which has the rows."""
+        names = [event.__name__ for event in types]
+        chosen = [EVENT.c.run_id == run_id, EVENT.c.type.in_(names)]
         if rounds is not None:
             chosen.append(EVENT.c.round.between(*rounds))
+        if cause_id is not None:
+            chosen.append(EVENT.c.cause_id == cause_id)
+        if until is not None:
+            chosen.append(EVENT.c.position <= until)
         places = select(EVENT.c.position).where(*chosen)
         query = select(*(_FOUND.c[name] for name in _FACT)).where(_FOUND.c.position.in_(places))
         with self.database.read() as connection:
@@ -281,10 +293,10 @@ class Log:
                 try:  # SQLite keeps whatever is put into its file
                     rows = msgspec.convert(list(map(tuple, page)), list[FactRow])
                 except msgspec.ValidationError as error:
-                    for _ in self.read(run_id, types=types, rounds=rounds):
+                    for _ in self.read(run_id, types=names, rounds=rounds):
                         pass  # names the event and the column
                     raise DamagedError(f"an event of run {run_id} is damaged: {error}") from error
-                yield from facts(rows)
+                yield from cast("Iterator[Fact[E]]", facts(rows))
 
     def known(self, run_id: str, ids: Iterable[str]) -> dict[str, Recorded]:
         """Those of the events that the run has."""

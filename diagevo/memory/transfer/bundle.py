@@ -80,7 +80,7 @@ def export_bundle(history: History, as_of: AsOf, file: Path) -> Exported:
 
 def _write(history: History, as_of: AsOf, out: Writer) -> str:
     head, sequence = GENESIS, 0
-    for recorded in history.events(as_of=as_of):
+    for recorded in history.log.read(history.run_id, until=as_of.position):
         out.add("event", msgspec.structs.asdict(recorded))
         head, sequence = recorded.hash, recorded.sequence
     run = {

@@ -14,7 +14,7 @@ from diagevo.memory.events import (
     RunConfigured,
 )
 from diagevo.memory.events.named_texts import NAMING, named_texts
-from diagevo.memory.history import AsOf, History, expect
+from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.vectors import Vectors, text_hash
 from diagevo.text.escaping import utf8
@@ -40,7 +40,7 @@ def texts_of(history: History, as_of: AsOf) -> Rows:
     no such bundle could be imported."""
     artifacts = Artifacts(history.database)
     events = history.events(*NAMING, as_of=as_of)
-    for page in _pages(digest for recorded in events for _, digest in named_texts(recorded.event)):
+    for page in _pages(digest for fact in events for _, digest in named_texts(fact.event)):
         kept = artifacts.kept(page)
         for digest in page:
             if digest not in kept:
@@ -54,10 +54,10 @@ def texts_of(history: History, as_of: AsOf) -> Rows:
 def vectors_of(history: History, as_of: AsOf) -> Rows:
     """The vectors that there are, of each embedding model that the run had; one may come twice."""
     configured = history.events(RunConfigured, as_of=as_of)
-    for embedder in {expect(recorded, RunConfigured).embedder: None for recorded in configured}:
+    for embedder in {fact.event.embedder: None for fact in configured}:
         vectors = Vectors(history.database, history.run_id, embedder)
         events = history.events(*_EMBEDDED, as_of=as_of)
-        for page in _pages(text for recorded in events if (text := embedded(recorded.event)) is not None):
+        for page in _pages(text for fact in events if (text := embedded(fact.event)) is not None):
             for text, vector in vectors.stored(page).items():
                 row = {"model": vectors.model, "text_hash": text_hash(text)}
                 yield row | {"vector": vector.astype("<f4").tobytes()}

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, insert, select
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.events import CheckpointEvaluated, Origin, StageCompleted
-from diagevo.memory.history import AsOf, History, expect
+from diagevo.memory.history import AsOf, History, point_of
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
 from diagevo.memory.places import check_name, check_place, runs_folder
@@ -56,7 +56,7 @@ def fork(
     embedding model, ConfigError where the new run exists.
     """
     check_name(name)
-    as_of = _measured(history, history.commit(round).as_of)
+    as_of = _measured(history, point_of(history.commit(round)))
     before = history.configuration(as_of)
     values = before.config if config is None else dict(config)
     changed = changed_keys(before.config, values)
@@ -82,8 +82,9 @@ def fork(
     check_place(history.database, folder / name)
     with history.database.write() as connection:
         copy = Copy(connection, history.log, name, folder / name)
+        source = history.log.read(history.run_id, until=as_of.position)
         see = f"see what is wrong: diagevo memory verify --run {history.run_id}"
-        copy.take(history.events(as_of=as_of), f"run {history.run_id}", see)
+        copy.take(source, f"run {history.run_id}", see)
         copy.append(configured, round)
         # With the configuration of a run from outside a fork is from outside too.
         outside = history.log.imported(history.run_id) if config is None else None
@@ -134,8 +135,8 @@ def _link(
     copy."""
     files: list[str] = []
     missing: list[str] = []
-    recorded = (expect(r, StageCompleted) for r in history.events(StageCompleted, as_of=as_of))
-    for path in dict.fromkeys(artifact.path for event in recorded for artifact in event.artifacts):
+    completed = history.events(StageCompleted, as_of=as_of)
+    for path in dict.fromkeys(artifact.path for fact in completed for artifact in fact.event.artifacts):
         if not (source / path).exists():
             missing.append(path)
             continue

@@ -105,23 +105,20 @@ def _failures(history: History) -> tuple[list[_Failure], dict[str, str]]:
     questions: dict[str, CandidateScored] = {}
     failures: dict[str, _Failure] = {}
     causes: dict[str, str] = {}
-    types = ["CandidateScored", "FailureObserved", "CauseCreated", "CauseMatched"]
-    for fact in history.log.chosen(history.run_id, types):
+    for fact in history.events(CandidateScored, FailureObserved, CauseCreated, CauseMatched):
         if fact.round not in counted:
             continue
         match fact.event:
             case CandidateScored() as scored:
                 questions[scored.question_id] = scored
             case FailureObserved() as failed:
-                if not history.abandoned.void(fact.round, failed.stage, failed.attempt, failed.step):
+                if not history.abandoned.void(fact.round, failed):
                     failures[failed.failure_id] = failed, questions[failed.question_id]
             case (
                 CauseCreated(failure_id=failure_id, cause_id=cause_id)
                 | CauseMatched(failure_id=failure_id, cause_id=cause_id)
             ):
                 causes[failure_id] = cause_id
-            case _:
-                pass
     if not failures:
         raise NotFoundError(
             f"run {history.run_id} has no failure with a response that passed", hint="see: diagevo runs show"

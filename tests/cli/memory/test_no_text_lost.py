@@ -13,7 +13,7 @@ import pytest
 
 from diagevo.memory.events import EVENT_TYPES, Digest, GroupIngested, Value
 from diagevo.memory.events.named_texts import NAMING, named_texts
-from diagevo.memory.history import History, expect, open_history
+from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import ARTIFACT
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, diagnose_by_rules
@@ -83,7 +83,7 @@ def test_whatever_in_an_event_is_the_digest_of_a_stored_text_has_the_type_of_one
     for history in histories(original):
         with history.database.read() as connection:
             stored = {row.digest for row in connection.execute(ARTIFACT.select())}
-        for record in history.events():
+        for record in history.log.read(history.run_id):
             named = {d for _, d in named_texts(record.event)}
             assert stored & set(values(json.loads(record.payload))) == named, record.type
 
@@ -110,8 +110,8 @@ def test_an_import_that_lacks_a_text_is_refused_and_says_which(original: Path, t
     bundle = tmp_path / "bundle"
     said(original, "runs", "export", "waiting", "-o", bundle)
     with closing(open_history(f"sqlite:///{original / 'diagevo.db'}", "waiting")) as history:
-        groups = ((r, expect(r, GroupIngested)) for r in history.events(GroupIngested))
-        event, lost = next((r, group.failed[0].trajectory) for r, group in groups if group.failed)
+        groups = history.events(GroupIngested)
+        event, lost = next((g, g.event.failed[0].trajectory) for g in groups if g.event.failed)
     write_rows(bundle, "artifact", [row for row in rows_of(bundle, "artifact") if row["digest"] != lost])
     done = invoke("runs", "import", bundle, env={"DIAGEVO_HOME": str(tmp_path / "copy")})
     assert done.exit_code == 5
@@ -124,7 +124,7 @@ def test_an_import_that_lacks_a_text_is_refused_and_says_which(original: Path, t
 def test_an_export_of_a_run_that_lost_a_text_is_refused(original: Path, tmp_path: Path) -> None:
     home = Path(shutil.copytree(original, tmp_path / "home"))
     with closing(open_history(f"sqlite:///{home / 'diagevo.db'}", "waiting")) as history:
-        lost = expect(next(history.events(GroupIngested)), GroupIngested).question
+        lost = next(history.events(GroupIngested)).event.question
         with history.database.write() as connection:
             connection.execute(ARTIFACT.delete().where(ARTIFACT.c.digest == lost))
     done = invoke("runs", "export", "waiting", "-o", tmp_path / "out", env={"DIAGEVO_HOME": str(home)})

@@ -6,14 +6,14 @@ is left are the fold and the groups of ingested rounds.
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from diagevo.errors import DiagEvoError
-from diagevo.memory.audit.groups import stranger
+from diagevo.memory.audit.groups import Attempts, stranger
 from diagevo.memory.events import EVENT_TYPES, Ratio, Value
 from diagevo.memory.events.decode import Fact, decoded, read
 from diagevo.memory.events.records import Recorded, event_id
@@ -72,11 +72,17 @@ class Told:
                 advance(state, self.fact(at, told if at == place else None))
             facts = [self.fact(at, told if at == place else None) for at in range(len(self.records))]
 
-            def read(types: Sequence[str], rounds: tuple[int, int] | None) -> Iterator[Fact[Any]]:
-                first, last = rounds or (0, 2**31)
-                return (f for f in facts if f.type in types and first <= f.round <= last)
+            def of(round: int, *types: str) -> Iterator[Fact[Any]]:
+                return (f for f in facts if f.type in types and f.round == round)
 
-            return stranger(read, state) is not None
+            groups = Attempts(f for f in facts if f.type == "GroupIngested")
+            found = stranger(
+                state,
+                groups,
+                lambda batch: of(batch, "GroupIngested"),
+                lambda number: of(number, "CandidateScored", "FailureObserved"),
+            )
+            return found is not None
         except DiagEvoError:
             return True
 

@@ -86,7 +86,7 @@ def test_a_fork_whose_parent_is_another_run_by_now_says_so(forked: Store) -> Non
 
 def test_a_fork_records_where_it_comes_from(forked: Store) -> None:
     with opened(forked, "played", "b") as [a, b]:
-        last = list(b.events())[-1]
+        last = list(b.log.read("b"))[-1]
         configured = expect(last, RunConfigured)
         assert configured.origin is not None
         assert (configured.origin.run, configured.origin.position) == ("played", a.as_of(2).position)

@@ -14,7 +14,7 @@ from diagevo.errors import ConfigError
 from diagevo.memory.audit.retention import first_changed, keeps, retention
 from diagevo.memory.audit.timeline.rounds import VoteKind, observations
 from diagevo.memory.audit.whatif import Changes, what_if
-from diagevo.memory.history import History, open_history
+from diagevo.memory.history import History, open_history, point_of
 from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import SQLiteStores
 from tests.memory.audit.played import CONFIG, Player, play
@@ -90,7 +90,7 @@ def test_nothing_changed_equals_the_log(sqlite_stores: SQLiteStores, tmp_path_fa
     assert [r.status for r in told.rounds] == ["exact"] * 3
     assert not any(r.differs for r in told.rounds)
     for outcome, commit in zip(told.rounds, history.commits, strict=True):
-        state = history.state(commit.as_of)
+        state = history.state(point_of(commit))
         assert dict(outcome.frequencies) == {c.cause_id: c.frequency for c in state.active()}
     assert all(r.same for r in retention(observed, {}))
     history.close()

@@ -18,8 +18,8 @@ from diagevo.memory.events import (
     CauseState,
     RoundsSuperseded,
 )
-from diagevo.memory.events.records import Recorded
-from diagevo.memory.history import AsOf, History, expect
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.log import EVENT
 
 Changing = CauseCreated | CausePromoted | CauseMatched | CauseReactivated | RoundsSuperseded
@@ -32,8 +32,7 @@ Standing = CauseState | Literal["superseded"]
 class Change:
     """An event that concerns a cause's state or frequency, with both after it."""
 
-    recorded: Recorded
-    event: Changing
+    fact: Fact[Changing]
     state: Standing
     frequency: int
 
@@ -41,13 +40,12 @@ class Change:
 def changes(history: History, as_of: AsOf, cause_id: str) -> Iterator[Change]:
     """What happened to a cause, in order."""
     kinds = (CauseCreated, CausePromoted, CauseMatched, CauseReactivated)
-    gone = [recorded for recorded, _ in history.supersedings if recorded.position <= as_of.position]
-    own = history.events(*kinds, as_of=as_of, cause_id=cause_id)
+    gone: list[Fact[Changing]] = [one for one in history.supersedings if one.position <= as_of.position]
+    own: Iterator[Fact[Changing]] = history.events(*kinds, as_of=as_of, cause_id=cause_id)
     state: Standing = "superseded"
     frequency = 0
-    for recorded in merge(own, gone, key=lambda one: one.position):
-        event = recorded.event
-        match event:
+    for fact in merge(own, gone, key=lambda one: one.position):
+        match fact.event:
             case CauseCreated():
                 state, frequency = "active", 1
             case CausePromoted():
@@ -56,17 +54,15 @@ def changes(history: History, as_of: AsOf, cause_id: str) -> Iterator[Change]:
                 pass  # it is Active again with the event that comes next
             case CauseMatched() | CauseReactivated():
                 state, frequency = "active", frequency + 1
-            case RoundsSuperseded():
-                before = next((c for c in event.causes if c.cause_id == cause_id), None)
+            case RoundsSuperseded(causes=causes):
+                before = next((cause for cause in causes if cause.cause_id == cause_id), None)
                 back: tuple[Standing, int] = (
                     ("superseded", 0) if before is None else (before.state, before.frequency)
                 )
                 if back == (state, frequency):
                     continue
                 state, frequency = back
-            case _:
-                continue
-        yield Change(recorded, event, state, frequency)
+        yield Change(fact, state, frequency)
 
 
 @dataclass(slots=True)
@@ -136,6 +132,6 @@ class Aimed:
 def aimed(history: History, as_of: AsOf, cause_id: str) -> dict[int, Aimed]:
     """The questions that aimed at the cause, by round."""
     found: dict[int, Aimed] = {}
-    for recorded in history.events(CandidateScored, as_of=as_of, cause_id=cause_id):
-        found.setdefault(recorded.round, Aimed()).add(expect(recorded, CandidateScored))
+    for fact in history.events(CandidateScored, as_of=as_of, cause_id=cause_id):
+        found.setdefault(fact.round, Aimed()).add(fact.event)
     return found

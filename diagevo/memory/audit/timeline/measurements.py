@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from diagevo.memory.events import (
     CandidateScored,
     CheckpointEvaluated,
+    Event,
     FailureObserved,
     StageAbandoned,
     StageCompleted,
@@ -65,15 +66,14 @@ def measured(
 ) -> dict[int, Measured]:
     """Every round of the run, or one, by number; 0 holds what was measured before the first. Without
     `failures` the observations, of which a run has most, are not read; without `candidates` neither these."""
-    types = ["CheckpointEvaluated", "StageCompleted"]
-    types += ["CandidateScored"] if candidates else []
-    types += ["FailureObserved", "StageAbandoned"] if candidates and failures else []
-    rounds = None if round is None else (round, round)
+    types: list[type[Event]] = [CheckpointEvaluated, StageCompleted]
+    types += [CandidateScored] if candidates else []
+    types += [FailureObserved, StageAbandoned] if candidates and failures else []
     found: dict[int, Measured] = {}
     labels: dict[str, bool | None] = {}
     observed: list[tuple[int, FailureObserved]] = []
     given_up = Abandoned()
-    for fact in history.log.chosen(history.run_id, types, rounds):
+    for fact in history.events(*types, round=round):
         number = fact.round
         now = found.setdefault(number, Measured())
         match fact.event:
@@ -83,7 +83,7 @@ def measured(
             case FailureObserved() as failed:
                 observed.append((number, failed))
             case StageAbandoned() as event:
-                given_up.add(number, event.stage, event.attempt, event.after_step)
+                given_up.add(number, event)
             case StageCompleted() as done:
                 if done.reward is not None:
                     now.rewards[done.stage] = done.reward
@@ -95,8 +95,7 @@ def measured(
                 pass
     for number, failed in observed:
         label_true = labels.get(failed.question_id)
-        void = given_up.void(number, failed.stage, failed.attempt, failed.step)
-        if label_true is not None and not void:
+        if label_true is not None and not given_up.void(number, failed):
             now = found[number]
             now.failures += 1
             now.against_false_labels += not label_true

@@ -4,74 +4,53 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from diagevo.memory.events import NodeCreated, NodePairJudged, NodesMerged
-from diagevo.memory.events.records import Recorded
+from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import AsOf, History
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """Two nodes became one, after the diagnostician had judged the pair."""
-
-    recorded: Recorded
-    survivor: str
-    absorbed: str
-    label: str
-    judged: NodePairJudged | None
-
-
-Created = tuple[Recorded, NodeCreated]
-Judgement = tuple[Recorded, NodePairJudged]
 
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
     """Every node created up to a point, merged and superseded ones included."""
 
-    created: dict[str, Created] = field(default_factory=dict[str, Created])
-    merges: list[Merge] = field(default_factory=list[Merge])
+    created: dict[str, Fact[NodeCreated]] = field(default_factory=dict[str, Fact[NodeCreated]])
+    merges: list[Fact[NodesMerged]] = field(default_factory=list[Fact[NodesMerged]])
     labels: dict[str, str] = field(default_factory=dict[str, str])
     """The last label of each."""
-    judged: list[Judgement] = field(default_factory=list[Judgement])
-    """Judgements on the node that was asked about."""
+    judged: list[Fact[NodePairJudged]] = field(default_factory=list[Fact[NodePairJudged]])
+    """In order."""
 
-    def way(self, node_id: str) -> Iterator[Merge]:
+    def way(self, node_id: str) -> Iterator[Fact[NodesMerged]]:
         """The merges of the node that what is under `node_id` belongs to, wherever they lead it."""
         for merge in self.merges:
-            if node_id in (merge.survivor, merge.absorbed):
+            if node_id in (merge.event.survivor, merge.event.absorbed):
                 yield merge
-                node_id = merge.survivor
+                node_id = merge.event.survivor
 
-    def moves(self, node_id: str) -> list[Merge]:
+    def moves(self, node_id: str) -> list[Fact[NodesMerged]]:
         """The merges that took what is under `node_id` elsewhere; the last one's survivor is its home."""
-        moves: list[Merge] = []
+        moves: list[Fact[NodesMerged]] = []
         for merge in self.way(node_id):
-            if merge.absorbed == node_id:
+            if merge.event.absorbed == node_id:
                 moves.append(merge)
-                node_id = merge.survivor
+                node_id = merge.event.survivor
         return moves
 
+    def judgement(self, merge: Fact[NodesMerged]) -> NodePairJudged | None:
+        """What the diagnostician said before the two became one."""
+        pair = {merge.event.survivor, merge.event.absorbed}
+        said = (one.event for one in reversed(self.judged) if one.position < merge.position)
+        return next((event for event in said if event.merge and set(event.nodes) == pair), None)
 
-def nodes(history: History, as_of: AsOf, *, about: str | None = None) -> Nodes:
-    """One pass over the events of nodes; with `about` also every judgement on that one. What superseded
-    rounds merged is two again."""
+
+def nodes(history: History, as_of: AsOf) -> Nodes:
+    """Read from the events of nodes. What superseded rounds merged is two again."""
     found, gone = Nodes(), history.superseded(as_of)
-    pending: dict[frozenset[str], NodePairJudged] = {}
-    for recorded in history.events(NodeCreated, NodePairJudged, NodesMerged, as_of=as_of):
-        match recorded.event:
-            case NodeCreated() as event:
-                found.created[event.node_id] = recorded, event
-                found.labels[event.node_id] = event.label
-            case NodePairJudged() as event:
-                if event.merge:
-                    pending[frozenset(event.nodes)] = event
-                if about in event.nodes:
-                    found.judged.append((recorded, event))
-            case NodesMerged() as event:
-                if recorded.round in gone:
-                    continue
-                judged = pending.pop(frozenset((event.survivor, event.absorbed)), None)
-                found.labels[event.survivor] = event.label
-                found.merges.append(Merge(recorded, event.survivor, event.absorbed, event.label, judged))
-            case _:
-                raise AssertionError(recorded.type)  # not asked for
+    for made in history.events(NodeCreated, as_of=as_of):
+        found.created[made.event.node_id] = made
+        found.labels[made.event.node_id] = made.event.label
+    for merge in history.events(NodesMerged, as_of=as_of):
+        if merge.round not in gone:
+            found.merges.append(merge)
+            found.labels[merge.event.survivor] = merge.event.label
+    found.judged.extend(history.events(NodePairJudged, as_of=as_of))
     return found

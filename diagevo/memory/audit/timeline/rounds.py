@@ -12,8 +12,8 @@ from diagevo.equations.policy import next_epsilon
 from diagevo.equations.states import Tally, tallied
 from diagevo.errors import DamagedError
 from diagevo.memory.events import CandidateScored, CauseCreated, RoundCommitted, RoundOpened
-from diagevo.memory.events.records import Recorded
-from diagevo.memory.history import AsOf, History, expect
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.log import EVENT
 from diagevo.memory.state.stored_config import Configured
 
@@ -39,19 +39,19 @@ class Played:
 
 def played(history: History, as_of: AsOf) -> Iterator[Played]:
     """Every round that was opened by then, in order."""
-    for recorded in history.events(RoundOpened, as_of=as_of):
-        yield _played(history, recorded, expect(recorded, RoundOpened))
+    for opened in history.events(RoundOpened, as_of=as_of):
+        yield _played(history, opened)
 
 
 def round_played(history: History, number: int) -> Played:
     """One round, which was opened."""
     found = history.find(RoundOpened, number, "")
     assert found is not None
-    return _played(history, *found)
+    return _played(history, found)
 
 
-def _played(history: History, recorded: Recorded, schedule: RoundOpened) -> Played:
-    return Played(recorded.round, recorded.position, history.in_force(recorded.position), schedule)
+def _played(history: History, opened: Fact[RoundOpened]) -> Played:
+    return Played(opened.round, opened.position, history.in_force(opened.position), opened.event)
 
 
 def epsilon_after(history: History, round: int, failures: int, reference: int | None) -> Fraction:
@@ -62,7 +62,7 @@ def epsilon_after(history: History, round: int, failures: int, reference: int | 
         return Fraction(history.commit(round).event.epsilon_next)
     found = history.find(RoundOpened, round + 1, "")
     if found is not None:
-        return Fraction(found[1].epsilon)
+        return Fraction(found.event.epsilon)
     ours = next_epsilon(history.in_force().settings, failures, reference)
     return Fraction(history.commit(round).event.epsilon_next) if ours is None else ours
 
@@ -119,26 +119,25 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
     found: list[Observed] = []
     now: Observed | None = None
     created: set[str] = set()
-    types = ["RoundOpened", "CauseCreated", "RoundCommitted"]
     gone = history.superseded(as_of)
-    for recorded in history.log.read(history.run_id, types=types, until=as_of.position):
-        if recorded.round in gone:
+    for fact in history.events(RoundOpened, CauseCreated, RoundCommitted, as_of=as_of):
+        if fact.round in gone:
             continue
-        if recorded.type == "RoundOpened":
-            configured = history.in_force(recorded.position)
+        if isinstance(fact.event, RoundOpened):
+            configured = history.in_force(fact.position)
             if now is not None:
                 now.following = configured
-            now = Observed(recorded.round, configured, configured)
+            now = Observed(fact.round, configured, configured)
             continue
         assert now is not None
-        if recorded.type == "CauseCreated":
-            now.created.append(expect(recorded, CauseCreated).cause_id)
+        if isinstance(fact.event, CauseCreated):
+            now.created.append(fact.event.cause_id)
             continue
         created |= set(now.created)
         now.failures = _matched(history, now, created)
         for (cause_id, kind), count in _votes(history, now.round).items():
             _scored(now, cause_id, kind, count)
-        now.committed, now.position = expect(recorded, RoundCommitted), recorded.position
+        now.committed, now.position = fact.event, fact.position
         found.append(now)
     if found and now is found[-1]:
         found[-1].following = history.in_force(as_of.position)
@@ -164,8 +163,7 @@ def _matched(history: History, now: Observed, created: Collection[str]) -> Count
 def _votes(history: History, round: int) -> Counter[tuple[str | None, VoteKind]]:
     """The questions of a round with the same aim and the same figures."""
     counts: Counter[tuple[str | None, VoteKind]] = Counter()
-    for fact in history.log.chosen(history.run_id, ["CandidateScored"], (round, round)):
-        assert isinstance(fact.event, CandidateScored)
+    for fact in history.events(CandidateScored, round=round):
         counts[fact.event.cause_id, kind_of(fact.event)] += 1
     return counts
 
