@@ -27,6 +27,7 @@ def lent(engine: Engine) -> Iterator[None]:
 
     def given(**_: Any) -> Any:
         engine.wake()  # TRL has it sleep where it may
+        engine.holds = None
         return engine.llm
 
     vllm_generation.LLM = start and given

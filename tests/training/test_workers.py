@@ -1,16 +1,19 @@
 """Ranks that stay: phases and answers in turns, on two processes, as by one."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from transformers import PreTrainedModel, Trainer
 
 from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import MissingDependencyError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import Answers, Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
+from diagevo.training import worker
 from diagevo.training.workers import Workers
 from tests.sampling.tiny_model import make_tiny_model
 from tests.training import phase
@@ -130,3 +133,15 @@ def test_a_model_of_another_shape_is_answered_for_too(workers: Workers, tmp_path
     """Without vLLM a rank holds one policy after the other."""
     wide = make_tiny_model(tmp_path / "wide", width=128)
     assert ask(workers, wide) == of_one(wide)
+
+
+def test_nothing_of_a_phase_is_held_after_it(tiny_model: Path, tmp_path: Path) -> None:
+    """Its memory is the next one's, in the same process."""
+    before = _models()
+    phase.trained(tiny_model, tmp_path)
+    worker._forget_the_trainer()
+    assert _models() == before
+
+
+def _models() -> set[int]:
+    return {id(each) for each in gc.get_objects() if isinstance(each, (PreTrainedModel, Trainer))}
