@@ -218,7 +218,7 @@ def test_events_are_read_by_run_round_type_cause_and_range(store: Store) -> None
 
 def test_paging_neither_drops_nor_repeats_an_event(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("diagevo.memory.log.log.PAGE", 3)
-    monkeypatch.setattr("diagevo.memory.log.database.PAGE", 3)
+    monkeypatch.setattr("diagevo.memory.log.prepared.PAGE", 3)
     with store.log() as log:
         log.append("a", 0, [_event(n) for n in range(1, 11)])
         assert [r.sequence for r in log.read("a")] == list(range(1, 11))
@@ -254,7 +254,7 @@ def test_a_stream_is_one_view_and_lets_go_of_the_database_where_it_is_dropped(
     store: Store, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
     monkeypatch.setattr("diagevo.memory.log.log.PAGE", 2)
-    monkeypatch.setattr("diagevo.memory.log.database.PAGE", 2)
+    monkeypatch.setattr("diagevo.memory.log.prepared.PAGE", 2)
     with store.log() as log, store.log() as other:
         pool = log.database.engine.pool
         assert isinstance(pool, QueuePool)

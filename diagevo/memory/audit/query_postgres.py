@@ -22,8 +22,9 @@ from psycopg.types.string import TextLoader
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.audit.query_result import HINT, NO_ROWS, Limits, QueryResult, Work, refused
-from diagevo.memory.log.database import PAGE, Database
+from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
+from diagevo.memory.log.prepared import PAGE
 from diagevo.text.redaction import masked
 
 _RUN = re.compile(r"(?<![:\w]):run\b")

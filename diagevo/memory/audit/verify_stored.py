@@ -17,9 +17,9 @@ from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log.artifacts import ARTIFACT, REPLY, is_text
 from diagevo.memory.log.check import integrity
-from diagevo.memory.log.database import PAGE
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import declared, shape
+from diagevo.memory.log.prepared import PAGE
 from diagevo.memory.log.vectors import VECTOR
 
 

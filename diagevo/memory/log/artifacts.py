@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import Insert, delete, select
 
 from diagevo.errors import ChangedTextError, NotFoundError
-from diagevo.memory.log.database import Database, Prepared, among, insert_into, insert_missing, listed
+from diagevo.memory.log.database import Database, among, insert_into, insert_missing, listed
+from diagevo.memory.log.prepared import Prepared
 from diagevo.memory.log.tables import ArtifactRow, ReplyRow, table
 from diagevo.text.escaping import utf8
 
@@ -57,13 +58,13 @@ class Artifacts:
 
     @cached_property
     def _put(self) -> Prepared:
-        return Prepared(self._database, put_right(self._database), ["digest", "content"])
+        return Prepared(self._database.engine, put_right(self._database), ["digest", "content"])
 
     @cached_property
     def _stored(self) -> Prepared:
         one_of = among(self._database, ARTIFACT.c.digest, "digests")
         query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(one_of)
-        return Prepared(self._database, query, ["digests"])
+        return Prepared(self._database.engine, query, ["digests"])
 
     def put(self, text: str) -> str:
         """Store a text; its digest."""

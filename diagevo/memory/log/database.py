@@ -9,18 +9,16 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from itertools import count
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
 from sqlalchemy import (
     ARRAY,
     URL,
-    ClauseElement,
     ColumnElement,
     Connection,
     Engine,
@@ -35,18 +33,15 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.sql.compiler import SQLCompiler
 
 from diagevo.errors import DamagedError, MissingDependencyError, StoreError
 from diagevo.memory.log import holder
 from diagevo.memory.log.location import database_url, shown
+from diagevo.memory.log.prepared import Prepared
 from diagevo.text.redaction import masked
 
 BUSY_SECONDS = 60
 """How long a writer waits for another one before the database counts as locked."""
-
-PAGE = 500
-"""Rows of a stream in memory: a log of any length is read with this many."""
 
 RESTART_SECONDS = 20
 """How long a PostgreSQL server that answered before is waited for between transactions: it may restart."""
@@ -75,9 +70,6 @@ def _is_frozen(file: Path) -> bool:
             return opened.read(20)[18:] == b"\x02\x02"  # the versions in the header: 2 is WAL
     except OSError:
         return False
-
-
-_CURSORS = count(1)
 
 
 _FLUSHED_LATER = "BEGIN; SET LOCAL synchronous_commit = off"
@@ -110,15 +102,15 @@ class Database:
         self._commit: Prepared | None = None
         if self.dialect == "sqlite":
             self.engine = self._readers = self._writers = _sqlite(self.url, synchronous)
-            self._begin = {how: Prepared(self, text(how), ()) for how in ("BEGIN", "BEGIN IMMEDIATE")}
-            self._writing = [Prepared(self, text(f"PRAGMA {how}"), ()) for how in _WRITING]
+            self._begin = {how: Prepared(self.engine, text(how), ()) for how in ("BEGIN", "BEGIN IMMEDIATE")}
+            self._writing = [Prepared(self.engine, text(f"PRAGMA {how}"), ()) for how in _WRITING]
         else:
             self.engine = _postgres(self.url)
             self._readers = self.engine.execution_options(isolation_level="REPEATABLE READ")
             # psycopg would begin by itself, with a message to the server of its own.
             self._writers = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-            self._begin = {"BEGIN IMMEDIATE": Prepared(self, text(_FLUSHED_LATER), ())}
-            self._commit = Prepared(self, text(_FLUSHED), ())
+            self._begin = {"BEGIN IMMEDIATE": Prepared(self.engine, text(_FLUSHED_LATER), ())}
+            self._commit = Prepared(self.engine, text(_FLUSHED), ())
 
     @property
     def file(self) -> Path | None:
@@ -232,85 +224,6 @@ def among(database: Database, column: ColumnElement[str], name: str) -> ColumnEl
 def listed(database: Database, texts: Sequence[str]) -> Any:
     """Texts as the parameter of `among`."""
     return list(texts) if database.dialect == "postgresql" else msgspec.json.encode(texts).decode()
-
-
-class Prepared:
-    """A Core statement compiled once and run on the driver's own cursor, with values in the order of `names`.
-
-    An append is four statements; building and wrapping one takes ten times what SQLite takes to run it. A
-    replay reads rows by the million; wrapping them takes as long as folding them.
-    """
-
-    def __init__(self, database: Database, statement: ClauseElement, names: Sequence[str]) -> None:
-        dialect = database.engine.dialect
-        compiled = statement.compile(dialect=dialect)
-        assert isinstance(compiled, SQLCompiler)
-        order = compiled.positiontup
-        assert order is not None  # both engines are made with a positional style
-        if order[: len(names)] != list(names):
-            raise ValueError(f"the statement takes {order}, not {list(names)}")
-        self._literals = tuple(compiled.params[name] for name in order[len(names) :])
-        self._sql = str(compiled)
-        self._dialect = dialect
-        self._errors: type[Exception] = dialect.loaded_dbapi.Error
-        self._named = database.dialect == "postgresql"
-        self._none = None if self._named else ()  # without values psycopg sends several statements at once
-
-    def __call__(self, connection: Connection, *values: Any) -> Any:
-        """Run it; the driver's cursor."""
-        cursor = connection.connection.cursor()
-        try:
-            cursor.execute(self._sql, values + self._literals or self._none)
-        except self._errors as error:
-            raise self._wrapped(connection, error) from error
-        return cursor
-
-    def one(self, connection: Connection, *values: Any) -> tuple[Any, ...] | None:
-        """Run it; its first row, if there is one."""
-        with closing(self(connection, *values)) as cursor:
-            try:
-                return cursor.fetchone()
-            except self._errors as error:
-                raise self._wrapped(connection, error) from error
-
-    def all(self, connection: Connection, *values: Any) -> list[tuple[Any, ...]]:
-        """Run it; its rows."""
-        with closing(self(connection, *values)) as cursor:
-            try:
-                return cursor.fetchall()
-            except self._errors as error:
-                raise self._wrapped(connection, error) from error
-
-    def stream(self, connection: Connection, *values: Any) -> Iterator[Sequence[tuple[Any, ...]]]:
-        """Run it; its rows a page at a time, each fetched when it is asked for."""
-        # psycopg keeps the whole result in memory, unless its cursor has a name.
-        options = {"name": f"diagevo_{next(_CURSORS)}"} if self._named else {}
-        cursor = connection.connection.cursor(**options)
-        try:
-            cursor.execute(self._sql, values + self._literals)
-            while rows := cursor.fetchmany(PAGE):
-                yield rows
-        except self._errors as error:
-            raise self._wrapped(connection, error) from error
-        finally:
-            with suppress(self._errors):  # a stream that an error left behind may outlive its connection
-                cursor.close()
-
-    def many(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Run it for each row."""
-        if len(rows) == 1:
-            self(connection, *rows[0])
-            return
-        cursor = connection.connection.cursor()
-        try:
-            cursor.executemany(self._sql, rows)
-        except self._errors as error:
-            raise self._wrapped(connection, error) from error
-
-    def _wrapped(self, connection: Connection, error: Exception) -> Exception:
-        if self._dialect.is_disconnect(cast(Any, error), connection.connection.dbapi_connection, None):
-            connection.invalidate(error)  # else its rollback fails too, and that error is told
-        return DBAPIError.instance(self._sql, None, error, self._errors)
 
 
 STRICT = (3, 37)

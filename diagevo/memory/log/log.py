@@ -19,7 +19,8 @@ from diagevo.errors import ConflictError, DamagedError, NotFoundError, StaleWrit
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact, FactRow, facts
 from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, recorded
-from diagevo.memory.log.database import PAGE, Database, Prepared, listed
+from diagevo.memory.log.database import Database, listed
+from diagevo.memory.log.prepared import PAGE, Prepared
 from diagevo.memory.log.statements import COLUMNS, EVENT, HEAD, LOG, ONE, RUN, Statements
 
 E = TypeVar("E", bound=Event)
@@ -61,13 +62,13 @@ class Log:
 
     @cached_property
     def _head(self) -> Prepared:
-        return Prepared(self.database, select(*HEAD).where(RUN.c.run_id == bindparam("run")), ["run"])
+        return Prepared(self.database.engine, select(*HEAD).where(RUN.c.run_id == bindparam("run")), ["run"])
 
     @cached_property
     def _facts(self) -> Prepared:
         bounds = (EVENT.c.sequence > bindparam("after"), EVENT.c.sequence <= bindparam("until"))
         rows = select(*(EVENT.c[name] for name in _FACT)).where(EVENT.c.run_id == bindparam("run"), *bounds)
-        return Prepared(self.database, rows.order_by(EVENT.c.sequence), ["run", "after", "until"])
+        return Prepared(self.database.engine, rows.order_by(EVENT.c.sequence), ["run", "after", "until"])
 
     def append(self, run_id: str, expected: int, events: Sequence[Pending]) -> Appended:
         """Append events to a run, all or none. Recorded events keep their position, so a repeat is harmless.

@@ -16,7 +16,8 @@ from sqlalchemy import (
     update,
 )
 
-from diagevo.memory.log.database import Database, Prepared, among
+from diagevo.memory.log.database import Database, among
+from diagevo.memory.log.prepared import Prepared
 from diagevo.memory.log.tables import EventRow, LogRow, RunRow, table
 
 EVENT = table(EventRow)
@@ -34,18 +35,18 @@ class Statements:
     """Those of an append, each compiled once. Whoever only reads needs none of them."""
 
     def __init__(self, database: Database) -> None:
-        self.insert = Prepared(database, INSERT, NAMES)
-        self.queue = Prepared(database, select(LOG.c.id).where(LOG.c.id == ONE).with_for_update(), ())
+        self.insert = Prepared(database.engine, INSERT, NAMES)
+        self.queue = Prepared(database.engine, select(LOG.c.id).where(LOG.c.id == ONE).with_for_update(), ())
         of_run = RUN.c.run_id == bindparam("run")
         known = among(database, EVENT.c.event_id, "ids")
         taken = exists(select(ONE).where(EVENT.c.run_id == bindparam("run"), known))
         stand = select(LOG.c.position, taken, *HEAD).select_from(LOG.outerjoin(RUN, of_run))
-        self.stand = Prepared(database, stand.where(LOG.c.id == ONE), ["run", "ids", "run"])
+        self.stand = Prepared(database.engine, stand.where(LOG.c.id == ONE), ["run", "ids", "run"])
         moved = update(LOG).where(LOG.c.id == ONE).values(position=bindparam("position"))
-        self.move_log = Prepared(database, moved, ["position"])
+        self.move_log = Prepared(database.engine, moved, ["position"])
         new: dict[str, BindParameter[Any]] = {name: bindparam(name) for name in ("sequence", "hash")}
         move_run = update(RUN).where(of_run).values(new)
-        self.move_run = Prepared(database, move_run, [*new, "run"])
+        self.move_run = Prepared(database.engine, move_run, [*new, "run"])
         self.insert_and_move = None
         if database.dialect == "postgresql":
             moves = (moved.cte("log_moved"), move_run.cte("run_moved"))
@@ -53,4 +54,4 @@ class Statements:
             given: Any = func.unnest(*columns).table_valued(*NAMES).render_derived()
             written = INSERT.from_select(NAMES, select(given)).add_cte(*moves)
             names = ["position", *new, "run", *(f"all_{name}" for name in NAMES)]
-            self.insert_and_move = Prepared(database, written, names)
+            self.insert_and_move = Prepared(database.engine, written, names)
