@@ -282,7 +282,8 @@ class History:
 
     def events(
         self,
-        *types: type[E],
+        first: type[E],
+        *more: type[E],
         as_of: AsOf | None = None,
         round: int | None = None,
         cause_id: str | None = None,
@@ -290,7 +291,7 @@ class History:
         """What events of these types say, up to a point, streamed in order. `log.read` has the rows."""
         return self.log.chosen(
             self.run_id,
-            types,
+            (first, *more),
             None if round is None else (round, round),
             cause_id=cause_id,
             until=None if as_of is None else as_of.position,

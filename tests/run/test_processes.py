@@ -35,7 +35,7 @@ def told(home: Path) -> set[tuple[str, str]]:
     try:
         return {
             (recorded.type, payload_of(_of_any_attempt(recorded.event)))
-            for recorded in history.events(round=1)
+            for recorded in history.log.read(history.run_id, rounds=(1, 1))
             if recorded.type not in HOW_IT_WAS_PLAYED
         }
     finally:
@@ -47,20 +47,25 @@ def _of_any_attempt(event: events.Event) -> events.Event:
 
 
 def rank_one(home: Path, stage: str, number: int) -> Moment:
-    """Rank 1, which is forked, gets this signal as soon as it has met the other."""
-    log = home / "a" / "rounds" / "001" / f"{stage}-logs" / "rank-1.log"
+    """Rank 1, which is forked, gets this signal as soon as it plays the stage with the other."""
+    log = home / "a" / "logs" / "rank-1.log"
 
-    def send(process: Forked) -> None:
+    def begin(process: Forked) -> None:
+        before = said(log).count(MET)
+        threading.Thread(target=send, args=[process, before]).start()
+
+    def send(process: Forked, before: int) -> None:
         while process.poll() is None:
-            said = log.read_text() if log.exists() else ""
-            if MET in said and (found := re.search(r"process (\d+)\n", said)):
-                os.kill(int(found[1]), number)
+            if (text := said(log)).count(MET) > before:
+                os.kill(int(re.findall(r"process (\d+)\n", text)[-1]), number)
                 return
             time.sleep(0.05)
 
-    return Moment(
-        stage, "stage_started", lambda process: threading.Thread(target=send, args=[process]).start()
-    )
+    return Moment(stage, "stage_started", begin)
+
+
+def said(log: Path) -> str:
+    return log.read_text() if log.exists() else ""
 
 
 @pytest.mark.slow
@@ -72,7 +77,7 @@ def test_two_processes_one_of_which_hung_and_was_killed_play_the_round_that_one_
     hung = played(tmp_path, started, stopped, main=WITH_FORKED_RANKS)
     assert hung.code == 6, hung.stderr[-3000:]
     assert "Training rank 1 of 2 did not answer the others in time: rank 1 was" in hung.error()["message"]
-    assert "challenger-logs/rank-1.log" in hung.error()["message"]
+    assert "a/logs/rank-1.log" in hung.error()["message"]
     assert "diagevo train --resume" in hung.error()["hint"]
 
     ended = rank_one(tmp_path, "solver", signal.SIGKILL)
@@ -87,5 +92,5 @@ def test_two_processes_one_of_which_hung_and_was_killed_play_the_round_that_one_
     assert "round 1 solver: the training processes write to" in done.messages()
     assert told(tmp_path) == told(one_step)
     assert {kind for kind, _ in told(one_step)} >= WHAT_ROUNDS_TELL
-    logs = tmp_path / "a" / "rounds" / "001" / "solver-logs"
-    assert sorted(p.name for p in logs.glob("rank-*.log")) == ["rank-0.log", "rank-1.log"]
+    logs = tmp_path / "a" / "logs"
+    assert sorted(p.name for p in logs.iterdir()) == ["rank-0.log", "rank-1.log"]

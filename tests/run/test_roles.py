@@ -137,7 +137,7 @@ def test_without_a_diagnostician_failures_are_recorded_and_no_memory_grows(tmp_p
     config = small_config(diagnosis={"enabled": False}, round={"candidates": 24, "rounds": 1})
     [done] = play(tmp_path, config).rounds
     history = open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a", root=tmp_path)
-    types = Counter(recorded.type for recorded in history.events())
+    types = Counter(recorded.type for recorded in history.log.read(history.run_id))
     history.close()
     assert types["FailureObserved"] > 0
     assert types["FailureDiagnosed"] == types["CauseCreated"] == 0

@@ -64,7 +64,7 @@ def test_the_runs_below_have_each_event_and_each_field_that_names_a_text(origina
     there = {
         (record.type, "." + re.sub(r"\[\d+\]", "", field))
         for history in histories(original)
-        for record in history.events()
+        for record in history.log.read(history.run_id)
         for field, _ in named_texts(record.event)
     }
     assert there == {(name, field) for name, event in EVENT_TYPES.items() for field in digests(event)}
