@@ -36,6 +36,10 @@ class Entry:
     name: str
     title: str
     draw: Callable[[Sequence[Material]], Figure | Missing]
+    paper: str | None = None
+    """Its number in the paper; None for one of DiagEvo's own."""
+    labels: tuple[str, ...] = ()
+    """In the paper's source."""
 
 
 def no_rounds(material: Material) -> Missing:

@@ -3,17 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
 
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, load_plan, plans, states
 from diagevo.memory.history import History
 from diagevo.report.figure import Entry, Missing
-from diagevo.report.figures import FIGURES, draw, entry
+from diagevo.report.figures import FIGURES, NOT_MEASURED, draw
 from diagevo.report.hyperparameters import ROWS
 from diagevo.report.material import Material
-from diagevo.report.paper import PAPER, PaperItem
-from diagevo.report.tables import TITLES, VALIDATION, TableName, results, table
+from diagevo.report.tables import LABELS, TITLES, VALIDATION, TableName, results, table
 
 OF_PLAYED = ("intro", "performance", "labels", "difficulty", "table-main", "table-time")
 
@@ -34,11 +32,14 @@ class ReportItem:
 
 
 def standing(history: History, material: Material, home: Path) -> list[ReportItem]:
-    """The paper's figures and tables in its order, then DiagEvo's own figures."""
+    """The paper's figures and tables in its order, and DiagEvo's own figures."""
     planned = [load_plan(home, name) for name in plans(home)]
-    lines = [_line(shown, history, material, planned) for shown in PAPER]
-    known = {shown.name for shown in PAPER if shown.kind == "fig"}
-    lines += [_figure(entry, material) for entry in FIGURES if entry.name not in known]
+    lines = [_figure(entry, material) for entry in FIGURES]
+    number, label = NOT_MEASURED
+    why = "a drawing of the method: nothing in it is measured"
+    drawing = ReportItem(number, "–", "One round", ready=False, missing=why, command=None, labels=[label])
+    lines.insert(1, drawing)
+    lines += [_table(n, name, history, material, planned) for n, name in enumerate(TITLES, 1)]
     return [_of_ingested(line) for line in lines] if material.ingested else lines
 
 
@@ -49,35 +50,27 @@ def _of_ingested(line: ReportItem) -> ReportItem:
     return replace(line, missing="only of a run that diagevo train plays", command=None)
 
 
-def _line(shown: PaperItem, history: History, material: Material, planned: Sequence[Plan]) -> ReportItem:
-    labels = list(shown.labels)
-    if shown.kind == "fig":
-        return _figure(entry(shown.name), material, shown.number, labels)
-    if shown.kind == "drawing":
-        nothing = "a drawing of the method: nothing in it is measured"
-        return ReportItem(
-            shown.number, "–", "One round", ready=False, missing=nothing, command=None, labels=labels
-        )
-    name = f"table-{shown.name}"
-    own = None, f"diagevo report build --only {name} --run {history.run_id}"
-    missing, command = next(_lacking(shown.name, history, material, planned), own)
-    title, ready = TITLES[cast(TableName, shown.name)], missing is None
-    return ReportItem(shown.number, name, title, ready=ready, missing=missing, command=command, labels=labels)
-
-
-def _figure(
-    of: Entry, material: Material, number: str | None = None, labels: Sequence[str] = ()
+def _table(
+    number: int, of: TableName, history: History, material: Material, planned: Sequence[Plan]
 ) -> ReportItem:
+    name = f"table-{of}"
+    own = None, f"diagevo report build --only {name} --run {history.run_id}"
+    missing, command = next(_lacking(of, history, material, planned), own)
+    return ReportItem(
+        f"Table {number}", name, TITLES[of], missing is None, missing, command, labels=[LABELS[of]]
+    )
+
+
+def _figure(of: Entry, material: Material) -> ReportItem:
     found = draw(of.name, [material])
     missing, command = None, f"diagevo report build --only {of.name} --run {material.run_id}"
     if isinstance(found, Missing):
         missing, command = found.reason, found.command
-    ready, labels = missing is None, list(labels)
-    return ReportItem(number, of.name, of.title, ready=ready, missing=missing, command=command, labels=labels)
+    return ReportItem(of.paper, of.name, of.title, missing is None, missing, command, labels=list(of.labels))
 
 
 def _lacking(
-    name: str, history: History, material: Material, planned: Sequence[Plan]
+    name: TableName, history: History, material: Material, planned: Sequence[Plan]
 ) -> Iterator[tuple[str | None, str]]:
     """What a table lacks, and the command that comes next; a plan's that is ready has a command too."""
     run = history.run_id

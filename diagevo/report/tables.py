@@ -23,15 +23,29 @@ TableName = Literal[
 TITLES: Mapping[TableName, str] = {
     "main": "Reasoning accuracy (%)",
     "ablation": "Ablations",
-    "fixed": "Fixed and adaptive generation (free : targeted)",
-    "k": "Sensitivity of the schedule to k",
-    "tau": "Sensitivity of the filter to τ",
     "grpo": "GRPO settings",
     "training": "Training configuration",
     "thresholds": "Rewards, filter, thresholds",
     "time": "Training time by component",
     "baselines": "Reported and reproduced baselines",
+    "fixed": "Fixed and adaptive generation (free : targeted)",
+    "k": "Sensitivity of the schedule to k",
+    "tau": "Sensitivity of the filter to τ",
 }
+"""The paper's Tables 1 to 10, in its order."""
+LABELS: Mapping[TableName, str] = {
+    "main": "tab:main_results",
+    "ablation": "tab:ablation",
+    "grpo": "tab:appendix_grpo",
+    "training": "tab:appendix_diagevo",
+    "thresholds": "tab:appendix_thresholds",
+    "time": "tab:appendix_runtime",
+    "baselines": "tab:appendix_repro",
+    "fixed": "tab:ablation_fixed_ratio",
+    "k": "tab:ablation_k",
+    "tau": "tab:ablation_tau",
+}
+"""In the paper's source."""
 SWEPT: Mapping[str, tuple[str, str]] = {"k": ("k", "schedule.k"), "tau": ("τ", "filter.tau")}
 """Tables by the value of one setting: its symbol and key."""
 OF_PLANS: tuple[TableName, ...] = ("ablation", "fixed", "k", "tau")
