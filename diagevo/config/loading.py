@@ -7,6 +7,7 @@ profile, the defaults of the models.
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
@@ -80,6 +81,12 @@ def profile_text(name: str) -> str:
 
 
 def _of_profile(name: str) -> Layer:
+    read = _read_profile(name)
+    return Layer(dict(read.values), dict(read.sources))  # a method is put into it
+
+
+@cache
+def _read_profile(name: str) -> Layer:
     return from_yaml(profile_text(name), f"profile {name}", "profile")
 
 

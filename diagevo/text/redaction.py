@@ -33,6 +33,7 @@ _NAME = r"[A-Za-z][\w.-]{0,63}"
 _VALUE = r"""(?!…)(?P<value>"[^"\n]*"?|'[^'\n]*'?|[^\s&"']+)"""
 _NAMED = (
     re.compile(rf"""(?<![\w.])(?P<name>{_NAME})["']?\s{{0,3}}=\s{{0,3}}{_VALUE}"""),
+    re.compile(rf"""[?&](?P<name>{_NAME})={_VALUE}"""),  # also in a URL that is itself a value
     re.compile(rf"""["'](?P<name>{_NAME})["']\s{{0,3}}:\s{{0,3}}{_VALUE}"""),
     re.compile(rf"""(?<![\w.-])(?P<name>[A-Za-z]+[_-][\w.-]{{1,60}}|(?i:password)):\s{{1,3}}{_VALUE}"""),
     re.compile(rf"""(?<![\w-])--?(?P<name>{_NAME})["'\s,]{{1,4}}(?!-){_VALUE}"""),
@@ -57,6 +58,7 @@ _FOLDERS = frozenset({"PWD", "OLDPWD"})
 _remembered: set[str] = set()
 
 
+@lru_cache(maxsize=1024)
 def names_secret(name: str) -> bool:
     """Whether a secret stands under this name: api_key, sslpassword, HF_TOKEN, sig; not api_key_env."""
     spelled = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
@@ -198,6 +200,8 @@ def _in_base64(value: str) -> frozenset[str]:
 
 def _known() -> set[str]:
     """Values of this process's environment that are secrets."""
-    kept = {name: value for name, value in os.environ.items() if name not in _FOLDERS}
-    named = {value for name, value in kept.items() if len(value) >= SHORTEST and names_secret(name)}
-    return named | _remembered
+    return _remembered | {
+        value
+        for name, value in os.environ.items()
+        if len(value) >= SHORTEST and names_secret(name) and name not in _FOLDERS
+    }

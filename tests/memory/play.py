@@ -27,7 +27,6 @@ from diagevo.memory.memory import Memory
 
 @cache
 def _empty_database() -> bytes:
-    """A migrated SQLite file: migrating each test's own would take most of the tests' time."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "log.db"
         database = Database(str(path))
@@ -36,11 +35,18 @@ def _empty_database() -> bytes:
         return path.read_bytes()
 
 
-def opened(folder: Path, run: str = "a") -> Memory:
-    path = folder / "log.db"
-    if not path.exists():
+def migrated(url: str) -> str:
+    """`url`, its SQLite file made where there is none: migrating each test's own would take most of their
+    time."""
+    path = Path(url.removeprefix("sqlite:///"))
+    if "://" not in str(path) and not path.exists() and path.parent.is_dir():
+        path.touch(mode=0o600)
         path.write_bytes(_empty_database())
-    return diagevo.open(f"sqlite:///{folder / 'log.db'}", run=run, root=folder)
+    return url
+
+
+def opened(folder: Path, run: str = "a") -> Memory:
+    return diagevo.open(migrated(f"sqlite:///{folder / 'log.db'}"), run=run, root=folder)
 
 
 def candidate(

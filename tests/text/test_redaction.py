@@ -24,6 +24,7 @@ S = "Tr0ub4dor&3"[:8]  # Tr0ub4do
         ("https://h/v1?token=Tr0ub4do", "https://h/v1?token=***"),
         ("https://h/v1?client_secret=Tr0ub4do#x", "https://h/v1?client_secret=***"),
         ("https://h/v1?X-Amz-Signature=Tr0ub4do", "https://h/v1?X-Amz-Signature=***"),
+        ("data=https://h/v1?token=Tr0ub4do", "data=https://h/v1?token=***"),  # a value within a value
         ("https://Tr0ub4do@h/v1", "https://***@h/v1"),
         ("--api-key Tr0ub4do --port 1", "--api-key *** --port 1"),
         ("--hf-token=Tr0ub4do", "--hf-token=***"),

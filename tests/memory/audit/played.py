@@ -38,6 +38,7 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory
+from tests.memory.play import migrated
 
 N = 12
 C1 = "forgets to carry the ten into the next column when two digits add to more than nine"
@@ -253,7 +254,7 @@ class Player:
 
 def play(url: str, run: str = "played", *, root: Path, rounds: int = 4, config: dict | None = None) -> None:
     """Play the first `rounds` rounds of the table above into a new run."""
-    with diagevo.open(url, run, root=root) as memory:
+    with diagevo.open(migrated(url), run, root=root) as memory:
         player = Player(memory)
         player.configure(config)
         memory.vectors([C1, C2, C3, C4, *NODES.values()], embed)
