@@ -61,8 +61,12 @@ def labels(
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint.")] = None,
     key_env: KeyEnv = "OPENAI_API_KEY",
-    samples: Annotated[int, typer.Option(min=1, help="Responses a question.")] = 16,
-    max_new_tokens: Annotated[int, typer.Option(min=1)] = 8192,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="--model: responses a question. [default: 16]")
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(min=1, help="--model: longest response, in tokens. [default: 8192]")
+    ] = None,
     check: Annotated[
         Path | None,
         typer.Option(
@@ -93,6 +97,11 @@ def labels(
             "--model and --base-url go together",
             hint="use the name by which the endpoint knows the model",
         )
+    if model is None and (samples, max_new_tokens) != (None, None):
+        raise ConfigError(
+            "--samples and --max-new-tokens are about what a model proposes",
+            hint="add --model and --base-url",
+        )
     with opened(call) as history:
         oracle, rounds = Oracle(history.database, history.run_id), committed_named(history, round)
         if check is None or not check.exists():
@@ -105,8 +114,8 @@ def labels(
                     model,
                     PromptTemplates.load(),
                     checker,
-                    params=SamplingParams(1.0, 1.0, max_new_tokens),
-                    samples=samples,
+                    params=SamplingParams(1.0, 1.0, max_new_tokens or 8192),
+                    samples=samples or 16,
                     on_progress=lambda done, total: render.say(call, f"  {done} of {total}"),
                 )
             render.say(
