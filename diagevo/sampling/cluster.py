@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from diagevo.config.placement import Bundle, ClusterNode, nodes_told, told
@@ -67,45 +67,30 @@ class Places:
     """A placement group, and the actors in it. All of them are given back by `close`."""
 
     def __init__(
-        self,
-        ray: Any,
-        wanted: Callable[[], Sequence[Bundle]],
-        *,
-        strategy: str,
-        name: str,
-        timeout: float,
-        stop: StopFlag | None = None,
+        self, ray: Any, bundles: Sequence[Bundle], *, name: str, timeout: float, stop: StopFlag
     ) -> None:
-        """Wait at most `timeout` seconds for room. `wanted` is asked again meanwhile: a node may have been
-        counted that was lost already. Raises ServiceError where there is none."""
-        self._ray, self._strategy, self._name = ray, strategy, name
+        """Wait at most `timeout` seconds for room, on as few nodes as have it. Raises ServiceError where
+        there is none."""
+        self._ray, self._bundles = ray, bundles
+        self._group = ray.util.placement_group(list(bundles), strategy="PACK", name=name)
         deadline = time.monotonic() + timeout
-        self._ask(wanted())
         while not self._group.wait(min(_LOOK, timeout)):
-            if stop is not None and stop.overdue:
+            if stop.overdue:
                 self.close()
                 stop.check()
             if time.monotonic() >= deadline:
                 self.close()
                 raise ServiceError(
-                    f"{name}: the cluster has no room for {told(self.bundles)} after {timeout:g} s;"
+                    f"{name}: the cluster has no room for {told(bundles)} after {timeout:g} s;"
                     f" its nodes: {nodes_told(nodes_of(ray)) or 'none'}",
                     hint="add nodes or stop what else runs there, then: diagevo train --resume",
                 )
-            now = wanted()
-            if now and now != self.bundles:
-                self.close()
-                self._ask(now)
-
-    def _ask(self, bundles: Sequence[Bundle]) -> None:
-        self.bundles = bundles
-        self._group = self._ray.util.placement_group(list(bundles), strategy=self._strategy, name=self._name)
 
     def actor(self, kind: type, place: int, *arguments: object) -> Any:
         """An actor of class `kind` in one of the places."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        bundle = self.bundles[place]
+        bundle = self._bundles[place]
         there = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=place)
         made = self._ray.remote(kind).options(
             num_cpus=bundle.get("CPU", 0), num_gpus=bundle.get("GPU", 0), scheduling_strategy=there

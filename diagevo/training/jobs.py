@@ -29,7 +29,6 @@ class PhaseJob:
         self._finished: int | None = None
         """The newest step that these ranks have finished."""
         self._answers: list[tuple[int, StoppedSafely | None]] = []
-        self._ranks: set[int] = set()
         self._told: set[int] = set()
         """That a stop is overdue."""
 

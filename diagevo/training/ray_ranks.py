@@ -96,12 +96,7 @@ class RayRanks:
         bundles = rank_bundles(hardware, nodes_of(self._ray))
         name = now_playing().partition(",")[0]  # of the run: they outlive the stage
         self._places = Places(
-            self._ray,
-            lambda: bundles,
-            strategy="PACK",
-            name=f"{name}, ranks",
-            timeout=hardware.rank_timeout,
-            stop=stop,
+            self._ray, bundles, name=f"{name}, ranks", timeout=hardware.rank_timeout, stop=stop
         )
         self._hosts = [
             self._places.actor(Host, rank, f"{name}, rank {rank}") for rank in range(hardware.processes)

@@ -7,6 +7,7 @@ import pytest
 from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import ServiceError
 from diagevo.progress import StopFlag
+from diagevo.sampling.cluster import Places, connected
 from diagevo.training.launch_spec import LaunchSpec
 from diagevo.training.ray_ranks import RayRanks
 from tests.cluster.nodes import cluster
@@ -37,3 +38,10 @@ def test_a_rank_that_cannot_be_started_says_where_and_why(tmp_path: Path) -> Non
     assert caught.value.message.startswith("training rank 0 of 1, on node ")
     assert f"could not be started: [Errno 17] File exists: '{logs}'" in caught.value.message
     assert "docs/howto/cluster.md" in (caught.value.hint or "")
+
+
+def test_ranks_for_which_there_is_no_room_name_the_nodes() -> None:
+    with cluster(2), pytest.raises(ServiceError) as caught:
+        Places(connected(), [{"CPU": 8}] * 2, name="big, ranks", timeout=1, stop=StopFlag())
+    assert "big, ranks: the cluster has no room for 2 × 8 CPU after 1 s; its nodes: " in caught.value.message
+    assert "(1 CPU)" in caught.value.message
