@@ -135,7 +135,7 @@ def test_a_proposer_that_fails_exits_6_and_keeps_what_it_proposed(ask: Ask, unkn
         (["--check", "."], 2, ". cannot be read"),
         (["--check", "bad.csv"], 2, "bad.csv lacks the column run_id"),
         (["--model", "m"], 2, "--base-url"),
-        (["--samples", "4"], 2, "are of a model that proposes"),
+        (["--samples", "4"], 2, "are about what a model proposes"),
     ],
 )
 def test_bad_input_of_labels(
