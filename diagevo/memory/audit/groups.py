@@ -43,7 +43,7 @@ class Attempts:
         )
 
 
-Own = CandidateScored | FailureObserved
+Made = CandidateScored | FailureObserved
 
 
 def first_stranger(log: Log, state: MemoryState) -> tuple[int, str] | None:
@@ -64,7 +64,7 @@ def stranger(
     state: MemoryState,
     attempts: Attempts,
     ingested: Callable[[int], Iterable[Fact[GroupIngested]]],
-    own: Callable[[int], Iterable[Fact[Own]]],
+    own: Callable[[int], Iterable[Fact[Made]]],
 ) -> tuple[int, str] | None:
     """`first_stranger` over the groups of a batch and the events of a round, however they are read."""
     for number in count(1):
@@ -80,7 +80,7 @@ def stranger(
 
 def strangers(
     ingested: Iterable[Fact[GroupIngested]],
-    told: Iterable[Fact[Own]],
+    told: Iterable[Fact[Made]],
     number: int,
     attempts: Attempts,
     *,
