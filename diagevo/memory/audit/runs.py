@@ -10,7 +10,7 @@ from sqlalchemy import select
 from diagevo.equations.schedule import z
 from diagevo.memory.audit.pass_rates import PassRates, pass_rate, pass_rates
 from diagevo.memory.audit.round_figures import round_figures
-from diagevo.memory.audit.timeline.measurements import Measured, measured
+from diagevo.memory.audit.timeline.measurements import Measured, labels_true, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
 from diagevo.memory.events import Origin, PhaseMeasured, RunConfigured, StageStarted
 from diagevo.memory.history import History, expect
@@ -87,7 +87,7 @@ def _line(history: History) -> RunLine:
     configurations = [one.event for one in history.configurations]
     configuration = configurations[-1] if configurations else None
     number = 0 if commit is None else commit.round
-    found = measured(history, number, failures=False).get(number, Measured())
+    found = measured(history, number, candidates=False).get(number, Measured())
     with database.read() as connection:
         began = connection.execute(select(RUN.c.created_at).where(RUN.c.run_id == run_id)).scalar_one()
     return RunLine(
@@ -115,7 +115,7 @@ def _line(history: History) -> RunLine:
         position=last.position,
         mean_at_k=found.validation.get("mean_at_k"),
         greedy=found.validation.get("greedy"),
-        labels_true=found.labels_true,
+        labels_true=labels_true(history, number),
         reward=found.rewards.get("solver"),
         pass_rate=None if history.ingested is None else pass_rate(log, run_id),
         writer=writer(database, run_id, runs_folder(database, history.root) / run_id),

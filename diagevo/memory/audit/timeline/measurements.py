@@ -104,6 +104,17 @@ def measured(
     return found
 
 
+def labels_true(history: History, round: int) -> float | None:
+    """The share of a round's kept labels that are true, as `Measured` has it and a third faster: a list of
+    runs asks each of them."""
+    known = [
+        fact.event.label_true
+        for fact in history.events(CandidateScored, round=round)
+        if fact.event.verdict == "kept" and fact.event.label_true is not None
+    ]
+    return sum(known) / len(known) if known else None
+
+
 def _count(now: Measured, scored: CandidateScored) -> None:
     now.verdicts[scored.verdict] += 1
     if scored.verdict == "invalid":
