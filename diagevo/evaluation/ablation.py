@@ -215,17 +215,16 @@ def states(database: Database | None, plan: Plan) -> list[RunState]:
     """Where every run of the plan stands, from the log; nothing has begun where there is no database."""
     if database is None:
         return [RunState(planned, False, 0, plan.rounds) for planned in plan.runs]
-    log = Log(database)
+    return [_state(Log(database), planned, plan.rounds) for planned in plan.runs]
 
-    def last(run: str, type_: str):
-        return next(log.read(run, types=[type_], newest_first=True, limit=1), None)
 
-    found = []
-    for planned in plan.runs:
-        commit = last(planned.run, RoundCommitted.__name__)
-        configured = last(planned.run, RunConfigured.__name__) is not None
-        found.append(RunState(planned, configured, commit.round if commit else 0, plan.rounds))
-    return found
+def _state(log: Log, planned: PlannedRun, rounds: int) -> RunState:
+    def last(type_: str):
+        return next(log.read(planned.run, types=[type_], newest_first=True, limit=1), None)
+
+    commit = last(RoundCommitted.__name__)
+    configured = last(RunConfigured.__name__) is not None
+    return RunState(planned, configured, commit.round if commit else 0, rounds)
 
 
 def train_command(plan: Plan, state: RunState) -> list[str]:
@@ -255,7 +254,7 @@ def play(database: Database, plan: Plan, planned: PlannedRun, folder: Path, loca
     with _claimed(log) as claim:
         if claim is None:
             return False
-        state = next(s for s in states(database, plan) if s.planned == planned)
+        state = _state(Log(database), planned, plan.rounds)
         if state.state != "trained":
             _call(train_command(plan, state), claim, plan, planned.run, location)
         if plan.benchmarks:
