@@ -136,7 +136,7 @@ def test_a_node_of_eight_gpus_suits_the_papers_profile() -> None:
     found = _findings("--for", "train", "--profile", "qwen3-8b", code=4)
     assert (found["GPU"]["state"], found["GPU"]["found"]) == ("ok", "8 × Card")
     assert "bfloat16" not in found
-    fullest = "solver: rollouts, beside your diagnostician: 76.5 GB of 85.0 GB"
+    fullest = "solver: rollouts, beside your diagnostician: 79.9 GB of 85.0 GB"
     assert (found["GPU memory"]["state"], found["GPU memory"]["found"]) == ("ok", fullest)
 
 

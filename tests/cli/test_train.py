@@ -105,7 +105,7 @@ def test_a_plan_runs_nothing_and_writes_nothing() -> None:
     assert done.exit_code == 0, done.stderr
     plan = json.loads(done.stdout)["data"]
     assert plan["completions"] == 5 * (135_168 + 8_000 + 96_000 + 24_576)
-    assert plan["devices"] == "8 × cuda, which train and sample in turns; vLLM has 40% of each"
+    assert plan["devices"] == "8 × cuda, which train and sample in turns; vLLM has 44% of each"
     assert plan["seconds"] is None
     # Five rounds of two policies in float32, and three checkpoints with AdamW's moments inside a phase.
     assert plan["disk_bytes"] == (10 + 3 * 3) * 4 * 8_190_735_360
@@ -157,7 +157,7 @@ def test_a_plan_says_where_no_failure_is_diagnosed() -> None:
 
 
 def test_a_plan_says_what_a_gpu_holds_and_on_which_cards_that_fits() -> None:
-    """8B on eight GPUs: 16 bytes a weight are 16 GB, 4 of gradients 4; 0.4 of a card is vLLM's."""
+    """8B on eight GPUs: 16 bytes a weight are 16 GB, 4 of gradients 4; 0.44 of a card is vLLM's."""
     memory = json.loads(invoke("train", "--plan", "--profile", "qwen3-8b", "--json").stdout)["data"]["memory"]
     assert (memory["card"], memory["fits"]) == (
         80,
@@ -196,8 +196,8 @@ def test_a_plan_for_a_cluster_says_what_the_gpus_of_ranks_hold(
         ("diagnosis, by your server", False),
     ]
     shown = invoke(*asked).stdout
-    assert re.search(r"\nchallenger: rollouts, votes +each rank's +50\.9 ", shown)
-    assert re.search(r"\ncandidates, votes +each rank's +34\.6 ", shown)
+    assert re.search(r"\nchallenger: rollouts, votes +each rank's +54\.3 ", shown)
+    assert re.search(r"\ncandidates, votes +each rank's +38\.0 ", shown)
 
 
 @pytest.mark.parametrize(("share", "setting"), [("0.3", "vllm_memory"), ("0.45", "")])

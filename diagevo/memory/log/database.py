@@ -79,11 +79,6 @@ for the disk of every other one. So a commit leaves the queue first; then an emp
 the server is set to, and what was written before it is on the disk with it. A write returns after that."""
 
 
-_WRITING = ("journal_mode = WAL", "cache_size = -16384")
-"""Of an SQLite connection that writes. 16 MiB of pages, because an index of digests is read and written all
-over; a replay, which reads each page once, is a tenth slower with so many."""
-
-
 class _Joined(threading.local):
     """What reads and writes of this thread join: a write's connection, or a view's."""
 
@@ -103,7 +98,7 @@ class Database:
         if self.dialect == "sqlite":
             self.engine = self._readers = self._writers = _sqlite(self.url, synchronous)
             self._begin = {how: Prepared(self.engine, text(how), ()) for how in ("BEGIN", "BEGIN IMMEDIATE")}
-            self._writing = [Prepared(self.engine, text(f"PRAGMA {how}"), ()) for how in _WRITING]
+            self._ahead = Prepared(self.engine, text("PRAGMA journal_mode = WAL"), ())
         else:
             self.engine = _postgres(self.url)
             self._readers = self.engine.execution_options(isolation_level="REPEATABLE READ")
@@ -165,8 +160,7 @@ class Database:
             return
         with explained(self), self._writers.connect() as connection, connection.begin():
             if self.dialect == "sqlite" and "wal" not in connection.info:  # once a connection of the pool
-                for setting in self._writing:
-                    setting(connection).close()
+                self._ahead(connection).close()
                 connection.info["wal"] = True
             self._begin["BEGIN IMMEDIATE"](connection)
             self._joined.connection = connection
