@@ -49,7 +49,10 @@ def main(words: list[str]) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     modules = sorted(path.stem for path in HERE.glob("bench_*.py"))
     if words:
-        modules = [name for name in modules if any(word in name for word in words)]
+        known, modules = modules, [name for name in modules if any(word in name for word in words)]
+        if not modules:
+            print(f"no benchmark has {' or '.join(words)} in its name; there are: {', '.join(known)}")
+            return 2
     rows: list[Row] = []
     stolen: dict[str, float] = {}
     for name in modules:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from diagevo.config.models import Config, HardwareConfig
 from diagevo.config.placement import ClusterNode, nodes_told, on_gpus, refusal
-from diagevo.config.serving import gpus_of
+from diagevo.config.serving import gpus_of, on_this_machine
 from diagevo.errors import DiagEvoError
 from diagevo.loop.roles import BENCHMARK, validation_of
 from diagevo.memory.log.check import check as check_database
@@ -26,7 +26,7 @@ from diagevo.private import open_to_others
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.text.redaction import key_from
 from diagevo.training.disk import disk_bytes, gigabytes
-from diagevo.training.footprint import LESS, ROOM, SAME_SHAPE, apart, host, loads, shapes_of
+from diagevo.training.footprint import ROOM, SAME_SHAPE, apart, host, less, loads, shapes_of
 from diagevo.training.shapes import BUILTIN, config_file
 
 Purpose = Literal["audit", "train", "eval"]
@@ -228,7 +228,9 @@ def _memory(config: Config, card: int) -> Check:
         return Check("GPU memory", "ok", said)
     if fullest.peak(card) <= ROOM * card:
         said += ", and the share of a vLLM holds no cache for one long sequence"
-    return Check("GPU memory", "missing", said, f"{LESS}; diagevo train --plan shows what it then takes")
+    return Check(
+        "GPU memory", "missing", said, f"{less(config)}; diagevo train --plan shows what it then takes"
+    )
 
 
 def _validation(config: Config) -> Iterator[Check]:
@@ -345,7 +347,12 @@ def _services(config: Config) -> Iterator[Check]:
         if not role.base_url:
             yield Check(name, "missing", "no endpoint", f"--set roles.{name}.base_url=http://…/v1")
             continue
-        yield _endpoint(name, role.base_url, key_from(role.api_key_env), role.api_key_env)
+        key = key_from(role.api_key_env)
+        found = _endpoint(name, role.base_url, key, role.api_key_env)
+        if found.state == "ok" and key is None and not on_this_machine(role.base_url):
+            fix = f"if it needs a key: export {role.api_key_env}=…"
+            found = Check(name, "warn", f"{found.found}; {role.api_key_env} is not set", fix)
+        yield found
 
 
 def _endpoint(name: str, url: str, key: str | None, variable: str) -> Check:

@@ -151,13 +151,14 @@ def diagnose(
             return Result([], ROUNDS, f"{run}: nothing waits for a diagnosis; {next_}\n", run=run)
         if not again:
             _check_comparable(memory, waits)
-        if said:
-            _keep(memory, said)
         engine = config.roles.diagnostician.engine
         if max_calls is not None and engine != "openai":
             raise ConfigError(f"{engine} makes no calls to cap", hint="leave --max-calls out")
-        if again:
-            _supersede(call, memory, config, round)
+        first = _first_again(memory, config, round) if again else None
+        if said:
+            _keep(memory, said)
+        if first is not None:
+            _supersede(call, memory, config, first)
         if every:
             Rounds(memory).observe_all_failed()
         asked = _diagnostician(memory, config, max_calls)
@@ -234,19 +235,25 @@ def _keep(memory: "Memory", said: tuple[str, ...]) -> None:
     memory.reconfigure(from_settings(said).nested(stored))
 
 
-def _supersede(call: Call, memory: "Memory", config: "Config", first: int | None) -> None:
-    """Let rounds from `first` on be diagnosed once more, if the diagnostician can be read at all."""
+def _first_again(memory: "Memory", config: "Config", first: int | None) -> int | None:
+    """The round from which on all are diagnosed once more; None where there is none. Raises where the
+    diagnostician cannot be read, before anything is recorded."""
     from diagevo.ingest.rounds import Rounds
 
     counted = [began.round for began in memory.state.began]
     first = first or next(iter(counted), None)
-    if first is None:
-        return
-    rounds, role = Rounds(memory), config.roles.diagnostician
-    if first in counted and role.engine == "openai":
-        rounds.probe(first, _diagnostician(memory, config, None))
+    if first in counted and config.roles.diagnostician.engine == "openai":
+        Rounds(memory).probe(first, _diagnostician(memory, config, None))
+    return first
+
+
+def _supersede(call: Call, memory: "Memory", config: "Config", first: int) -> None:
+    """Let rounds from `first` on be diagnosed once more."""
+    from diagevo.ingest.rounds import Rounds
+
+    role = config.roles.diagnostician
     by = role.model if role.engine == "openai" else role.engine
-    event = rounds.supersede(first, f"diagnosed again by {by}")
+    event = Rounds(memory).supersede(first, f"diagnosed again by {by}")
     which = f"round {first} counts" if event.last == first else f"rounds {first} to {event.last} count"
     back = f"F = {event.failures}, {count(len(event.causes), 'cause')}"
     render.say(call, f"{memory.run_id}: {which} no more, back to {back}; asked once more")

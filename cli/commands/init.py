@@ -56,7 +56,6 @@ def init(
     data = {"config": str(file), "written": made, "database": where}
     kept = "" if made else " (exists, left unchanged)"
     into = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
-    text = (
-        f"configuration  {file}{kept}\ndatabase       {where}\nnext           {into}diagevo train --rounds 3"
-    )
+    then = "train --plan" if template and template != "embedded" else "train --rounds 3"
+    text = f"configuration  {file}{kept}\ndatabase       {where}\nnext           {into}diagevo {then}"
     return Result(data, text=text)

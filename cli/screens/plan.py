@@ -110,7 +110,7 @@ def _placed(config: "Config") -> dict[str, str]:
 def _on_gpus(config: "Config") -> dict[str, Any] | None:
     """Stages with the bytes of their parts on a GPU; by card whether it fits. None where none is used."""
     from diagevo.config.serving import mean_tokens
-    from diagevo.training.footprint import CARDS, card_for, host, loads, shapes_of
+    from diagevo.training.footprint import CARDS, card_for, host, less, loads, shapes_of
 
     if config.hardware.device != "cuda":
         return None
@@ -127,6 +127,7 @@ def _on_gpus(config: "Config") -> dict[str, Any] | None:
         "mean": mean_tokens(config.sampling),
         "stages": [_stage(load, CARDS[card]) for load in found],
         "fits": {str(card): fit for card, fit in fits.items()},
+        "less": less(config),
         "few_at_once": {card: said for card, said in few.items() if said},
         "host_ranks": ranks,
         "host_bytes": host(config, *shapes[:2], ranks),
@@ -178,19 +179,18 @@ def _gpu_peak(stage: dict[str, Any]) -> dict[str, Any]:
 def _cards(memory: dict[str, Any]) -> list[str]:
     """On which cards that fits, and what to change for the others."""
     from diagevo.training.disk import gigabytes
-    from diagevo.training.footprint import LESS
 
     if memory["card"] is None:
         return ["memory        unknown: no config.json of the models is here; download them first"]
     yes = [card for card, fit in memory["fits"].items() if fit]
     no = [card for card, fit in memory["fits"].items() if not fit]
-    said = f"GPUs of {', '.join(yes)} GB" if yes else "no card listed here"
+    said = f"GPUs of {', '.join(yes)} GB" if yes else "none of the cards known here"
     without = f"; not of {', '.join(no)}" if yes and no else ""
     few = [f"few at once   of {card} GB: {said}" for card, said in memory["few_at_once"].items()]
     ranks = memory["host_ranks"]
     processes = "a training process" if ranks == 1 else f"{ranks} training processes"
     host = f"{gigabytes(memory['host_bytes'])} of a machine's memory for {processes}"
-    fits = [f"fits          {said}{without}", *([f"to fit less   {LESS}"] if no else []), *few]
+    fits = [f"fits          {said}{without}", *([f"to use less   {memory['less']}"] if no else []), *few]
     return [*fits, f"host          {host}"]
 
 

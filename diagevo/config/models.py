@@ -15,8 +15,10 @@ from diagevo.config.method import FilterConfig, MemoryConfig, ScheduleConfig, Se
 from diagevo.text.redaction import holds_secret, is_variable
 
 
-def _no_credentials(url: str | None) -> str | None:
+def _an_address(url: str | None) -> str | None:
     """A configuration is shown and stored, so a URL in it must not hold a secret."""
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise ValueError("a URL begins with http:// or https://")
     if url is not None and ("@" in url or holds_secret(url)):
         raise ValueError("a URL in a configuration must not carry a name, password or key; use api_key_env")
     return url
@@ -28,7 +30,7 @@ def _a_name(variable: str) -> str:
     return variable
 
 
-Endpoint = Annotated[str | None, AfterValidator(_no_credentials)]
+Endpoint = Annotated[str | None, AfterValidator(_an_address)]
 KeyVariable = Annotated[str, AfterValidator(_a_name)]
 """The *name* of an environment variable: secrets never stand in a configuration."""
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]

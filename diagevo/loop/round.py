@@ -302,7 +302,7 @@ class Round:
             raise OutOfMemoryError(
                 f"round {self.number}, training of the {stage}: {error.message}",
                 hint=f"{key} can be no lower. More GPUs (hardware.processes), or less of each for vLLM"
-                " (hardware.vllm_memory, hardware.serve_memory): diagevo train --resume --set KEY=VALUE",
+                " (hardware.vllm_memory): diagevo train --resume --set KEY=VALUE",
             ) from error
         given, run = from_settings((f"{key}={after}",)), self.memory.run_id
         self.memory.reconfigure(adjusted(self.memory.config, given, run)[0])

@@ -33,7 +33,8 @@ def connected() -> Any:
             _reach(address)
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError, RuntimeError) as error:
-            raise ServiceError(f"no Ray cluster answers at {address}: {error}", hint=_HINT) from error
+            where = "on this machine" if address == "auto" else f"at {address}"
+            raise ServiceError(f"no Ray cluster answers {where}: {error}", hint=_HINT) from error
         finally:
             if in_main:  # Ray's own would end a run at once that is to stop safely.
                 signal.signal(signal.SIGTERM, handler)

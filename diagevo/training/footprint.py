@@ -22,12 +22,6 @@ FEW = 64
 """Answers at once below which a GPU mostly waits for its own memory."""
 DIAGNOSTICIAN = 0.3
 """Share of the last GPU that your diagnostician takes, where it is on a machine whose GPUs all train."""
-LESS = (
-    "lower micro_batch of challenger_grpo and solver_grpo, hardware.rows_at_once or the share of vLLM "
-    "(hardware.vllm_memory); or train adapters (training.lora=32), or on more GPUs "
-    "(hardware.processes with accelerate_config=fsdp)"
-)
-"""What makes a run take less of a GPU, the cheapest first."""
 SAME_SHAPE = "name models of one shape, or set hardware.colocate_vllm to false"
 _PROCESS = 600_000_000  # CUDA's own, in each process
 _HOST = 6_000_000_000  # of torch, CUDA's libraries and vLLM in a rank's process, outside of the GPU
@@ -112,6 +106,17 @@ def card_for(found: Sequence[Load]) -> int | None:
         if not any(engine.more(CARDS[card]) for load in found for engine in load.engines)
     )
     return next(roomy, next(iter(fitting), None))
+
+
+def less(config: Config) -> str:
+    """What makes a run take less of a GPU, the cheapest first."""
+    hardware = config.hardware
+    share = "the share of vLLM (hardware.vllm_memory)" if hardware.colocate_vllm else "hardware.rows_at_once"
+    found = f"lower micro_batch of challenger_grpo and solver_grpo, or {share}"
+    if hardware.accelerate_config is not None:
+        return f"{found}; or train on more GPUs (hardware.processes)"
+    adapters = "" if config.training.lora else "train adapters (training.lora=32), or "
+    return f"{found}; or {adapters}on more GPUs (hardware.processes with accelerate_config=fsdp)"
 
 
 def apart(config: Config) -> str | None:

@@ -31,7 +31,7 @@ def test_init_writes_a_commented_file_and_a_migrated_database() -> None:
     assert "profile: qwen3-8b" in Path("study/diagevo.yaml").read_text()
     assert _ask("study/runs/diagevo.db", "SELECT version_num FROM alembic_version") == [(HEAD,)]
     assert invoke("config", "show", "--check", "-c", "study/diagevo.yaml").exit_code == 0
-    assert done.stdout.endswith("next           cd study && diagevo train --rounds 3\n")
+    assert done.stdout.endswith("next           cd study && diagevo train --plan\n")
     assert invoke("init").stdout.endswith("next           diagevo train --rounds 3\n")
 
 

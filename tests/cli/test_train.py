@@ -122,7 +122,7 @@ def test_a_plan_for_a_cluster_that_does_not_answer_says_so(monkeypatch: pytest.M
 
 
 def test_a_plan_takes_the_time_of_an_earlier_run_of_the_same_settings() -> None:
-    """Runs of other trainers lie in the same database and measure nothing for ours."""
+    """Runs of other trainers, in the same database and with our settings, measure nothing for ours."""
     play("runs/diagevo.db", "another-trainer", root=Path("runs"), rounds=1)
     config = of_profile("embedded").config
     seconds = {"challenger": 8.0, "candidates": 1.0, "votes": 4.0, "solver": 6.0, "diagnosis": 1.0}
@@ -131,6 +131,8 @@ def test_a_plan_takes_the_time_of_an_earlier_run_of_the_same_settings() -> None:
         for stage, taken in seconds.items():
             memory.start_stage(stage)
             memory.complete_stage(stage, seconds=taken)
+    with diagevo.open("runs/diagevo.db", "ingested", root=Path("runs"), config=config) as memory:
+        memory.open_round(1)
     plan = json.loads(invoke("train", "--plan", "--rounds", "3", "--seed", "9", "--json").stdout)["data"]
     assert {row["stage"]: row["seconds"] for row in plan["stages"]} == seconds
     assert plan["seconds"] == 3 * 20.0
@@ -250,7 +252,7 @@ def test_a_plan_says_what_to_change_where_it_does_not_fit() -> None:
     large = ["--set", "solver_grpo.micro_batch=16"]
     shown = invoke("train", "--plan", "--profile", "qwen3-0.6b-24gb", *large).stdout
     assert "\nfits          GPUs of 40, 48, 80, 141 GB; not of 24\n" in shown
-    assert "\nto fit less   lower micro_batch of challenger_grpo and solver_grpo" in shown
+    assert "\nto use less   lower micro_batch of challenger_grpo and solver_grpo" in shown
     unknown = ["--set", "roles.solver.model=somebody/model"]
     shown = invoke("train", "--plan", "--profile", "qwen3-8b", *unknown).stdout
     assert "memory        unknown: no config.json of the models is here; download them first" in shown

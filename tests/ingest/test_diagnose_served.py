@@ -293,9 +293,10 @@ def test_again_supersedes_and_asks_the_better_server(home: Path) -> None:
     with Server(lambda request, before: Answer(SLIP)) as server:
         assert diagnose(home, server).exit_code == 0
         server.behave = lambda request, before: Answer("<html>")
-        unread = diagnose(home, server, "--again", "--set", "roles.diagnostician.model=other")
+        configured = events(home, "RunConfigured")
+        unread = diagnose(home, server, "--again", "--model", "unreadable")
         assert unread.exit_code == 6
-        assert events(home, "RoundsSuperseded") == 0
+        assert (events(home, "RoundsSuperseded"), events(home, "RunConfigured")) == (0, configured)
         server.behave = better
         done = diagnose(home, server, "--again", "--set", "roles.diagnostician.model=other", "--json")
         assert done.exit_code == 0, done.stderr
