@@ -24,7 +24,9 @@ def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[A
     from diagevo.ingest.dataset import read_dataset
     from diagevo.ingest.weights import weigh as weighed
 
-    dataset, state = read_dataset(file), history.state(as_of)
+    state = history.state(as_of)
+    ingested: dict[str, Any] = (state.config or {}).get("ingest") or {}
+    dataset = read_dataset(file, (ingested.get("map") or {}).get("prompt"))
     schedule = state.schedule()
     found = weighed(history.log, state, schedule, dataset)
     count, aimed = len(found.prompts), sum(1 for each in found.prompts if each.cause is not None)

@@ -129,17 +129,24 @@ class PromptDataset:
             raise ValueError(str(error)) from error
 
 
-def read_dataset(path: Path) -> PromptDataset:
+def read_dataset(path: Path, prompt: str | None = None) -> PromptDataset:
     """JSON lines, a JSON array, Parquet, or a folder that `datasets` saved.
+
+    Args:
+        path: The file or folder.
+        prompt: Where the prompt stands in a row, before the usual places.
 
     Raises:
         ConfigError: A row that has no prompt, with file and row; a file that cannot be read.
     """
+    if not path.exists():
+        raise ConfigError(f"there is no file {path}", hint=_A_PROMPT)
+    names = FIELDS if prompt is None else (prompt, *FIELDS)
     table = _table(path)
     found = list(enumerate(table.to_dicts(), 1) if table is not None else _json_rows(path))
     if not found:
         raise ConfigError(f"{path} has no prompts", hint=_A_PROMPT)
-    prompts = [_prompt(f"{path}, row {number}", number, row) for number, row in found]
+    prompts = [_prompt(f"{path}, row {number}", number, row, names) for number, row in found]
     return PromptDataset(
         str(path), [row for _, row in found], prompts, None if table is None else table.schema
     )
@@ -165,8 +172,6 @@ def _table(path: Path) -> "pl.DataFrame | None":
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    if not path.is_file():
-        raise ConfigError(f"there is no file {path}", hint=_A_PROMPT)
     if path.suffix == ".json" and is_array(path):
         yield from array(path)
         return
@@ -176,10 +181,10 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise ConfigError(f"{path} ends inside a line", hint="is it still being written?") from None
 
 
-def _prompt(place: str, number: int, row: Mapping[str, Any]) -> DatasetPrompt:
-    value = next((row[name] for name in FIELDS if row.get(name) is not None), None)
+def _prompt(place: str, number: int, row: Mapping[str, Any], names: Sequence[str] = FIELDS) -> DatasetPrompt:
+    value = next((row[name] for name in names if row.get(name) is not None), None)
     if value is None:
-        raise ConfigError(f"{place} has none of {', '.join(FIELDS)}", hint=_A_PROMPT)
+        raise ConfigError(f"{place} has none of {', '.join(names)}", hint=_A_PROMPT)
     try:
         text = messages(value).strip()
     except ConfigError as error:

@@ -205,3 +205,21 @@ def test_a_prompt_for_a_draw_is_a_row_that_aims_at_its_cause(memory: Memory) -> 
     with pytest.raises(ConfigError, match="none of the 1 prompt of the data set was rolled out"):
         trl.follow(memory)
     assert next(iter(other))["prompt"] == "never"
+
+
+def test_the_file_that_was_ingested_under_other_names_is_weighed_under_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"ask": ask, "said": said, "score": score}
+        for ask in ("one?", "two?")
+        for said, score in (("1", 1.0), ("2", 0.0))
+    ]
+    Path("mine.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    mapped = ["--map", "prompt=ask,response=said,reward=score", "--run", "mine"]
+    assert invoke("ingest", "jsonl", "mine.jsonl", *mapped).exit_code == 0
+    assert invoke("diagnose", "--run", "mine", "--local").exit_code == 0
+    told = invoke("memory", "schedule", "--run", "mine", "--dataset", "mine.jsonl")
+    assert told.exit_code == 0, told.output
+    assert "4 of 4 prompts were rolled out" in told.stderr
