@@ -1,17 +1,20 @@
 """A process that diagevo starts, watches and ends: its own group, its output in a file, gone when we are."""
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from diagevo.private import private, private_folder
 from diagevo.sampling.watchdog import GRACE
 
+_PORTS = range(20_000, 32_768)
 _NO_CURRENT_FOLDER = {"PYTHONSAFEPATH": "1"}
 """Python then looks for no module in the current folder. Not -P: launchers start Pythons of their own."""
 
@@ -79,7 +82,12 @@ class SupervisedProcess:
 
 
 def free_port(host: str) -> int:
-    """A port that the system gives."""
+    """A port that nobody has, below those that systems give to outgoing connections: one of these might take
+    it before it is listened on."""
+    for _ in range(100):
+        port = _PORTS.start + secrets.randbelow(len(_PORTS))
+        with suppress(OSError), socket.create_server((host, port)):
+            return port
     with socket.create_server((host, 0)) as listener:
         return listener.getsockname()[1]
 

@@ -91,7 +91,8 @@ def play_ranks(main: str, arguments: Sequence[str], env: Mapping[str, str], *, r
         for rank in started:
             rank.kill()
         if any(codes):
-            raise subprocess.CalledProcessError(
-                next(filter(None, codes)), main, printed[0].result(), "".join(e.result() for e in errors)
-            )
+            said = "".join(e.result() for e in errors)
+            error = subprocess.CalledProcessError(next(filter(None, codes)), main, printed[0].result(), said)
+            error.add_note(said[-3000:])
+            raise error
         return printed[0].result()
