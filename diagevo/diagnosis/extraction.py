@@ -162,7 +162,10 @@ class Diagnoser:
             if self._error is not None:
                 raise self._error
             self._keep(self._legibility.rest())
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, StoppedSafely) and error is self._error:
+                # A budget is spent: what is under way is paid for, and its reply is stored.
+                self._pool.shutdown(wait=True, cancel_futures=True)
             self.cancel()
             raise
         finally:

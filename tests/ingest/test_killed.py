@@ -14,7 +14,7 @@ from diagevo.memory.log.log import Log
 from tests.cli.program import STARTED, clean_environment
 from tests.ingest.conftest import DATA
 
-STEPS = 24
+STEPS = 60
 """Enough that a kill falls between two of them."""
 INGEST = ["ingest", "verl", "rollouts", "--run", "v", "--steps-per-round", "2"]
 
@@ -59,7 +59,7 @@ def _killed_once_it_went_on(folder: Path, events: int) -> int | None:
             process.kill()
             process.wait()
             return None
-        time.sleep(0.02)
+        time.sleep(0.002)
     return code
 
 
