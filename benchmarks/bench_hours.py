@@ -42,13 +42,13 @@ class Shape8:
     """Answers that an engine of a GPU that trains decodes at once."""
     serving: int
     """Answers that an engine decodes at once where nothing trains."""
-    starts: int
-    """Of engines, in a stage each."""
+    starts_anew: bool
+    """Whether each stage starts engines of its own."""
     diagnosing: int
     """GPUs that the diagnostician has to itself while the solver trains."""
 
 
-BEFORE = Shape8(train=4, sample=7, beside=3, drawing=202, serving=494, starts=4, diagnosing=1)
+BEFORE = Shape8(train=4, sample=7, beside=3, drawing=202, serving=494, starts_anew=True, diagnosing=1)
 """As `train --plan` said of it: 0.5 of a GPU that trains, 0.9 of one that serves."""
 
 
@@ -87,14 +87,14 @@ def now(config: Config) -> Shape8:
     [inside] = next(load for stage, load in found.items() if stage.startswith("solver: rollouts")).engines
     [free] = found["candidates, votes"].engines
     gpus = len(gpus_of(config.hardware))
-    return Shape8(gpus, gpus, None, inside.answers(CARD), free.answers(CARD), starts=0, diagnosing=0)
+    return Shape8(gpus, gpus, None, inside.answers(CARD), free.answers(CARD), starts_anew=False, diagnosing=0)
 
 
 def round_of(config: Config, shape: Shape8) -> list[Span]:
     """Of a run that is under way: what starts once a run is not counted."""
     train, sample = shape.train, shape.sample
     longest, play = config.sampling.max_new_tokens, config.round
-    start = START if shape.starts else 0.0
+    start = START if shape.starts_anew else 0.0
     swap = SWAP if shape.beside is None else 0.0
 
     def rollouts(settings: GRPOConfig) -> float:

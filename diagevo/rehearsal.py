@@ -18,7 +18,7 @@ from diagevo.loop.players import play, plays_here
 from diagevo.loop.roles import Roles, who_votes
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag, playing
-from diagevo.sampling.engine import Engine, EngineSampler
+from diagevo.sampling.engine import Engine
 from diagevo.sampling.hub import folder_of
 from diagevo.sampling.model_folder import encode_prompts, end_ids, load_tokenizer
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
@@ -40,7 +40,10 @@ def rehearse(config: Config, home: Path) -> Iterator[Check]:
         yield from _played("models", lambda: _make(config, folder))
         if not (folder / "solver").is_dir():
             return
-        yield from _played("prompts", lambda: _prompts(config, folder))
+        prompts = list(_played("prompts", lambda: _prompts(config, folder)))
+        yield from prompts
+        if prompts[-1].state != "ok":
+            return
         yield from _texts(config, folder / "solver")
         yield from _at_once(config)
         with Roles(_tiny(config, folder), folder / "logs") as roles:
@@ -229,10 +232,6 @@ class Rehearsed:
         self._sampler = sampler
         self._asked = asked
 
-    def borrow(self, engine: Engine) -> None:
-        if isinstance(self._sampler, EngineSampler):
-            self._sampler.engine = engine
-
     def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
         votes = self._sampler.sample(self._asked, n=2, params=SamplingParams(max_new_tokens=_NEW), seed=0)
         return [len(votes)] * len(rollouts)
@@ -241,8 +240,8 @@ class Rehearsed:
         return [float(rollout.sample % 2) for rollout in rollouts]
 
 
-def reward(config: Mapping[str, Any], folder: str, stop: StopFlag) -> Rehearsed:
+def reward(config: Mapping[str, Any], folder: str, stop: StopFlag, engine: Engine | None = None) -> Rehearsed:
     """`Rehearsed` in a process of training."""
     roles = Roles(Config.model_validate(config), Path(), stop=stop)
     asked = [roles.templates.solver(question) for question in QUESTIONS]
-    return Rehearsed(who_votes(roles, Path(folder) / "solver"), asked)
+    return Rehearsed(who_votes(roles, Path(folder) / "solver", engine), asked)

@@ -27,7 +27,7 @@ from diagevo.memory.state.schedule import Draw
 from diagevo.private import private
 from diagevo.progress import StopFlag
 from diagevo.sampling.device import uses_cpu
-from diagevo.sampling.engine import Engine, EngineSampler
+from diagevo.sampling.engine import Engine
 from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams
 from diagevo.selfplay.questions import PromptTemplates, parse_question
@@ -224,11 +224,6 @@ class ChallengerReward:
         self.solver = solver
         self.round = round_
 
-    def borrow(self, engine: Engine) -> None:
-        """Votes come from the engine that draws the rollouts, in turns with them."""
-        if isinstance(self.solver, EngineSampler):
-            self.solver.engine = engine
-
     def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
         """The question of each rollout and its majority share among the frozen solver's votes."""
         questions = [self.context.read_question(rollout.text)[0] for rollout in rollouts]
@@ -350,8 +345,8 @@ class SolverReward:
         return solver_rewards(measures)
 
 
-def solver_reward(labels: Mapping[str, str], stop: StopFlag) -> SolverReward:
-    """The solver's reward in a process of its own."""
+def solver_reward(labels: Mapping[str, str], stop: StopFlag, engine: Engine | None = None) -> SolverReward:
+    """The solver's reward in a process of its own, which needs no engine."""
     return SolverReward(labels, AnswerChecker(stop=stop))
 
 

@@ -24,7 +24,7 @@ from diagevo.loop.players import ChallengerReward, PlayContext, World, plays_her
 from diagevo.memory.memory import Memory
 from diagevo.private import private
 from diagevo.progress import StopFlag
-from diagevo.sampling.engine import EngineSampler
+from diagevo.sampling.engine import Engine, EngineSampler
 from diagevo.sampling.hub import folder_of
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
 from diagevo.sampling.sampler import Resumable, Sampler
@@ -163,20 +163,19 @@ class Roles(PlayContext):
 
 
 def challenger_reward(
-    config: Mapping[str, Any], solver: str, round_: int, stop: StopFlag
+    config: Mapping[str, Any], solver: str, round_: int, stop: StopFlag, engine: Engine | None = None
 ) -> ChallengerReward:
     """The challenger's reward in a process of training (`Roles.challenger_reward`)."""
     roles = Roles(Config.model_validate(config), Path(), stop=stop)
-    return ChallengerReward(roles, who_votes(roles, Path(solver)), round_)
+    return ChallengerReward(roles, who_votes(roles, Path(solver), engine), round_)
 
 
-def who_votes(roles: Roles, solver: Path) -> Sampler:
-    """In a process of training: who draws the rollouts draws the votes."""
-    inside = roles.config.hardware.colocate_vllm
-    if not inside:
+def who_votes(roles: Roles, solver: Path, engine: Engine | None) -> Sampler:
+    """In a process of training: who draws the rollouts draws the votes, in turns with them."""
+    if engine is None:
         return roles.loaded(solver)
     told = roles.config.sampling.chat_template_kwargs
-    return EngineSampler(solver, template_kwargs=told, stop=roles.stop)
+    return EngineSampler(solver, engine, template_kwargs=told, stop=roles.stop)
 
 
 def _check_warm_start(config: Config) -> None:

@@ -114,8 +114,7 @@ class Engine:
 
         def noted() -> Iterator[tuple[str, Any]]:
             for name, tensor in _tensors(policy):
-                module, of_adapter, part = name.removeprefix("base_model.model.").partition(".lora_")
-                held.note(f"{module}{of_adapter}{part[:1]}", tensor, scaling if part[:1] == "B" else 1.0)
+                held.note(name, tensor, scaling)
                 yield name, tensor
 
         if self.adapters:
@@ -144,18 +143,16 @@ class EngineSampler:
     def __init__(
         self,
         folder: Path,
-        engine: Engine | None = None,
+        engine: Engine,
         *,
         template_kwargs: Mapping[str, Any] = NOTHING,
         stop: StopFlag | None = None,
     ) -> None:
-        """`engine`: it may come later, but before the first call."""
         self._folder = check_model_folder(folder)
         self._tokenizer = load_tokenizer(folder, template_kwargs)
         self._ends = list(end_ids(folder, self._tokenizer))
         self._stop = StopFlag() if stop is None else stop
-        self.engine: Any = engine
-        """An `Engine`."""
+        self.engine = engine
 
     def sample(
         self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int

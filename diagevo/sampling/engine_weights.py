@@ -52,8 +52,10 @@ class EngineWeights:
                 tensor.data = part
 
     def note(self, name: str, tensor: torch.Tensor, scaling: float = 1) -> None:
-        """What the policy has under a name; vLLM keeps the second half of an adapter scaled."""
-        name = self.name(name)
+        """What the policy has under a name, which may be PEFT's; vLLM keeps the second half of an adapter
+        scaled."""
+        module, of_adapter, part = name.removeprefix("base_model.model.").partition(".lora_")
+        name, scaling = self.name(f"{module}{of_adapter}{part[:1]}"), scaling if part[:1] == "B" else 1
         if (held := self.tensors.get(name)) is not None:
             tensor = tensor.detach().to(held[0].dtype)
             self.noted[name] += checksum(tensor if scaling == 1 else tensor * scaling)

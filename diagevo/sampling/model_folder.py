@@ -74,8 +74,7 @@ def base_of(folder: Path) -> Path | None:
     It is never merged: in bfloat16 most of what a phase has learned is below the rounding of the weights.
     """
     try:
-        said = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
-        return folder / said["base_model_name_or_path"]
+        return folder / _said(folder)["base_model_name_or_path"]
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -87,13 +86,17 @@ def base_of(folder: Path) -> Path | None:
 
 def adapter_rank(folder: Path) -> int:
     """Of a folder that has a base."""
-    return json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))["r"]
+    return _said(folder)["r"]
 
 
 def adapter_scaling(folder: Path) -> float:
     """What the product of an adapter's halves is multiplied by."""
-    said = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
+    said = _said(folder)
     return said["lora_alpha"] / said["r"]
+
+
+def _said(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
 
 
 def _check_adapter(folder: Path, base: Path) -> None:

@@ -18,7 +18,7 @@ from diagevo.training import checkpoints
 from diagevo.training.adapters import adapted, check_adapter
 from diagevo.training.attention import attention_for, told
 from diagevo.training.measures import PhaseMeasures, measured, stop_where_wrong
-from diagevo.training.phase import Borrower, OnStep, Phase, Reward, TrainingRow, TrainingSummary
+from diagevo.training.phase import OnStep, Phase, Reward, TrainingRow, TrainingSummary
 from diagevo.training.plan import PhasePlan, plan_phase
 
 
@@ -96,8 +96,6 @@ def play_phase(
                 saved=resumed_from or 0,
                 engine=engine,
             )
-            if engine is not None and isinstance(reward, Borrower):
-                reward.borrow(engine)
             keep_reports(trainer, phase.logs)
             checkpoint = (
                 None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))

@@ -17,7 +17,7 @@ _PARTS = 16  # into which a call is cut at least, where it has so many prompts
 
 Tell = Callable[[int, tuple[Any, ...]], None]
 """Say something to a rank."""
-RunJob = Callable[["AskingJob", HardwareConfig, StopFlag], object]
+RunJob = Callable[["SamplingJob", HardwareConfig, StopFlag], object]
 
 
 class PhaseJob:
@@ -61,7 +61,7 @@ class PhaseJob:
                     tell(rank, ("overdue",))
 
 
-class AskingJob:
+class SamplingJob:
     """Prompts that go to the rank which has room first."""
 
     def __init__(
@@ -149,7 +149,7 @@ class WorkersSampler:
             had = len(found.rows)
             try:
                 self._run(
-                    AskingJob(asked, prompts, found, self._hardware, self._stop), self._hardware, self._stop
+                    SamplingJob(asked, prompts, found, self._hardware, self._stop), self._hardware, self._stop
                 )
             except ServiceError as error:
                 if not left or not (len(found.rows) > had or isinstance(error, NodeLostError)):

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.errors import ConfigError
@@ -45,15 +45,6 @@ class Reward(Protocol):
     def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[Any]) -> list[float]: ...
 
 
-@runtime_checkable
-class Borrower(Protocol):
-    """A reward that samples another policy with the vLLM inside its trainer, between two of its draws."""
-
-    def borrow(self, engine: Engine) -> None:
-        """Called before the first step."""
-        ...
-
-
 OnStep = Callable[[int, list[Rollout], list[float]], None]
 """Called once a step with its number, the rollouts of all ranks and their rewards."""
 
@@ -62,20 +53,20 @@ OnStep = Callable[[int, list[Rollout], list[float]], None]
 class RewardSpec:
     """A reward by name, so that every rank can build its own: `factory` is "package.module:function".
 
-    The function is called with `arguments` (JSON values) as keywords, and the flag that what it does may hear
-    as `stop`, and returns a `Reward`.
+    The function is called with `arguments` (JSON values) as keywords, the flag that what it does may hear as
+    `stop`, and the vLLM of its process, where there is one, as `engine`. It returns a `Reward`.
     """
 
     factory: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
-    def build(self, stop: StopFlag) -> Reward:
+    def build(self, stop: StopFlag, engine: Engine | None = None) -> Reward:
         module, _, name = self.factory.partition(":")
         try:
             function = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
             raise ConfigError(f"there is no reward {self.factory!r} ({error}).") from error
-        return function(**self.arguments, stop=stop)
+        return function(**self.arguments, stop=stop, engine=engine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

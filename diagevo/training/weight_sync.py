@@ -16,6 +16,7 @@ import torch
 
 from diagevo.sampling.engine import POLICY, Engine, lora_request
 from diagevo.sampling.engine_weights import EngineWeights
+from diagevo.sampling.model_folder import adapter_scaling
 from diagevo.training.adapters import TRAINED, save_adapter
 
 
@@ -77,15 +78,10 @@ def send_adapter(generation: Any, folder: Path) -> int:
     save_adapter(model, folder)
     engine.llm_engine.add_lora(lora_request(POLICY, folder, again=True))
     engine.reset_prefix_cache()
-    held = EngineWeights(generation.llm, POLICY)
+    held, scaling = EngineWeights(engine, POLICY), adapter_scaling(folder)
     held.lend(model)
     for name, tensor in model.named_parameters():
-        module, _, part = name.removeprefix("base_model.model.").partition(".lora_")
-        if not part:
-            held.note(module, tensor)
-        elif part.split(".")[1] == TRAINED:
-            scaling = (
-                model.get_submodule(name.partition(".lora_")[0]).scaling[TRAINED] if part[0] == "B" else 1
-            )
-            held.note(f"{module}.lora_{part[0]}", tensor, scaling)
+        _, _, part = name.partition(".lora_")
+        if not part or part.split(".")[1] == TRAINED:
+            held.note(name, tensor, scaling)
     return held.apart()

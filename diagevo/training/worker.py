@@ -11,6 +11,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
@@ -22,11 +23,11 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.device import uses_cpu
 from diagevo.sampling.engine import Engine, EngineSampler, SamplingCall
 from diagevo.sampling.sampler import Completion, Row
-from diagevo.sampling.transformers_sampler import loaded
+from diagevo.sampling.transformers_sampler import TransformersSampler, loaded
 from diagevo.text.redaction import masked
 from diagevo.training.grpo import play_phase
 from diagevo.training.launch_spec import LaunchSpec, SamplingRequest
-from diagevo.training.phase import Borrower, Phase, Reward, Rollout, TrainingSummary
+from diagevo.training.phase import Phase, Reward, Rollout, TrainingSummary
 
 
 class _Watched:
@@ -35,10 +36,6 @@ class _Watched:
     def __init__(self, reward: Reward, connection: Connection) -> None:
         self._reward = reward
         self._connection = connection
-
-    def borrow(self, engine: Engine) -> None:
-        if isinstance(self._reward, Borrower):
-            self._reward.borrow(engine)
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
         step = rollouts[0].step if rollouts else "?"
@@ -108,6 +105,8 @@ class Worker:
                 hint="Start as many as hardware.processes says.",
             )
         self._spec, self._connection, self._told = spec, connection, _Told(connection)
+        self._decoding: TransformersSampler | None = None
+        """The frozen policy that was asked last, where there is no engine."""
         self._engine = None
         if hardware.colocate_vllm:
             rank, lora = self._state.process_index, spec.training.lora
@@ -130,6 +129,7 @@ class Worker:
 
     def _play(self, phase: Phase) -> TrainingSummary:
         self._connection.send(("at", "building the trainer"))
+        self._drop()
 
         def on_step(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
             self._connection.send(("step", step, rollouts, rewards))
@@ -142,7 +142,7 @@ class Worker:
                 self._connection.send(("finished", step))
 
         stop = self._told.stop
-        reward = _Watched(phase.reward.build(stop), self._connection)
+        reward = _Watched(phase.reward.build(stop, self._engine), self._connection)
         try:
             return play_phase(phase, reward, on_step, stop, finished, self._engine)
         finally:
@@ -178,9 +178,11 @@ class Worker:
 
     def _by_parts(self, asked: SamplingRequest) -> None:
         """Of our own decoding: a completion is the same in whatever part its prompt comes."""
-        sampler = loaded(
-            asked.policy, self._spec.hardware, template_kwargs=asked.template_kwargs, stop=self._told.stop
-        )
+        if self._decoding is None or self._decoding.folder != asked.policy:
+            self._drop()
+            told, stop = asked.template_kwargs, self._told.stop
+            self._decoding = loaded(asked.policy, self._spec.hardware, template_kwargs=told, stop=stop)
+        sampler = self._decoding
         self._ready(2)
         while (said := self._told.next())[0] == "ask":
             places, prompts, before = zip(*said[1], strict=True)
@@ -189,7 +191,11 @@ class Worker:
                 (p, i): each for p, group in zip(places, groups, strict=True) for i, each in enumerate(group)
             }
             self._answered(rows)
-        sampler.close()
+
+    def _drop(self) -> None:
+        if self._decoding is not None:
+            self._decoding.close()
+            self._decoding = None
 
     def _ready(self, messages: int) -> None:
         self._connection.send(("at", "answering"))
@@ -230,7 +236,8 @@ def main() -> int:
     except Exception as error:  # the run is told of any, or it would wait
         print(masked(traceback.format_exc()), file=sys.stderr)
         told = error if isinstance(error, DiagEvoError) else f"{type(error).__name__}: {error}"
-        connection.send(("error", told))
+        with suppress(OSError):  # the run may be gone
+            connection.send(("error", told))
         # The interpreter's end would wait for collectives that never come.
         sys.stderr.flush()
         os._exit(1)

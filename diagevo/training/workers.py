@@ -79,8 +79,7 @@ class Workers:
         save the last one and to end. Raises what a rank raised where that is an error of diagevo's,
         ServiceError with the rank and its log where it died or hung, NodeLostError where its node is gone.
         """
-        [summary, *_] = filter(None, self.run(PhaseJob(phase, on_step, stop), phase.hardware, stop))
-        return summary
+        return self.run(PhaseJob(phase, on_step, stop), phase.hardware, stop)[0]
 
     def sampler(self, policy: Path, hardware: HardwareConfig, stop: StopFlag) -> WorkersSampler:
         """Who answers for a policy while nothing trains: all ranks."""

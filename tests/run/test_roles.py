@@ -9,14 +9,13 @@ import pytest
 
 from diagevo.arithmetic import held_out
 from diagevo.errors import NotFoundError
-from diagevo.loop.players import Challenger, Solver, solver_reward
-from diagevo.loop.roles import Roles, challenger_reward
+from diagevo.loop.players import Challenger, ChallengerReward, Solver, SolverReward
+from diagevo.loop.roles import Roles
 from diagevo.memory.history import open_history
 from diagevo.progress import StopFlag
 from diagevo.sampling.engine import EngineSampler
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
-from diagevo.training.phase import Borrower
-from diagevo.training.worker import _Watched
+from diagevo.training.phase import RewardSpec
 from tests.evaluation.published import write_folder
 from tests.run.small import play, small_config
 
@@ -122,14 +121,14 @@ def test_the_votes_on_rollouts_are_drawn_by_the_engine_that_draws_them(tmp_path:
     """As a process of training makes its reward. The solver's asks nobody."""
     config = small_config(hardware={"device": "cpu", "colocate_vllm": True})
     solver = Roles(config, tmp_path).solver
-    voting = challenger_reward(config.model_dump(mode="json"), str(solver), 1, StopFlag())
+    engine = cast(Any, object())
+    spec = Roles(config, tmp_path).challenger_reward(solver, 1)
+    voting = spec.build(StopFlag(), engine)
+    assert isinstance(voting, ChallengerReward)
     assert isinstance(voting.solver, EngineSampler)
-    nobody, engine = cast(Any, None), cast(Any, object())
-    for reward in (voting, solver_reward({}, StopFlag())):
-        watched = _Watched(reward, nobody)
-        assert isinstance(watched, Borrower)
-        watched.borrow(engine)
     assert voting.solver.engine is engine
+    asks_nobody = RewardSpec("diagevo.loop.players:solver_reward", {"labels": {}})
+    assert isinstance(asks_nobody.build(StopFlag(), engine), SolverReward)
 
 
 @pytest.mark.slow

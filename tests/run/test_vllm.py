@@ -16,7 +16,7 @@ from diagevo.memory.history import open_history
 from diagevo.progress import StageProgress
 from diagevo.sampling.sampler import Sampler, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
-from diagevo.training.jobs import AskingJob
+from diagevo.training.jobs import SamplingJob
 from diagevo.training.ranks import LocalRanks
 from tests.run.small import Watcher, play, small_config
 from tests.run.test_round import of
@@ -38,7 +38,7 @@ class Noted:
         """Of each policy as it was opened."""
         self.twice = 0
         """Answers that were there already when they came."""
-        start, open_sampler, heard = LocalRanks.start, Roles.open_sampler, AskingJob.heard
+        start, open_sampler, heard = LocalRanks.start, Roles.open_sampler, SamplingJob.heard
         prompts: list[Any] = []
 
         def started(ranks: LocalRanks, *given: Any) -> Any:
@@ -52,14 +52,14 @@ class Noted:
             self.answers.append(greedy(sampler, prompts))
             return sampler
 
-        def counted(job: AskingJob, rank: int, message: tuple[Any, ...]) -> None:
+        def counted(job: SamplingJob, rank: int, message: tuple[Any, ...]) -> None:
             if message[0] == "answered":
                 self.twice += len(message[1].keys() & job._answers.rows.keys())
             heard(job, rank, message)
 
         monkeypatch.setattr(LocalRanks, "start", started)
         monkeypatch.setattr(Roles, "open_sampler", opened)
-        monkeypatch.setattr(AskingJob, "heard", counted)
+        monkeypatch.setattr(SamplingJob, "heard", counted)
         program = [sys.executable, str(Path(__file__).with_name("rank_with_vllm.py"))]
         monkeypatch.setattr("diagevo.training.ranks.worker_command", lambda spec: [*program, str(spec)])
         self.prompts = prompts

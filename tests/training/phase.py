@@ -51,6 +51,7 @@ class LetterReward:
         slow: Sequence[int] = (),
         work: str = "",
         stop: StopFlag | None = None,
+        engine: Engine | None = None,
     ) -> None:
         """`kill`, `hang`: the rank that does so at step 2, once step 1 is saved in `work`. `slow`: a step and
         the rank that does not end it before `stop` is overdue; it says in `work` that it has begun.

@@ -28,14 +28,11 @@ def greedy(sampler: Sampler) -> list[str]:
 class Voting(phase.LetterReward):
     """Votes at each step, and notes what came."""
 
-    def __init__(self, frozen: Path) -> None:
+    def __init__(self, frozen: Path, engine: Engine) -> None:
         super().__init__()
-        self.sampler = EngineSampler(frozen)
+        self.sampler = EngineSampler(frozen, engine)
         self.greedy: list[list[str]] = []
         self.drawn: list[list[str]] = []
-
-    def borrow(self, engine: Engine) -> None:
-        self.sampler.engine = engine
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
         self.greedy.append(greedy(self.sampler))
@@ -69,15 +66,11 @@ def test_where_adapters_train_the_frozen_one_lies_beside_the_policys_on_one_base
 def check_votes(start: Path, frozen: Path, folder: Path, training: TrainingConfig) -> None:
     expected, others = (greedy(TransformersSampler(policy)) for policy in (frozen, start))
     assert all(a != b for a, b in zip(expected, others, strict=True))
-    reward = Voting(frozen)
-    summary = phase.trained(
-        start,
-        folder,
-        reward=reward,
-        settings=phase.SETTINGS.model_copy(update={"learning_rate": 0.05}),
-        hardware=HardwareConfig(device="cpu", colocate_vllm=True),
-        training=training,
-    )
+    given: Any = {"hardware": HardwareConfig(device="cpu", colocate_vllm=True), "training": training}
+    engine = phase.engine_of(phase.of(start, folder, **given))
+    reward = Voting(frozen, engine)
+    far = phase.SETTINGS.model_copy(update={"learning_rate": 0.05})
+    summary = phase.trained(start, folder, reward=reward, settings=far, engine=engine, **given)
     assert reward.greedy == [expected] * 3
     assert reward.drawn == [reward.drawn[0]] * 3, "the seed decides"
     assert len(set(reward.drawn[0])) > len(PROMPTS), "samples of a prompt differ"
