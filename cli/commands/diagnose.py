@@ -100,8 +100,8 @@ def diagnose(
         ),
         (
             not dry_run and sample is not None,
-            "--sample is about a comparison",
-            "add --dry-run, or leave them out",
+            "--sample applies to a comparison",
+            "add --dry-run, or leave it out",
         ),
         (dry_run and max_calls is not None, "a dry run asks only for its --sample", "leave --max-calls out"),
         (dry_run and local, "a dry run compares a model's answers", "leave --local or --dry-run out"),

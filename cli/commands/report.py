@@ -71,8 +71,7 @@ def build(
         bool,
         typer.Option(
             "--list",
-            help="Build nothing; list each table and figure of the paper, then DiagEvo's own, "
-            "with the command for it or what is missing.",
+            help="Build nothing; list each figure and table, with the command for it or what is missing.",
         ),
     ] = False,
     only: Annotated[
@@ -116,9 +115,9 @@ def build(
         return _list(call)
     tables = [name.removeprefix(TABLE) for name in only or () if name.startswith(TABLE)]
     if reported is not None and not tables:
-        raise ConfigError("--reported is of tables", hint="name one: --only table-main")
+        raise ConfigError("--reported applies to tables", hint="name one: --only table-main")
     if plan is not None and only and not tables:
-        raise ConfigError("--plan is of tables", hint="name one: --only table-ablation")
+        raise ConfigError("--plan applies to tables", hint="name one: --only table-ablation")
     if only:
         figures = [name for name in only if not name.startswith(TABLE)]
         made = _wanted(call, tables, beside or [], plan, reported)

@@ -32,7 +32,7 @@ class ReportItem:
 
 
 def standing(history: History, material: Material, home: Path) -> list[ReportItem]:
-    """The paper's figures and tables in its order, and DiagEvo's own figures."""
+    """The figures, those of the paper in its order, and the paper's tables."""
     planned = [load_plan(home, name) for name in plans(home)]
     lines = [_figure(entry, material) for entry in FIGURES]
     number, label = NOT_MEASURED

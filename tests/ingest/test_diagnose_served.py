@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import Result
 
+from diagevo.diagnosis.chat import Budget
 from tests.cli.program import STARTED, clean_environment, invoke
 from tests.diagnosis.server import Answer, Server
 
@@ -84,6 +86,28 @@ def test_a_cap_is_kept_and_again_goes_on(home: Path) -> None:
         last = diagnose(home, server, "--max-calls", "5", "--json")
         assert (last.exit_code, len(server.requests), most_asked(server)) == (0, 12, 1), last.stderr
     assert [row["round"] for row in json.loads(last.stdout)["data"]] == [1]
+
+
+def test_replies_that_are_under_way_when_the_cap_is_met_are_kept(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three are asked first. Of what follows the first is overtaken by two that the server thinks about, and
+    refused before they are answered."""
+    take, taken = Budget.take, list[int]()
+
+    def overtaken(budget: Budget) -> None:
+        taken.append(1)
+        if len(taken) == 4:
+            time.sleep(0.3)
+        take(budget)
+
+    monkeypatch.setattr(Budget, "take", overtaken)
+    wide = ("--set", "diagnosis.workers=12")
+    with Server(lambda request, before: Answer(SLIP, stall=1.0 if len(taken) > 3 else 0.0)) as server:
+        first = diagnose(home, server, *wide, "--max-calls", "5")
+        assert (first.exit_code, len(server.requests)) == (75, 5), first.stderr
+        last = diagnose(home, server, *wide)
+        assert (last.exit_code, len(server.requests), most_asked(server)) == (0, 12, 1), last.stderr
 
 
 def test_the_cap_of_the_run_holds_beside_that_of_the_call(home: Path) -> None:
