@@ -1,6 +1,7 @@
 """Ranks that stay: phases and answers in turns, on two processes, as by one."""
 
 import gc
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -90,8 +91,10 @@ def test_a_rank_that_dies_while_it_answers_costs_what_was_under_way(
     assert ask(workers, tiny_model, Answers(len(PROMPTS), 2, keep=keep)) == of_one(tiny_model)
     assert len(kept) == len(set(kept)) == 64, "no answer came twice"
     assert len(forked) == 4
-    [told] = said
-    assert "Training rank 1 of 2 was ended by signal 9 (SIGKILL) while answering." in told
+    [told] = said  # the first answers may come before rank 1 has loaded the policy
+    assert re.search(
+        r"Training rank 1 of 2 was ended by signal 9 \(SIGKILL\) while (answering|loading|waiting)", told
+    )
     assert told.endswith("What it had not answered is asked again")
 
 
