@@ -9,6 +9,7 @@ import typer
 
 from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
 from diagevo.progress import STAGES, WARM_START, StopFlag
+from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call
@@ -68,6 +69,9 @@ def train(
             hint="memory, hardware and patience may change, with --set; anything else: diagevo runs fork",
         )
     until_ = None if until is None else _until(until)
+    for name, given in (("--until", until), ("--max-hours", max_hours), ("--display", display)):
+        if plan and given is not None:
+            raise ConfigError(f"--plan runs nothing, and {name} is about a run", hint="leave one out")
     settings = call.settings
     if seed is not None:
         settings = (*settings, f"seed={seed}")
@@ -117,6 +121,12 @@ def train(
         if display in (None, "live", "plain") and not call.json and view.history:
             with opened(call, run_id) as history:
                 emit(call, Result([], text=[*round_tables(view.history), *accuracy(history)]))
+    if resume and not view.history:
+        more = f"diagevo train --run {run_id} --resume --rounds {last + 1}"
+        render.say(
+            call, f"run {run_id} has {count(last, 'round')} already: nothing to play; to go on: {more}"
+        )
+        return None
     took = clock(view.whole())
     shown = f"diagevo memory show --run {run_id}"
     render.say(call, f"run {run_id} is at round {last}, after {took} in all; see: {shown}")
@@ -169,10 +179,10 @@ def _plan(call: Call, config: "Config | None", rounds: int | None) -> Result[Any
         from diagevo.config.sources import from_settings
 
         _, stored = adjusted(stored.model_dump(mode="json"), from_settings(call.settings), run_id)
-    if rounds is not None:
-        stored = stored.model_copy(update={"round": stored.round.model_copy(update={"rounds": rounds})})
     with opened(call, run_id) as history:
         played = len(history.commits)
+    whole = max(played, stored.round.rounds if rounds is None else rounds)
+    stored = stored.model_copy(update={"round": stored.round.model_copy(update={"rounds": whole})})
     return plan(stored, run_id, _measured(call, stored), played)
 
 

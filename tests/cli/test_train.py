@@ -100,6 +100,14 @@ def test_a_place_to_stop_that_is_none_is_refused(until: str) -> None:
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize("option", ["--until=2", "--max-hours=1", "--display=plain"])
+def test_what_a_plan_cannot_use_is_refused(option: str) -> None:
+    done = invoke("train", "--plan", option)
+    name = option.partition("=")[0]
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"error: --plan runs nothing, and {name} is about a run\nhint: leave one out\n"
+
+
 def test_a_plan_runs_nothing_and_writes_nothing() -> None:
     done = invoke("train", "--plan", "--profile", "qwen3-8b", "--json")
     assert done.exit_code == 0, done.stderr
@@ -150,6 +158,9 @@ def test_the_plan_of_a_run_that_is_resumed_prices_the_rounds_that_are_left() -> 
     shown = invoke(*asked).stdout
     assert shown.startswith("profile embedded, 3 rounds, 1 of them played; each round at most:\n")
     assert "\nwhat is left  at most 17,024 completions" in shown
+    play("runs/diagevo.db", "done", root=Path("runs"), rounds=2, config=config)
+    done = invoke("train", "--plan", "--run", "done", "--resume", "--rounds", "1").stdout
+    assert done.startswith("profile embedded, 2 rounds, 2 of them played; ")
 
 
 def test_a_plan_says_where_no_failure_is_diagnosed() -> None:
@@ -178,9 +189,11 @@ def test_a_plan_says_what_a_gpu_holds_and_on_which_cards_that_fits() -> None:
     shown = invoke("train", "--plan", "--profile", "qwen3-8b").stdout
     assert "\nfits          GPUs of 80, 141 GB; not of 24, 40, 48\n" in shown
     gpus = re.findall(r"^(\w.*?) +(0-7|7) +\d+\.\d ", shown, re.MULTILINE)
-    beside = [f"solver: {what}, beside your diagnostician" for what in ("rollouts", "update")]
-    assert {stage: name for stage, name in gpus if name == "7"} == dict.fromkeys(beside, "7")
-    assert len(gpus) == 7, "every stage has all GPUs"
+    stages = [stage for stage, name in gpus if name == "0-7"]
+    assert [stage for stage, name in gpus if name == "7"] == [
+        f"{stage}, beside your diagnostician" for stage in stages
+    ]
+    assert len(stages) == 5, "every stage has all GPUs"
 
 
 def test_a_plan_for_a_cluster_says_what_the_gpus_of_ranks_hold(

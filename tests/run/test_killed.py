@@ -60,4 +60,7 @@ def test_sigterm_stops_with_75_once_the_step_is_saved_and_no_step_is_played_twic
     assert re.fullmatch(
         r"run a is at round 1, after \d:\d\d in all; see: diagevo memory show --run a\n", done.stderr
     )
+    assert played(tmp_path, RESUMED).stderr == (
+        "run a has 1 round already: nothing to play; to go on: diagevo train --run a --resume --rounds 2\n"
+    )
     assert_same_end(tmp_path, unbroken).close()
