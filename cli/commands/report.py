@@ -1,6 +1,6 @@
 """`diagevo report`: the figures of a run, alone or on the pages of `diagevo view`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -113,6 +113,7 @@ def build(
         if (option := _beside_list(only, beside, plan, reported, to)) or embed:
             raise ConfigError(f"--list builds nothing, and {option or '--embed'} is about what is built")
         return _list(call)
+    _refuse_unknown(only or ())
     tables = [name.removeprefix(TABLE) for name in only or () if name.startswith(TABLE)]
     if reported is not None and not tables:
         raise ConfigError("--reported applies to tables", hint="name one: --only table-main")
@@ -123,6 +124,16 @@ def build(
         made = _wanted(call, tables, beside or [], plan, reported)
         return _build_only(call, figures, made, beside or [], to, embed)
     return _build_pages(call, beside or [], plan, to, embed)
+
+
+def _refuse_unknown(names: Sequence[str]) -> None:
+    """Raises NotFoundError for a name that neither a figure nor a table has."""
+    from diagevo.report.figures import FIGURES
+    from diagevo.report.tables import TITLES
+
+    known = [*(entry.name for entry in FIGURES), *(TABLE + name for name in TITLES)]
+    if unknown := [name for name in names if name not in known]:
+        raise NotFoundError(f"no figure or table {unknown[0]!r}", hint="there are: " + ", ".join(known))
 
 
 def _beside_list(*given: object) -> str | None:
@@ -173,11 +184,9 @@ def _build_only(
     embed: bool,
 ) -> Result[Any]:
     from diagevo.report.figure import Missing
-    from diagevo.report.figures import draw, entry
+    from diagevo.report.figures import draw
     from diagevo.report.files import need_the_extra, write_figure, write_table
 
-    for name in figures:
-        entry(name)
     if figures:
         need_the_extra()
     lines: list[dict[str, str]] = []
@@ -215,10 +224,6 @@ def _wanted(
             hint="leave it out",
         )
     given = [] if reported is None else read_reported(reported)
-    if unknown := [name for name in names if name not in TITLES]:
-        raise NotFoundError(
-            f"no table {TABLE}{unknown[0]}", hint="there are: " + ", ".join(TABLE + known for known in TITLES)
-        )
     for name in TITLES:
         if not names.count(name):
             continue

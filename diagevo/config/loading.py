@@ -18,6 +18,7 @@ from diagevo.config.models import Config, EmbedderRole, Section
 from diagevo.config.shipped import PROFILES
 from diagevo.config.sources import (
     KeyPath,
+    Kind,
     Layer,
     Source,
     dotted,
@@ -266,6 +267,12 @@ def told(path: KeyPath, given: Any) -> str:
     return f" (it is {text if len(text) <= 80 else text[:80] + '…'})"
 
 
+def _names(what: str, path: KeyPath) -> bool:
+    """Whether an error of the whole configuration speaks of the key, or of a section that it is in."""
+    words = {word.strip(",.:") for word in what.split()}
+    return any(dotted(path[:depth]) in words for depth in range(1, len(path) + 1))
+
+
 def explained(error: ValidationError, sources: Mapping[KeyPath, Source]) -> ConfigError:
     """Say of each wrong value where it was written and what it must be; what may be a secret is not shown."""
     lines = []
@@ -273,9 +280,9 @@ def explained(error: ValidationError, sources: Mapping[KeyPath, Source]) -> Conf
         path = tuple(str(part) for part in found["loc"])
         while path and path not in sources and not any(key[: len(path)] == path for key in sources):
             path = path[:-1]
-        below = [source for key, source in sources.items() if key[: len(path)] == path]
-        written = next((source for source in below if source.kind != "default"), _DEFAULT)
         what = found["msg"].removeprefix("Value error, ")
+        below = [sources[key] for key in sources if (key[: len(path)] == path if path else _names(what, key))]
+        written = min(below, key=lambda source: get_args(Kind).index(source.kind), default=_DEFAULT)
         given = found.get("input")
         shown = told(path, given)
         lines.append(f"{_placed(written, path)}: {what}{shown}")

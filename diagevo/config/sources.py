@@ -127,7 +127,15 @@ def from_yaml(text: str, name: str, kind: Kind) -> Layer:
     """Read YAML 1.2: 1e-6 is a number, a repeated key an error. Messages begin with `name` and the line."""
     from diagevo.config.yaml_text import read
 
-    value, tree = read(text, name)
+    try:
+        value, tree = read(text, name)
+    except ConfigError as error:
+        if any(line.partition(":")[0] in Config.model_fields for line in text.splitlines()):
+            raise
+        raise ConfigError(
+            f"{name} is not a configuration: no line begins with one of its keys",
+            hint="name another file, or make one: diagevo init",
+        ) from error
     layer = Layer()
     where = {(): name} | {path: f"{name}, line {line}" for path, line in _lines(tree)}
     if value is not None:

@@ -4,7 +4,6 @@ of `diagevo view`."""
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from diagevo.errors import NotFoundError
 from diagevo.report.case import case_study
 from diagevo.report.coevolution import length_and_accuracy
 from diagevo.report.figure import Entry, Figure, Missing
@@ -45,20 +44,13 @@ NOT_MEASURED = ("Figure 2", "fig:overview")
 """A drawing of the method: its number and label."""
 
 
-def entry(name: str) -> Entry:
-    for known in FIGURES:
-        if known.name == name:
-            return known
-    raise NotFoundError(f"no figure {name!r}", hint="there are: " + ", ".join(e.name for e in FIGURES))
-
-
 def draw(
     name: str,
     materials: Sequence[Material],
     embedder: "Embedder | None" = None,
 ) -> Figure | Missing:
-    """A figure by name. `embedder` gives the coverage figure its vectors where the run's cannot be made."""
-    found = entry(name)
+    """One of `FIGURES`. `embedder` gives the coverage figure its vectors where the run's cannot be made."""
+    found = next(known for known in FIGURES if known.name == name)
     if found.draw is question_coverage:
         return question_coverage(materials, embedder)
     return found.draw(materials)

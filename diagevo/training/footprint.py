@@ -138,8 +138,7 @@ def loads(config: Config, challenger: Shape, solver: Shape, diagnostician: Shape
         parts = {} if hardware.colocate_vllm else _sampler(config, solver)
         beside = {f"solver's {name}": size for name, size in parts.items()}
         found += _phase("challenger", config, config.challenger_grpo, challenger, beside)
-    trained = list(_phase("solver", config, config.solver_grpo, solver, {}))
-    found += trained
+    found += _phase("solver", config, config.solver_grpo, solver, {})
     bigger = max(challenger, solver, key=lambda shape: shape.weights)
     gpus, placed = _gpus(hardware)
     parts, engines = {"process": _PROCESS}, ()
@@ -162,7 +161,7 @@ def loads(config: Config, challenger: Shape, solver: Shape, diagnostician: Shape
                 Load(
                     f"{each.stage}, beside your diagnostician", gpus[-1:], each.parts, (*each.engines, served)
                 )
-                for each in trained
+                for each in tuple(found)
             ]
     return found
 

@@ -249,6 +249,18 @@ def test_a_secret_in_any_value_is_refused_and_not_repeated(tmp_path: Path, setti
         assert "Tr0ub4do" not in str(error)
 
 
+@pytest.mark.parametrize(
+    "text", ["<svg a:b>\n  <path d: e: f>\n", "import os\nx: 1\n", "# Title\n\na: b: c\n"]
+)
+def test_a_file_that_is_no_configuration_is_not_told_to_mend_its_yaml(tmp_path: Path, text: str) -> None:
+    file = _file(tmp_path, text, "picture.svg")
+    error = _refusal(tmp_path, file=file)
+    assert error.message == f"{file} is not a configuration: no line begins with one of its keys"
+    assert error.hint == "name another file, or make one: diagevo init"
+    broken = _file(tmp_path, f"seed: 1\n{text}")
+    assert _refusal(tmp_path, file=broken).hint == "fix the YAML there"
+
+
 def test_adapters_in_one_engine_have_one_base(tmp_path: Path) -> None:
     """The vLLM in the challenger's trainer votes as the solver; without it each has an engine of its own."""
     settings = ["training.lora=8", "roles.solver.model=another"]
@@ -264,7 +276,7 @@ def test_adapters_in_one_engine_have_one_base(tmp_path: Path) -> None:
         (["hardware.accelerate_config=deepspeed"], "hardware.fsdp_size is for FSDP"),
         (
             ["hardware.accelerate_config=fsdp", "hardware.processes=6"],
-            "hardware.processes must be a multiple of hardware.fsdp_size",
+            "--set hardware.processes: hardware.processes must be a multiple of hardware.fsdp_size",
         ),
     ],
 )
@@ -273,3 +285,19 @@ def test_groups_that_cannot_share_the_training_state_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         _resolve(tmp_path, settings=["hardware.fsdp_size=4", *settings])
+
+
+@pytest.mark.parametrize(
+    ("profile", "key", "value"),
+    [
+        ("qwen3-4b", "hardware.fsdp_size", "3"),
+        ("qwen3-8b-lora-80gb", "hardware.accelerate_config", "fsdp"),
+        ("smollm2-135m", "roles.solver.model", "another"),
+        ("qwen3-4b", "round.true_labels", "true"),
+    ],
+)
+def test_what_does_not_go_with_the_profile_is_told_of_the_one_who_set_it(
+    tmp_path: Path, profile: str, key: str, value: str
+) -> None:
+    said = _refusal(tmp_path, profile=profile, settings=["seed=1", f"{key}={value}"]).message
+    assert said.startswith(f"--set {key}: ")

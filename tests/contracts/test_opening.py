@@ -72,7 +72,7 @@ def test_an_empty_postgresql_database_is_migrated(postgres_stores: PostgresStore
 def test_a_file_that_is_no_log_is_refused_and_left_alone(tmp_path: Path) -> None:
     garbage = tmp_path / "garbage.db"
     garbage.write_bytes(b"this is not a database, and long enough to be read as one" * 40)
-    with pytest.raises(StoreError, match="is damaged"):
+    with pytest.raises(StoreError, match="is no SQLite database, or its first bytes are damaged"):
         diagevo.open(str(garbage), run="a")
     assert garbage.read_bytes().startswith(b"this is not")
     other = tmp_path / "other.db"

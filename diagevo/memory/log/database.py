@@ -294,7 +294,6 @@ def explained(database: Database) -> Generator[None]:
 
 _DAMAGE = (
     "malformed",
-    "not a database",
     "unsupported file format",
     "Could not decode",
     "no such table",
@@ -305,6 +304,9 @@ _DAMAGE = (
 
 def _explanation(where: str, error: DBAPIError) -> StoreError | None:
     said = masked(str(error.orig))
+    if "not a database" in said:
+        hint = "name another file: --db FILE; was it one of ours, restore a backup: diagevo db restore"
+        return StoreError(f"{where} is no SQLite database, or its first bytes are damaged", hint=hint)
     if any(words in said for words in _DAMAGE):
         return DamagedError(f"the database {where} is damaged: {said}")
     if not isinstance(error, OperationalError):

@@ -135,7 +135,8 @@ def test_a_table_comes_in_three_forms(ask: Ask, trained: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["build", "--only", "nothing"], 3, "no figure 'nothing'"),
+        (["build", "--only", "nothing"], 3, "no figure or table 'nothing'"),
+        (["build", "--only", "nothing"], 3, "coverage, table-main, table-ablation,"),
         (["build", "--only", "difficulty"], 3, "hint: run: diagevo eval labels --run hand"),
         (["build", "--only", "memory", "--run", "nobody"], 3, "there is no run nobody"),
         (["build", "--with", "nobody"], 3, "there is no run nobody"),
@@ -153,7 +154,7 @@ def test_a_table_comes_in_three_forms(ask: Ask, trained: Path, tmp_path: Path) -
         ),
         (["build", "--only", "table-main", "--reported", "taken"], 2, "taken: there is no column solver"),
         (["build", "--only", "table-baselines"], 3, "both reported and measured"),
-        (["build", "--only", "table-nothing"], 3, "no table table-nothing"),
+        (["build", "--only", "table-nothing"], 3, "no figure or table 'table-nothing'"),
         (["build", "--reported", "taken"], 2, "name one: --only table-main"),
         (["build", "--only", "memory", "--plan", "small"], 2, "name one: --only table-ablation"),
     ],
