@@ -92,7 +92,7 @@ def adapter_rank(folder: Path) -> int:
 def adapter_scaling(folder: Path) -> float:
     """What the product of an adapter's halves is multiplied by."""
     said = _said(folder)
-    return said["lora_alpha"] / said["r"]
+    return said["lora_alpha"] / (said["r"] ** 0.5 if said.get("use_rslora") else said["r"])
 
 
 def _said(folder: Path) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from peft import PeftModel
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import ConfigError, MissingDependencyError
-from diagevo.sampling.model_folder import base_of, check_model_folder
+from diagevo.sampling.model_folder import adapter_scaling, base_of, check_model_folder
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training import grpo
@@ -223,3 +224,13 @@ def test_a_policy_served_with_its_adapter_is_the_one_that_was_trained(twelve: tu
     assert apart < 1e-4
     assert apart < learned / 1000
     assert lost > learned / 2, "what merging loses is as much as what was learned"
+
+
+@pytest.mark.parametrize("stabilized", [False, True])
+def test_an_adapter_is_scaled_as_peft_scales_it(tiny_model: Path, tmp_path: Path, stabilized: bool) -> None:
+    model = AutoModelForCausalLM.from_pretrained(str(tiny_model))
+    given = LoraConfig(r=9, lora_alpha=6, target_modules=["q_proj"], use_rslora=stabilized)
+    adapter: Any = get_peft_model(model, given)
+    adapter.save_pretrained(str(tmp_path))
+    scaled = {module.scaling["default"] for module in adapter.modules() if isinstance(module, LoraLayer)}
+    assert scaled == {adapter_scaling(tmp_path)} == {2 if stabilized else 6 / 9}
