@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from diagevo.answers import algebra
 from diagevo.answers.algebra import AlgebraWorker, Ended
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import MissingDependencyError
+from tests.sampling.processes import state
 
 
 @pytest.mark.slow
@@ -98,11 +99,5 @@ os._exit(0)
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     pid = int(result.stdout)
-    for _ in range(200):
-        if (
-            not Path(f"/proc/{pid}/cmdline").exists()
-            or b"algebra_worker" not in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ):
-            return
-        threading.Event().wait(0.05)
-    pytest.fail("the worker outlived its parent")
+    while state(pid) != "Z":
+        time.sleep(0.01)

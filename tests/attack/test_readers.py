@@ -15,7 +15,7 @@ BATCH = 4
 BATCHES = 40
 
 WRITER = f"""
-import sys, pathlib, diagevo
+import sys, pathlib, time, diagevo
 from diagevo.memory.events import StageStarted
 from diagevo.memory.events.records import pending
 name = sys.argv[3]
@@ -24,6 +24,8 @@ with diagevo.open(sys.argv[1], run=name, root=pathlib.Path(sys.argv[2])) as memo
     print("ready", flush=True)
     sys.stdin.readline()
     for batch in range({BATCHES}):
+        while batch == {BATCHES // 2} and not pathlib.Path(sys.argv[2], "seen").exists():
+            time.sleep(0.001)
         with memory.database.write():
             for number in range(batch * {BATCH}, (batch + 1) * {BATCH}):
                 event = pending(name, 1, StageStarted(stage=name, attempt=number + 1))
@@ -61,15 +63,17 @@ def test_readers_beside_three_writers_see_no_gap_and_no_half_transaction(store: 
     for process in writers:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
+    database = Database(store.url)
+    log = Log(database)
+    looks = [_look(log)]
     for process in writers:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    looks: list[dict[str, int]] = []
-    database = Database(store.url)
-    log = Log(database)
     while any(process.poll() is None for process in writers):
         looks.append(_look(log))
+        if any(looks[-1].values()):
+            (store.root / "seen").touch()  # they wait for it half way
     looks.append(_look(log))
     database.close()
     for process in writers:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -202,6 +203,9 @@ def test_readers_that_look_all_the_time_refuse_no_writer(in_sqlite: Store) -> No
         try:
             for _ in range(200):
                 acquire(log.database, "a", folder).release()
+            enough = len(looks) + len(threads) + 1  # one of them began after this
+            while len(looks) < enough:
+                time.sleep(0.001)
         finally:
             over.set()
             for thread in threads:

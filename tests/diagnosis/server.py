@@ -33,9 +33,13 @@ Behaviour = Callable[[dict[str, Any], int], Answer]
 
 @dataclass
 class Server:
-    """Runs while it is open as a context manager. `behave` may be replaced at any time."""
+    """Runs while it is open as a context manager. `behave` may be replaced at any time.
+
+    `at`: a number of requests, and what is done when so many have come, before one more is taken.
+    """
 
     behave: Behaviour
+    at: tuple[int, Callable[[], object]] | None = None
     requests: list[dict[str, Any]] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
     open: int = 0
@@ -60,6 +64,8 @@ class Server:
             before = self.seen.get(key, 0)
             self.seen[key] = before + 1
             self.requests.append(request)
+            if self.at is not None and len(self.requests) == self.at[0]:
+                self.at[1]()
             self.open += 1
             self.most_open = max(self.most_open, self.open)
         try:

@@ -32,15 +32,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("hurried")]
         Answer(body={"choices": []}),
         Answer(body={"error": "busy"}),
         Answer(body=[1, 2]),
-        Answer(SLIP, stall=1.0),
+        Answer(SLIP, stall=2.0),
     ],
     ids=lambda answer: f"{answer.manner}-{answer.status}-{answer.body}-{answer.stall}",
 )
 def test_a_request_in_trouble_is_made_again(memory: Memory, trouble: Answer):
-    with asking(after(2, trouble, Answer(NEW)), memory, timeout=0.4) as (asked, server):
+    timeout = trouble.stall / 2 or 60.0
+    with asking(after(2, trouble, Answer(NEW)), memory, timeout=timeout) as (asked, server):
         extraction = asked.extract(pair())
     assert extraction.description == TWELVE
-    assert len(server.requests) == 3
+    assert len(server.requests) in ((3, 4) if trouble.stall else (3,)), "an answer may come late as well"
     assert extraction.call is not None
     assert (extraction.call.tries, extraction.call.input_tokens, extraction.call.output_tokens) == (1, 7, 3)
 

@@ -4,7 +4,6 @@ The model knows arithmetic and nothing else, so its replies are nonsense: it is 
 memory is as it was.
 """
 
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.diagnosis.maintain import maintain
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.errors import ServiceError
+from diagevo.sampling.supervised import free_port
 from tests.diagnosis.rounds import DIMENSION, Question, memory_now, open_memory, play
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -30,9 +30,7 @@ PATIENCE_SECONDS = 180
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a running server."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port("127.0.0.1")
     log = tmp_path_factory.mktemp("serve") / "log"
     command = [str(Path(sys.executable).parent / "transformers"), "serve", str(WEIGHTS), "--device", "cpu"]
     with log.open("w") as output:

@@ -1,10 +1,11 @@
 """`diagevo diagnose` with a served diagnostician that is slow, broken or gone."""
 
 import json
-import os
 import signal
 import subprocess
-import time
+import threading
+from concurrent.futures import Future
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from typer.testing import Result
 
 from diagevo.diagnosis.chat import Budget
+from diagevo.errors import StoppedSafely
 from tests.cli.program import STARTED, clean_environment, invoke
 from tests.diagnosis.server import Answer, Server
 
@@ -91,19 +93,29 @@ def test_a_cap_is_kept_and_again_goes_on(home: Path) -> None:
 def test_replies_that_are_under_way_when_the_cap_is_met_are_kept(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three are asked first. Of what follows the first is overtaken by two that the server thinks about, and
-    refused before they are answered."""
-    take, taken = Budget.take, list[int]()
+    """Three are asked first. The fourth is overtaken by two, which are answered once it is refused."""
+    take, asks, taken = Budget.take, count(1), count(1)
+    spent, refused = threading.Event(), threading.Event()
 
     def overtaken(budget: Budget) -> None:
-        taken.append(1)
-        if len(taken) == 4:
-            time.sleep(0.3)
-        take(budget)
+        if next(asks) == 4:
+            spent.wait()
+        try:
+            take(budget)
+        except StoppedSafely:
+            refused.set()
+            raise
+        if next(taken) == 5:
+            spent.set()
+
+    def behave(request: dict[str, Any], before: int) -> Answer:
+        if len(server.requests) > 3:
+            refused.wait()
+        return Answer(SLIP)
 
     monkeypatch.setattr(Budget, "take", overtaken)
     wide = ("--set", "diagnosis.workers=12")
-    with Server(lambda request, before: Answer(SLIP, stall=1.0 if len(taken) > 3 else 0.0)) as server:
+    with Server(behave) as server:
         first = diagnose(home, server, *wide, "--max-calls", "5")
         assert (first.exit_code, len(server.requests)) == (75, 5), first.stderr
         last = diagnose(home, server, *wide)
@@ -118,20 +130,18 @@ def test_the_cap_of_the_run_holds_beside_that_of_the_call(home: Path) -> None:
 
 def test_what_a_killed_diagnosis_was_told_is_not_asked_again(home: Path) -> None:
     """Killed while it waits for the fifth reply: that one alone is asked twice."""
-    running: list[subprocess.Popen[bytes]] = []
+    running = Future[subprocess.Popen[bytes]]()
 
-    def behave(request: dict[str, Any], before: int) -> Answer:
-        if len(server.requests) == 5:
-            os.kill(running[0].pid, signal.SIGKILL)
-            running[0].wait()
-        return Answer(SLIP)
+    def kill() -> None:
+        running.result().kill()
+        running.result().wait()
 
-    with Server(behave) as server:
+    with Server(lambda request, before: Answer(SLIP), at=(5, kill)) as server:
         env = clean_environment(DIAGEVO_HOME=str(home), OPENAI_API_KEY="none")
-        running.append(
+        running.set_result(
             subprocess.Popen([*STARTED, *command(server)], env=env, cwd=home, stdout=-3, stderr=-3)
         )
-        assert running[0].wait() == -signal.SIGKILL
+        assert running.result().wait() == -signal.SIGKILL
         done = diagnose(home, server)
         assert done.exit_code == 0, done.stderr
         assert sorted(server.seen.values()) == [1] * 11 + [2]

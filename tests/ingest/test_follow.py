@@ -4,11 +4,14 @@ import json
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.writer_lock import writer
 from tests.cli.program import STARTED, clean_environment, invoke
 from tests.ingest.conftest import DATA
 
@@ -37,11 +40,15 @@ def started(training: Path, *more: str) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def following(training: Path) -> Iterator[subprocess.Popen[str]]:
-    """`--follow`, once it has taken the steps that are whole."""
+    """`--follow`, once it has taken the steps that are whole, and waits for more."""
     process = started(training, "--follow", "--json")
     assert process.stderr is not None
     assert process.stderr.readline() == "step 1: 16 rollouts\n"
     assert process.stderr.readline() == "step 2: 16 rollouts\n"
+    database = Database(f"sqlite:///{training.parent / 'diagevo.db'}")
+    while writer(database, "v", training.parent / "v"):
+        time.sleep(0.01)
+    database.close()
     yield process
     process.kill()
     process.wait()

@@ -1,22 +1,50 @@
-"""An ingest that is killed at any moment goes on where it stood, and ends where an unbroken one does."""
+"""An ingest that is killed in its transactions and between them goes on where it stood, and ends where an
+unbroken one does."""
 
 import shutil
-import sqlite3
+import signal
 import subprocess
-import time
-from contextlib import closing
+import sys
 from pathlib import Path
 
 import pytest
 
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
-from tests.cli.program import STARTED, clean_environment
+from tests.cli.program import clean_environment
 from tests.ingest.conftest import DATA
 
-STEPS = 60
-"""Enough that a kill falls between two of them."""
+STEPS = 6
 INGEST = ["ingest", "verl", "rollouts", "--run", "v", "--steps-per-round", "2"]
+KILLS = ("before", "after")
+"""Its second commit of events. The first one stays, and has to be gone on from."""
+
+PROGRAM = """
+import os, signal
+from sqlalchemy.engine.default import DefaultDialect
+from diagevo.cli.main import app
+from diagevo.memory.log.log import Log
+
+append, do_commit = Log.append, DefaultDialect.do_commit
+appended, commits = False, 0
+
+def appending(*given, **named):
+    global appended
+    appended = True
+    return append(*given, **named)
+
+def committing(*given):
+    global appended, commits
+    commits, appended = commits + appended, False
+    for when in ("before", "after"):
+        if (when, 2) == (os.environ.get("KILL"), commits):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if when == "before":
+            do_commit(*given)
+
+Log.append, DefaultDialect.do_commit = appending, committing
+app()
+"""
 
 
 def _events(folder: Path) -> list[tuple[str, int, str]]:
@@ -26,10 +54,9 @@ def _events(folder: Path) -> list[tuple[str, int, str]]:
     return found
 
 
-def _started(folder: Path) -> "subprocess.Popen[bytes]":
-    command = [*STARTED, *INGEST, "--db", f"sqlite:///{folder / 'diagevo.db'}"]
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(command, env=clean_environment(), cwd=folder, stdout=quiet, stderr=quiet)
+def _ended(folder: Path, **kill: str) -> int:
+    command = [sys.executable, "-c", PROGRAM, *INGEST, "--db", f"sqlite:///{folder / 'diagevo.db'}"]
+    return subprocess.run(command, env=clean_environment(**kill), cwd=folder, capture_output=True).returncode
 
 
 @pytest.mark.slow
@@ -40,32 +67,12 @@ def test_an_ingest_that_is_killed_again_and_again_ends_as_an_unbroken_one(tmp_pa
         (folder / "rollouts").mkdir(parents=True)
         for step in range(1, STEPS + 1):
             shutil.copy(written[step % len(written)], folder / "rollouts" / f"{step}.jsonl")
-    assert _started(whole).wait(120) == 0
+    assert _ended(whole) == 0
     expected = _events(whole)
     kept = [0]
-    while (code := _killed_once_it_went_on(broken, kept[-1])) is None:
+    while (code := _ended(broken, KILL=KILLS[len(kept) % 2])) != 0:
+        assert code == -signal.SIGKILL
         kept.append(len(_events(broken)))
         assert kept[-1] > kept[-2], "what was acknowledged stays"
-    assert code == 0
     assert len(kept) > 2, "it was killed between its steps"
     assert _events(broken) == expected
-
-
-def _killed_once_it_went_on(folder: Path, events: int) -> int | None:
-    """Let it ingest until it holds more events, then kill it; how it ended where that came first."""
-    process = _started(folder)
-    while (code := process.poll()) is None:
-        if _count(folder / "diagevo.db") > events:
-            process.kill()
-            process.wait()
-            return None
-        time.sleep(0.002)
-    return code
-
-
-def _count(file: Path) -> int:
-    try:
-        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
-            return connection.execute("SELECT count(*) FROM event").fetchone()[0]
-    except sqlite3.OperationalError:  # not there yet
-        return 0

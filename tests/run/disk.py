@@ -30,7 +30,7 @@ class SmallDisk:
             self.close()
             raise OSError("no mount")
         self.home = folder
-        self.holder = self._holder.pid
+        self.holder = str(self._holder.pid)
         self.prefix = ["nsenter", f"--target={self.holder}", "--user", "--mount", "--preserve-credentials"]
         self._seen = Path(f"/proc/{self._holder.pid}/root{folder}")
 
@@ -59,7 +59,7 @@ class SmallDisk:
 class ShortFiles:
     """Where no file system may be mounted: no file may grow beyond a size, in the running process."""
 
-    holder = None
+    holder = ""
     prefix: tuple[str, ...] = ()
 
     def __init__(self, folder: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from diagevo.progress import VALIDATION
 from tests.forked import Forked
 from tests.run.small import small_config
 from tests.run.test_round import of, placements
+from tests.sampling.processes import state
 
 Line = dict[str, Any]
 Act = Callable[[Forked], object]
@@ -24,7 +26,7 @@ Act = Callable[[Forked], object]
 
 @dataclass(frozen=True)
 class Moment:
-    """What is done to the program when it tells of this event of this stage; it stands still meanwhile."""
+    """What is done to the program where it tells of this event of this stage; it stands still there."""
 
     stage: str
     event: str
@@ -71,10 +73,15 @@ PROGRAM = "tests.preloaded:program"
 WITH_FORKED_RANKS = "tests.training.forked_ranks:program"
 
 
-def start(home: Path, *arguments: str, main: str = PROGRAM, holder: int | None = None) -> Forked:
-    """The program over `home`, in a process of its own; with the disks that the process `holder` sees."""
-    seen = {} if holder is None else {"HOLDER": str(holder)}
-    return Forked(main, arguments, env={**os.environ, "DIAGEVO_HOME": str(home), **seen})
+def start(home: Path, *arguments: str, main: str = PROGRAM, **told: str) -> Forked:
+    """The program over `home`, in a process of its own; `told`: its environment (tests/preloaded.py)."""
+    return Forked(main, arguments, env={**os.environ, "DIAGEVO_HOME": str(home), **told})
+
+
+def stood_still(process: Forked) -> None:
+    """Wait until it has stopped itself."""
+    while state(process.pid) != "T":
+        time.sleep(0.001)
 
 
 def played(
@@ -83,14 +90,15 @@ def played(
     *moments: Moment,
     database: str = "",
     main: str = PROGRAM,
-    holder: int | None = None,
+    **told: str,
 ) -> Told:
     """Play run `a` of `home` in a process of its own, to its end; each moment is met at most once."""
     where = ["--db", database] if database else []
     lines: list[Line] = []
     waiting = list(moments)
     command = ["train", "--run", "a", *where, *arguments, "--display", "json"]
-    with start(home, *command, main=main, holder=holder) as process:
+    still = " ".join(f"{moment.stage}:{moment.event}" for moment in moments)
+    with start(home, *command, main=main, STANDS_STILL=still, **told) as process:
         reader = ThreadPoolExecutor(1)
         errors = reader.submit(process.stderr.read)  # all the while: a full pipe would stop the program
         try:
@@ -100,7 +108,7 @@ def played(
                 met = [m for m in waiting if (m.event, m.stage) == (line.get("event"), line.get("stage"))]
                 for moment in met[:1]:
                     waiting.remove(moment)
-                    process.send_signal(signal.SIGSTOP)
+                    stood_still(process)
                     moment.act(process)
                     process.send_signal(signal.SIGCONT)
             return Told(lines, process.wait(timeout=60), errors.result())

@@ -27,7 +27,7 @@ def test_a_full_disk_ends_the_run_with_its_cause_and_given_room_it_goes_on(
 ) -> None:
     # 4 MB hold the weights (2.5 MB) and not the state of the optimizer (5 MB).
     saving = Moment("challenger", "stage_progress", lambda p: disk.fill(p, 4 * MEGABYTE))
-    told = played(disk.home, _config(disk), saving, holder=disk.holder)
+    told = played(disk.home, _config(disk), saving, HOLDER=disk.holder)
     assert told.code == 5, told.stderr[-3000:]
     error = told.error()
     assert error["kind"] == "store"
@@ -37,7 +37,7 @@ def test_a_full_disk_ends_the_run_with_its_cause_and_given_room_it_goes_on(
     disk.clear()
 
     appending = Moment("votes", "stage_started", lambda p: disk.fill(p, 0))
-    told = played(disk.home, RESUMED, appending, holder=disk.holder)
+    told = played(disk.home, RESUMED, appending, HOLDER=disk.holder)
     assert told.code == 5, told.stderr[-3000:]
     assert "checkpoint-1 is incomplete" in told.messages()
     assert "challenger was interrupted and begins again" in told.messages()
@@ -46,7 +46,7 @@ def test_a_full_disk_ends_the_run_with_its_cause_and_given_room_it_goes_on(
     assert told.error()["hint"].startswith("free some space or ")
     disk.clear()
 
-    told = played(disk.home, RESUMED, holder=disk.holder)
+    told = played(disk.home, RESUMED, HOLDER=disk.holder)
     assert told.code == 0, told.stderr[-3000:]
     assert told.stages() == ["votes", "solver", "diagnosis"]
     assert_same_end(disk.copy(tmp_path / "copy"), unbroken).close()

@@ -152,7 +152,7 @@ def test_stopped_in_every_stage_the_run_ends_as_one_left_alone_and_asks_nothing_
     assert asked.keys() == {"candidates", "votes", "validation"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_signal_in_the_midst_of_the_votes_costs_no_vote(
     unbroken: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -1,7 +1,7 @@
 """What a person at the terminal is told of a real run."""
 
 import re
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,29 @@ from tests.run.small import small_config
 def test_a_slow_sampler_is_spoken_for_and_a_resumed_run_knows_what_was_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every call of the sampler takes a second longer than `silence` lets pass."""
-    quick = TransformersSampler.sample
+    """Every call of the sampler takes until something was said of it."""
+    quick, still = TransformersSampler.sample, PlainDisplay._still
+    waiting, spoken = threading.Event(), threading.Event()
 
     def slow(self: TransformersSampler, *given: Any, **named: Any) -> Any:
-        time.sleep(1.5)
+        waiting.set()
+        spoken.wait()
+        waiting.clear()
+        spoken.clear()
         return quick(self, *given, **named)
 
+    def speaks(display: PlainDisplay) -> None:
+        waited = waiting.is_set()
+        still(display)
+        if waited:
+            spoken.set()
+
     monkeypatch.setattr(TransformersSampler, "sample", slow)
+    monkeypatch.setattr(PlainDisplay, "_still", speaks)
 
     def watched(stage: str, *, resume: bool) -> list[str]:
         display = PlainDisplay(Call(), "a")
-        display.silence = 0.5
+        display.silence = 0.05
         with display.showing(), pytest.raises(StoppedSafely):
             train(
                 None if resume else small_config(round={"train_challenger": False}),

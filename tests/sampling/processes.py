@@ -1,17 +1,15 @@
-"""Looks at processes through /proc, for tests of what is ended and what is left alone."""
+"""Looks at processes through /proc."""
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 
-def alive(pid: int) -> bool:
+def state(pid: int) -> str:
+    """A letter, as in ps: Z has ended, T is stopped, and so is what is no more."""
     try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return status.rsplit(")", 1)[1].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "Z"
 
 
 def members(group: int) -> dict[int, str]:
@@ -19,15 +17,8 @@ def members(group: int) -> dict[int, str]:
     found = {}
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
-            if os.getpgid(pid) == group and alive(pid):
+            if os.getpgid(pid) == group and state(pid) != "Z":
                 found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         except (ProcessLookupError, FileNotFoundError):
             continue
     return found
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

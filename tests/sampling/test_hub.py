@@ -1,7 +1,6 @@
 """A model that is fetched from the hub, here a small server of our own that may be slow."""
 
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +24,7 @@ class Hub:
     def answer(self, asked: Asked) -> None:
         self.asked.set()
         if self.slow:
-            self.over.wait(60)
+            self.over.wait()
         reply(asked, b"", 404)
 
 
@@ -42,17 +41,15 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 def test_a_download_that_hangs_is_ended_by_a_stop_at_once(hub: Hub) -> None:
     hub.slow, stop = True, StopFlag()
-    asked_at: list[float] = []
 
     def ctrl_c() -> None:
-        assert hub.asked.wait(60)
-        asked_at.append(time.monotonic())
+        hub.asked.wait()
         stop.set()
 
     threading.Thread(target=ctrl_c, daemon=True).start()
     with pytest.raises(StoppedSafely, match="stopped while somebody/model was fetched from the hub"):
         folder_of("somebody/model", None, stop)
-    assert time.monotonic() - asked_at[0] < 10
+    assert not hub.over.is_set(), "no answer came"
 
 
 def test_a_model_that_cannot_be_had_says_why(hub: Hub) -> None:

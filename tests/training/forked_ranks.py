@@ -1,6 +1,7 @@
 """Ranks of a phase on the CPU, forked (tests/forked.py) by us or in place of what the launcher starts."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,10 +14,8 @@ from typing import Any
 import diagevo.training.ranks
 from diagevo.sampling.supervised import free_port
 from diagevo.training import worker
+from diagevo.training.phase import Phase
 from tests.forked import Forked
-
-MET = "The ranks have met."
-"""Each writes it into its log: what befalls it later is no fault of the meeting."""
 
 
 class ForkedRank:
@@ -28,8 +27,6 @@ class ForkedRank:
         log.parent.mkdir(parents=True, exist_ok=True)
         main = "tests.training.forked_ranks:work"
         self._process = Forked(main, [str(log), *argv[3:]], env={**os.environ, **env})
-        with log.open("a") as file:
-            file.write(f"process {self._process.pid}\n")
 
     def status(self) -> int | None:
         return self._process.poll()
@@ -51,15 +48,18 @@ def program() -> None:
 
 
 def work() -> int:
-    """The worker, with its output in the file that is named first."""
+    """The worker, with its output in the file that is named first. BEFALLS: the folder of a phase and a
+    signal, which rank 1 sends itself there, once the ranks have met."""
     with open(sys.argv.pop(1), "ab", buffering=0) as log:
         for number in (1, 2):
             os.dup2(log.fileno(), number)
     play_phase = worker.play_phase
 
-    def met(*given: Any) -> Any:
-        print(MET, flush=True)
-        return play_phase(*given)
+    def met(phase: Phase, *given: Any) -> Any:
+        folder, _, number = os.environ.get("BEFALLS", "").partition(":")
+        if os.environ["RANK"] == "1" and phase.work.name == folder:
+            os.kill(os.getpid(), signal.Signals[number])
+        return play_phase(phase, *given)
 
     worker.play_phase = met
     return worker.main()

@@ -23,7 +23,7 @@ def launch(
     hardware: HardwareConfig,
     *,
     on_step: Callable[[int], None] = lambda step: None,
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[_Group], None] = lambda ranks: None,
     stop: StopFlag | None = None,
     save_steps: int = 1,
     **reward: Any,
@@ -47,7 +47,7 @@ def launch(
 
     def listen_and_more(group: _Group, seconds: float) -> None:
         listen(group, seconds)
-        meanwhile()
+        meanwhile(group)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_Group, "_listen", listen_and_more)

@@ -12,8 +12,11 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+from torch.distributed import distributed_c10d
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.progress import StopFlag
@@ -48,17 +51,20 @@ class LetterReward:
         letter: str = "e",
         kill: int | None = None,
         hang: int | None = None,
+        patience: float | None = None,
         slow: Sequence[int] = (),
         work: str = "",
         stop: StopFlag | None = None,
         engine: Engine | None = None,
     ) -> None:
-        """`kill`, `hang`: the rank that does so at step 2, once step 1 is saved in `work`. `slow`: a step and
-        the rank that does not end it before `stop` is overdue; it says in `work` that it has begun.
+        """`kill`, `hang`: the rank that does so at step 2, once step 1 is saved in `work`. `patience`:
+        seconds for which the others wait from there on. `slow`: a step and the rank that does not end it
+        before `stop` is overdue; it says in `work` that it has begun.
         """
         self.letter = letter
         self.kill = kill
         self.hang = hang
+        self.patience = patience
         self.slow = slow
         self.stop = stop
         self.work = Path(work)
@@ -71,12 +77,13 @@ class LetterReward:
             os.kill(os.getpid(), signal.SIGKILL)
         if second and self.hang == rank:
             time.sleep(600)
+        if second and self.patience is not None:
+            ranks = distributed_c10d._get_default_group()
+            distributed_c10d._set_pg_timeout(timedelta(seconds=self.patience), ranks)
         if rollouts and list(self.slow) == [rollouts[0].step, rank]:
             assert self.stop is not None
             (self.work / SLOW).touch()
-            deadline = time.monotonic() + 60
             while not self.stop.overdue:
-                assert time.monotonic() < deadline, "nobody says that a stop is overdue"
                 time.sleep(0.01)
         return [rollout.text.count(self.letter) for rollout in rollouts]
 
@@ -91,9 +98,7 @@ def last_saved(work: Path) -> int:
 
 def wait_until_saved(work: Path, step: int) -> None:
     """Checkpoints are published beside the next step."""
-    deadline = time.monotonic() + 60
     while last_saved(work) < step:
-        assert time.monotonic() < deadline, f"step {step} is not saved"
         time.sleep(0.01)
 
 

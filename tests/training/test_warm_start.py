@@ -1,9 +1,9 @@
 """Supervised steps before the first round: what is learned from, and that a stop changes nothing."""
 
 import json
-import multiprocessing
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -18,7 +18,9 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
 from diagevo.training.checkpoints import find
 from diagevo.training.warm_start import WarmStart, play_warm_start, read_documents
+from tests.forked import Forked
 
+EIGHT = {"steps": 8, "save_steps": 2}
 TURNS = [("1+1?", "It is 2."), ("2+2?", "It is 4, as we know."), ("3*3?", "9"), ("What of 7-2?", "5 is left")]
 
 
@@ -101,27 +103,29 @@ def test_checkpoints_may_lie_further_apart_from_a_stop_on(tiny_model: Path, tmp_
     ]
 
 
-def die(warm: WarmStart, after: int, seconds: float) -> None:
+def die() -> None:
     """Play until a step, and so many seconds on: a kill that nothing hears."""
+    after, seconds, model, folder = sys.argv[1:]
 
     def stepped(step: int, loss: float) -> None:
-        if step == after:
-            threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        if step == int(after):
+            threading.Timer(float(seconds), os.kill, (os.getpid(), signal.SIGKILL)).start()
 
-    play_warm_start(warm, stepped, StopFlag())
+    play_warm_start(warm(Path(model), Path(folder), **EIGHT), stepped, StopFlag())
 
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_loses_only_what_was_not_saved(tiny_model: Path, tmp_path: Path) -> None:
     """At every second step: in the midst of a step, of a checkpoint, of its publication, of the last."""
-    settings = {"steps": 8, "save_steps": 2}
-    play_warm_start(warm(tiny_model, tmp_path / "straight", **settings), lambda step, loss: None, StopFlag())
-    killed = warm(tiny_model, tmp_path / "killed", **settings)
+    play_warm_start(warm(tiny_model, tmp_path / "straight", **EIGHT), lambda step, loss: None, StopFlag())
+    killed = warm(tiny_model, tmp_path / "killed", **EIGHT)
     for after, seconds in ((1, 0.0), (3, 0.01), (4, 0.02), (5, 0.04), (6, 0.1)):
-        process = multiprocessing.get_context("spawn").Process(target=die, args=(killed, after, seconds))
-        process.start()
-        process.join()
-        assert process.exitcode in (-signal.SIGKILL, 0)
+        arguments = [str(after), str(seconds), str(tiny_model), str(tmp_path / "killed")]
+        with (
+            (tmp_path / "log").open("a") as log,
+            Forked("tests.training.test_warm_start:die", arguments, env=os.environ, into=log) as process,
+        ):
+            assert process.wait(None) in (-signal.SIGKILL, 0), (tmp_path / "log").read_text()
         saved = find(killed.work, StopFlag()).step
         assert saved > after - 4  # the last counts at the latest before the next is written
     steps: list[int] = []

@@ -102,6 +102,7 @@ def browser() -> "Iterator[Browser]":
 def page(browser: "Browser") -> "Iterator[Page]":
     """A page that fails its test by a console error, an error of a script, or a request to elsewhere."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(120_000)
     opened = context.new_page()
     faults: list[str] = []
     opened.on("console", lambda m: faults.append(m.text) if m.type in ("error", "warning") else None)

@@ -14,7 +14,7 @@ import pytest
 from diagevo.memory.log.database import Database
 from diagevo.progress import Observer, RoundFigures, StageProgress
 from diagevo.progress_file import PROGRESS, ProgressFile
-from tests.run.program import first, start
+from tests.run.program import first, start, stood_still
 from tests.view.conftest import Served, serving
 
 if TYPE_CHECKING:
@@ -140,14 +140,14 @@ def test_a_run_of_another_process_appears_and_goes_on_without_a_reload(
     with subprocess.Popen(
         [sys.executable, "-c", TELLS, str(file)], stdin=subprocess.PIPE, text=True
     ) as teller:
-        page.get_by_text("Round 3 of 5, ε = 31/50, F = 1234.").wait_for(timeout=30_000)
+        page.get_by_text("Round 3 of 5, ε = 31/50, F = 1234.").wait_for()
         assert "challenger, attempt 2" in page.locator("#stages").inner_text()
         assert "mean reward 0.210 → 0.300 over steps 1 to 2" in page.locator("#stages").inner_text()
         points = page.locator(".curve polyline").get_attribute("points")
         assert points == "4.0,42.0 296.0,6.0"
         assert page.locator("#told li").inner_text() == "</li><script>alert(1)</script>"
         teller.communicate("\n")
-    page.get_by_text("12.5 s: reward 0.25").wait_for(timeout=30_000)
+    page.get_by_text("12.5 s: reward 0.25").wait_for()
     file.unlink()
 
 
@@ -155,19 +155,23 @@ def test_a_run_of_another_process_appears_and_goes_on_without_a_reload(
 def test_a_run_that_another_process_plays_is_seen_from_its_training_to_its_commit(
     page: "Page", tmp_path: Path
 ) -> None:
-    with start(tmp_path, "train", "--run", "a", *first(tmp_path), "--display", "json") as process:
+    command = ("train", "--run", "a", *first(tmp_path), "--display", "json")
+    still = "solver:stage_progress " * 2
+    with start(tmp_path, *command, STANDS_STILL=still) as process:
         errors = ThreadPoolExecutor(1).submit(process.stderr.read)
         try:
             for line in process.stdout:
                 told = json.loads(line)
-                if (told["event"], told.get("stage"), told.get("done")) == ("stage_progress", "solver", 2):
-                    break
-            process.send_signal(signal.SIGSTOP)
+                if (told["event"], told.get("stage")) == ("stage_progress", "solver"):
+                    stood_still(process)
+                    if told["done"] == 2:
+                        break
+                    process.send_signal(signal.SIGCONT)
             database = Database(f"sqlite:///{tmp_path / 'diagevo.db'}")
             with serving(database) as served:
                 page.goto(served.opening)
                 page.goto(f"{served.base}a/live.html")
-                page.get_by_text("Round 1 of ").wait_for(timeout=8000)
+                page.get_by_text("Round 1 of ").wait_for()
                 stages = page.locator("#stages").inner_text()
                 assert all(name in stages for name in ("challenger", "candidates", "votes", "solver"))
                 assert "kept" in stages, "what the votes kept, and why not"

@@ -5,7 +5,9 @@ import io
 import json
 import signal
 import subprocess
+import threading
 from collections import Counter
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -251,22 +253,16 @@ def test_a_killed_evaluation_asks_nothing_twice_but_what_was_in_flight(
     home: Path, tmp_path: Path, at_once: int
 ) -> None:
     data = write(tmp_path / "gsm8k.jsonl", TWELVE)
-    victim: list[subprocess.Popen[str]] = []
-
-    def killing(request: dict[str, Any], before: int) -> Answer:
-        if len(server.requests) == 7 and victim:
-            victim.pop().kill()
-        return doubled(request, before)
-
-    with Server(killing) as server:
+    victim = Future[subprocess.Popen[str]]()
+    with Server(doubled, at=(7, lambda: victim.result().kill())) as server:
         first = start(home, server, data, at_once)
-        victim.append(first)
-        first.communicate(timeout=120)
+        victim.set_result(first)
+        first.communicate()
         assert first.returncode == -signal.SIGKILL
         asked = Counter(question_of(request) for request in server.requests)
         assert len(asked) < 12
         again = start(home, server, data, at_once)
-        said, errors = again.communicate(timeout=120)
+        said, errors = again.communicate()
     assert again.returncode == 0, errors
     [line] = json.loads(said)["data"]
     assert (line["answered"], line["score"]) == ("12/12", 1.0)
@@ -277,23 +273,25 @@ def test_a_killed_evaluation_asks_nothing_twice_but_what_was_in_flight(
 
 def test_a_stopped_evaluation_keeps_what_was_in_flight_too(home: Path, tmp_path: Path) -> None:
     data = write(tmp_path / "gsm8k.jsonl", TWELVE)
-    running: list[subprocess.Popen[str]] = []
+    running, stopping = Future[subprocess.Popen[str]](), threading.Event()
 
-    def stopping(request: dict[str, Any], before: int) -> Answer:
-        if len(server.requests) == 5 and running:
-            running.pop().send_signal(signal.SIGINT)
-            return Answer(doubled(request, before).text, stall=0.3)  # the signal comes while it is in flight
+    def in_flight(request: dict[str, Any], before: int) -> Answer:
+        if len(server.requests) >= 5:
+            stopping.wait()
         return doubled(request, before)
 
-    with Server(stopping) as server:
+    with Server(in_flight, at=(5, lambda: running.result().send_signal(signal.SIGINT))) as server:
         first = start(home, server, data, 2)
-        running.append(first)
-        said, errors = first.communicate(timeout=120)
+        running.set_result(first)
+        assert first.stderr is not None
+        assert any("stopping at the next safe point" in line for line in first.stderr)
+        stopping.set()
+        said, errors = first.communicate()
         assert first.returncode == 75, errors
         assert json.loads(said)["error"]["hint"] == "run the same command again to continue"
         assert len(server.requests) < 12
         again = start(home, server, data, 2)
-        said, errors = again.communicate(timeout=120)
+        said, errors = again.communicate()
     assert again.returncode == 0, errors
     assert json.loads(said)["data"][0]["score"] == 1.0
     assert set(Counter(question_of(request) for request in server.requests).values()) == {1}
