@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.forked import SERVER
+from tests.once import shared
 from tests.order import shares
 
 if TYPE_CHECKING:
@@ -57,6 +59,11 @@ def _written() -> dict[Path, int]:
     """When each run in the checkout's own `runs`, and each file at its top, was written to last."""
     found = [RUNS, *RUNS.glob("*"), *RUNS.glob("*/*")]
     return {path: path.stat().st_mtime_ns for path in found if path.exists()}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_server_forks_for_all_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ[SERVER] = str(shared(tmp_path_factory) / "forks")
 
 
 @pytest.fixture

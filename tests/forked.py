@@ -4,6 +4,7 @@ A start costs next to nothing in place of eight seconds of CPU. Each has a proce
 own, as if it were started afresh. What is forked so may fork in its turn, from the same process.
 """
 
+import fcntl
 import importlib
 import io
 import multiprocessing
@@ -18,15 +19,26 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 ROOT = Path(__file__).parents[1]
+SERVER = "FORK_SERVER"
+"""Names the file that has its address."""
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["tests.preloaded"])
 _server: Any = multiprocessing.forkserver._forkserver
 
 
 def server_address() -> str:
-    """Of the server that forks for this process, which is started where there is none."""
-    with chdir(ROOT):  # what the server imports first is looked for in its folder alone
-        _server.ensure_running()
+    """Of the server that forks for this process, which the first worker of pytest-xdist that asks starts for
+    all: it lives as long as the last of them."""
+    if not _server._forkserver_address:
+        with open(os.environ[SERVER], "a+", encoding="utf-8") as known:
+            fcntl.flock(known, fcntl.LOCK_EX)
+            known.seek(0)
+            if address := known.read():
+                use_server(address)
+            else:
+                with chdir(ROOT):  # what the server imports first is looked for in its folder alone
+                    _server.ensure_running()
+                known.write(_server._forkserver_address)
     return _server._forkserver_address
 
 

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ import diagevo
 from diagevo.config.loading import of_profile
 from diagevo.config.placement import ClusterNode
 from diagevo.progress import StopFlag
-from tests.cli.program import STARTED, clean_environment, invoke, run
+from tests.cli.program import STARTED, clean_environment, invoke
+from tests.forked import Forked
 from tests.memory.audit.played import play
 
 TINY = (
@@ -65,10 +67,14 @@ def test_a_run_stops_at_ctrl_c_with_75_keeps_its_round_and_goes_on(tmp_path: Pat
     assert process.wait(timeout=300) == 75, said
     assert "continue with: diagevo train --resume" in said
     assert (tmp_path / "runs" / "a" / "config.yaml").read_text().startswith("profile: embedded\n")
-    resumed = run("train", "--resume", "--display", "json", cwd=tmp_path, timeout=600)
-    assert resumed.returncode == 0, resumed.stderr
-    assert not {*"\r\x1b"} & {*resumed.stdout, *resumed.stderr}
-    events = [json.loads(line) for line in resumed.stdout.splitlines()]
+    env = clean_environment(DIAGEVO_HOME=str(tmp_path / "runs"))
+    with Forked("tests.preloaded:program", ["train", "--resume", "--display", "json"], env=env) as resumed:
+        with ThreadPoolExecutor(1) as reader:
+            errors = reader.submit(resumed.stderr.read)
+            told = resumed.stdout.read()
+        assert resumed.wait(None) == 0, errors.result()
+    assert not {*"\r\x1b"} & {*told, *errors.result()}
+    events = [json.loads(line) for line in told.splitlines()]
     assert "challenger" not in [e.get("stage") for e in events if e["event"] == "stage_started"]
     assert [e["figures"]["round"] for e in events if e["event"] == "round_finished"] == [1]
 

@@ -1,6 +1,7 @@
 """A run of the embedded world that is small enough for a test: the real round with fewer of everything."""
 
 import json
+import pickle
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -112,6 +113,15 @@ def play(
         given=given,
     )
     return watcher
+
+
+def two_rounds(factory: pytest.TempPathFactory) -> Path:
+    """The home of a run `a` of two rounds, and beside it (`.watcher`) who watched it."""
+
+    def make(home: Path) -> None:
+        home.with_suffix(".watcher").write_bytes(pickle.dumps(play(home, small_config())))
+
+    return once(factory, "two-rounds", make)
 
 
 def one_step(factory: pytest.TempPathFactory) -> Path:

@@ -40,8 +40,7 @@ def test_adapters_go_on_over_rounds_resumed_and_forked_and_the_base_stays(
         challenger_grpo={"learning_rate": 1e-2},
         solver_grpo={"learning_rate": 1e-2},
     )
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    play(whole, config)
+    play(tmp_path, config)
     assert begun == [
         (START, "001/challenger"),
         (START, "001/solver"),
@@ -50,27 +49,24 @@ def test_adapters_go_on_over_rounds_resumed_and_forked_and_the_base_stays(
     ]
     for number in (1, ROUNDS):
         for role in ("challenger", "solver"):
-            folder = whole / f"a/rounds/{number:03d}/{role}"
+            folder = tmp_path / f"a/rounds/{number:03d}/{role}"
             base = base_of(folder)
             assert base is not None
             assert base.samefile(WEIGHTS)
             assert not (folder / "model.safetensors").exists()
-    assert weights(whole, 1, "solver") != weights(whole, 2, "solver")
+    assert weights(tmp_path, 1, "solver") != weights(tmp_path, 2, "solver")
 
-    with pytest.raises(StoppedSafely):
-        play(broken, config, until=Until(2, "challenger"))
-    play(broken, None, resume=True)
-    assert weights(broken, 2, "solver") == weights(whole, 2, "solver")
-
-    history = open_history(f"sqlite:///{whole / 'diagevo.db'}", "a", root=whole)
+    history = open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a", root=tmp_path)
     measured = of(history, events.CheckpointEvaluated)
     assert [event.checkpoint for event in measured] == [
         "builtin:arithmetic",
         "rounds/001/solver",
         "rounds/002/solver",
     ]
-    fork(history, 1, "b", root=whole)
+    fork(history, 1, "b", root=tmp_path)
     history.close()
-    play(whole, None, run_id="b", resume=True)
+    with pytest.raises(StoppedSafely):
+        play(tmp_path, None, run_id="b", resume=True, until=Until(2, "challenger"))
+    play(tmp_path, None, run_id="b", resume=True)
     for role in ("challenger", "solver"):
-        assert weights(whole, 2, role, "b") == weights(whole, 2, role)
+        assert weights(tmp_path, 2, role, "b") == weights(tmp_path, 2, role)

@@ -24,8 +24,7 @@ from diagevo.memory.opening import open_memory as opened
 from diagevo.progress import RoundFigures
 from diagevo.selfplay.questions import FIELDS, parse_question
 from tests.cli.program import invoke
-from tests.once import once
-from tests.run.small import Watcher, play, small_config
+from tests.run.small import Watcher, play, small_config, two_rounds
 
 ROUNDS = 2
 KINDS = [f"/{name}" for name in GROUPS]
@@ -33,11 +32,7 @@ KINDS = [f"/{name}" for name in GROUPS]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def make(home: Path) -> None:
-        watcher = play(home, small_config())
-        home.with_suffix(".watcher").write_bytes(pickle.dumps(watcher))
-
-    return once(tmp_path_factory, "two-rounds", make)
+    return two_rounds(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

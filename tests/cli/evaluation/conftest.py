@@ -13,8 +13,7 @@ from diagevo.evaluation.benchmarks import BENCHMARKS
 from tests.cli.program import invoke
 from tests.diagnosis.server import Answer, Server
 from tests.evaluation.published import right_answers, write_folder
-from tests.once import once
-from tests.run.small import play, small_config
+from tests.run.small import two_rounds
 
 Ask = Callable[..., Result]
 
@@ -42,18 +41,12 @@ def ask(home: Path) -> Ask:
 
 @pytest.fixture(scope="session")
 def trained_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two real rounds of the arithmetic world, as small as they can be."""
-    config = small_config(
-        round={"candidates": 24, "responses": 6, "challenger_votes": 2},
-        challenger_grpo={"max_steps": 1},
-        solver_grpo={"max_steps": 1},
-    )
-    return once(tmp_path_factory, "trained", lambda home: play(home, config, run_id="small"))
+    return two_rounds(tmp_path_factory)
 
 
 @pytest.fixture
 def trained(trained_home: Path, home: Path) -> Path:
-    """The home with the small run in its database, to be changed at will."""
+    """The home with a run of two real rounds in its database, to be changed at will."""
     return Path(shutil.copytree(trained_home, home))
 
 

@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO
 
 import pytest
 
+from diagevo.evaluation import ablation
 from diagevo.evaluation.ablation import VARIANTS
 from tests.cli.program import STARTED, clean_environment
 from tests.forked import Forked
@@ -43,11 +44,20 @@ class ForkedProgram(Forked):
         return super().wait(timeout)
 
 
+PROGRAMS = SimpleNamespace(Popen=ForkedProgram, STDOUT=subprocess.STDOUT)
+
+
 @pytest.fixture(autouse=True)
 def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this process plays is forked; what `process` plays is started, as a user's is."""
-    programs = SimpleNamespace(Popen=ForkedProgram, STDOUT=subprocess.STDOUT)
-    monkeypatch.setattr("diagevo.evaluation.ablation.subprocess", programs)
+    monkeypatch.setattr("diagevo.evaluation.ablation.subprocess", PROGRAMS)
+
+
+def program() -> None:
+    """The program, forked, whose programs are forked too."""
+    from tests import preloaded
+
+    ablation.subprocess = PROGRAMS  # pyright: ignore[reportAttributeAccessIssue]
+    preloaded.program()
 
 
 def plan(ask: Ask, *more: str):
@@ -104,20 +114,6 @@ def test_a_run_that_fails_ends_with_its_exit_code_and_names_its_log(ask: Ask, ho
     assert log.read_text().startswith("$ diagevo train --run small.full.s0")
 
 
-@pytest.fixture
-def process(home: Path) -> Iterator[subprocess.Popen[str]]:
-    started = subprocess.Popen(
-        [*STARTED, "ablate", "run", "small"],
-        env=clean_environment(DIAGEVO_HOME=str(home)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    yield started
-    started.kill()
-    started.wait()
-
-
 def test_a_run_that_another_process_plays_is_passed_over(ask: Ask, home: Path) -> None:
     plan(ask, *TINY, "--set=roles.solver.model=nowhere/at/all")  # whatever is played fails
     folder = home / "ablations" / "small"
@@ -135,16 +131,19 @@ def test_a_run_that_another_process_plays_is_passed_over(ask: Ask, home: Path) -
 
 
 def test_a_killed_ablation_leaves_its_run_to_the_process_that_trains_and_goes_on(
-    ask: Ask, home: Path, request: pytest.FixtureRequest
+    ask: Ask, home: Path
 ) -> None:
+    """Both are started, as a user's are."""
     plan(ask, *TINY, "--rounds", "1", "--variants", "full")
     log = home / "ablations" / "small" / "small.full.s0.log"
-    first: subprocess.Popen[str] = request.getfixturevalue("process")
-    while first.poll() is None and not (log.exists() and "challenger: started" in log.read_text()):
-        time.sleep(0.1)
-    [trains] = map(int, Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split())
-    os.kill(trains, signal.SIGSTOP)
-    first.kill()
+    with subprocess.Popen(
+        [*STARTED, "ablate", "run", "small"], env=clean_environment(DIAGEVO_HOME=str(home)), stderr=-3
+    ) as first:
+        while not (log.exists() and "challenger: started" in log.read_text()):
+            time.sleep(0.01)
+        [trains] = map(int, Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split())
+        os.kill(trains, signal.SIGSTOP)
+        first.kill()
     assert "another process is playing it" in ask("ablate", "run").stderr
     os.kill(trains, signal.SIGKILL)
     with open(log) as gone:
@@ -155,18 +154,18 @@ def test_a_killed_ablation_leaves_its_run_to_the_process_that_trains_and_goes_on
     assert "--resume" in log.read_text()
 
 
-def test_a_stopped_ablation_goes_on_and_its_table_comes_out(
-    ask: Ask, home: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_stopped_ablation_goes_on_and_its_table_comes_out(ask: Ask, home: Path, tmp_path: Path) -> None:
     """Ctrl-C while the first run trains: it stops safely. Then both are played, measured and tabled once."""
     plan(ask, *TINY, "--rounds", "1", "--eval", "held-out --limit 4")
     log = home / "ablations" / "small" / "small.full.s0.log"
-    first: subprocess.Popen[str] = request.getfixturevalue("process")
-    while first.poll() is None and not (log.exists() and "challenger: started" in log.read_text()):
-        time.sleep(0.1)
-    first.send_signal(signal.SIGINT)
-    _, errors = first.communicate(timeout=30)
-    assert first.returncode == 75, errors
+    env, command = clean_environment(DIAGEVO_HOME=str(home)), ["ablate", "run", "small"]
+    main = "tests.cli.evaluation.test_ablate:program"
+    with (tmp_path / "said").open("w") as said, Forked(main, command, env=env, into=said) as first:
+        while not (log.exists() and "challenger: started" in log.read_text()):
+            time.sleep(0.01)
+        first.send_signal(signal.SIGINT)
+        assert first.wait(None) == 75, (tmp_path / "said").read_text()
+    errors = (tmp_path / "said").read_text()
     assert "hint: continue with: diagevo ablate run small" in errors
     assert "stopping at the next safe point" in log.read_text()
     assert rows(ask("ablate", "run", "--status", "--json"))[1]["state"] == "waiting"

@@ -24,7 +24,7 @@ def test_the_checkpoints_of_a_run_are_measured_by_round(ask: Ask, trained: Path)
     assert [(line["round"], line["answered"]) for line in found] == [
         (n, f"{EIGHT}/{EIGHT}") for n in (0, 1, 2)
     ]
-    assert {line["run"] for line in found} == {"small"}
+    assert {line["run"] for line in found} == {"a"}
     assert len({line["conditions"]["revision"] for line in found}) == 3  # three different weights
     assert not any(line["conditions"]["whole"] for line in found)  # eight of the world's 560
     best = rows(ask("eval", "run", "held-out", "--limit", "3", "--json"))
@@ -55,12 +55,12 @@ def test_the_world_fills_in_the_oracle_and_selfplay_asks_as_many_as_it_is_told(
 
 
 def test_a_run_is_measured_on_another_runs_questions(ask: Ask, trained: Path) -> None:
-    fork = ask("runs", "fork", "small", "--round", "1", "--name", "other", "--json")
+    fork = ask("runs", "fork", "a", "--round", "1", "--name", "other", "--json")
     assert fork.exit_code == 0, fork.output
     options = ["--round", "1", "--questions", "4", "--samples", "2", "--json"]
-    [shared] = rows(ask("eval", "selfplay", "--run", "other", "--of", "small", "--solver", "own", *options))
-    assert (shared["benchmark"], shared["run"]) == ("selfplay.r1@small", "other")
-    [own] = rows(ask("eval", "selfplay", "--run", "small", "--of", "small", *options))
+    [shared] = rows(ask("eval", "selfplay", "--run", "other", "--of", "a", "--solver", "own", *options))
+    assert (shared["benchmark"], shared["run"]) == ("selfplay.r1@a", "other")
+    [own] = rows(ask("eval", "selfplay", "--run", "a", "--of", "a", *options))
     assert own["benchmark"] == "selfplay.r1"
     assert own["conditions"]["data"] == shared["conditions"]["data"]
 
@@ -158,13 +158,13 @@ def _prompts(home: Path, run: str) -> dict[str, str]:
 
 def test_a_fork_with_other_prompts_has_their_digests(ask: Ask, trained: Path, tmp_path: Path) -> None:
     """Else it could not go on, or went on with any."""
-    before = _prompts(trained, "small")
+    before = _prompts(trained, "a")
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "solver_user.txt").write_text("Now: <question>\n", encoding="utf-8")
 
     def forked(name: str, *settings: str) -> dict[str, str]:
         given = [word for setting in settings for word in ("--set", setting)]
-        made = ask("runs", "fork", "small", "--round", "1", "--name", name, *given)
+        made = ask("runs", "fork", "a", "--round", "1", "--name", name, *given)
         assert made.exit_code == 0, made.output
         now = _prompts(trained, name)
         return {key: now[key] for key in now if now[key] != before[key]}
@@ -180,6 +180,6 @@ def test_a_fork_with_other_prompts_has_their_digests(ask: Ask, trained: Path, tm
     assert boxed["challenger_system"] != built_in["challenger_system"]
     pairs = forked("pairs", "prompts=null", "schedule.stitching=random")
     assert {key for key in pairs if pairs[key] != built_in.get(key)} == {"challenger_stitched"}
-    missing = ask("runs", "fork", "small", "--round", "1", "--set", "prompts=nowhere")
+    missing = ask("runs", "fork", "a", "--round", "1", "--set", "prompts=nowhere")
     assert missing.exit_code == 2
     assert "nowhere" in missing.stderr

@@ -154,8 +154,8 @@ def test_bad_input_is_refused_before_anything_is_asked(
     ("arguments", "code", "says"),
     [
         (["eval", "run", "held-out", "--run", "nobody"], 3, "there is no run nobody"),
-        (["eval", "run", "held-out", "--run", "small", "--round", "9"], 3, "round 9"),
-        (["eval", "run", "held-out", "--run", "small", "--round", "two"], 2, "not a round: two"),
+        (["eval", "run", "held-out", "--run", "a", "--round", "9"], 3, "round 9"),
+        (["eval", "run", "held-out", "--run", "a", "--round", "two"], 2, "not a round: two"),
         (["eval", "run", "held-out", "--prompts", "p"], 2, "--prompts is about a model that is no run's"),
         (["eval", "run", "held-out", "--model", "m", "--round", "1"], 2, "measure a run's solver"),
         (["eval", "selfplay", "--of", "nobody"], 3, "there is no run nobody"),

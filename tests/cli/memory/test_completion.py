@@ -13,12 +13,23 @@ from tests.cli.program import clean_environment
 pytestmark = pytest.mark.slow
 
 BASH = """eval "$(_DIAGEVO_COMPLETE=source_bash diagevo)"
-read -r -a COMP_WORDS <<< "$1"
-[[ $1 == *" " ]] && COMP_WORDS+=("")
-COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-_diagevo_completion diagevo
-printf '%s\\n' "${COMPREPLY[@]}"
+for typed in "$@"; do
+  read -r -a COMP_WORDS <<< "$typed"
+  [[ $typed == *" " ]] && COMP_WORDS+=("")
+  COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+  _diagevo_completion diagevo
+  echo "${COMPREPLY[*]}"
+done
 """
+OFFERED = {
+    "diagevo memory wh": ["why", "what-if"],
+    "diagevo memory why c": ["c1", "c2", "c3", "c4"],
+    "diagevo memory why --run played n": ["n1", "n2"],  # n3 was merged
+    "diagevo memory why c2 --run ": ["played"],
+    "diagevo runs show pl": ["played"],
+    "diagevo memory why c --run nobody": [],
+    "diagevo memory why --db nowhere.db c": [],
+}
 
 
 def _environment(home: Path, **more: str) -> dict[str, str]:
@@ -26,27 +37,16 @@ def _environment(home: Path, **more: str) -> dict[str, str]:
     return clean_environment(PATH=path, DIAGEVO_HOME=str(home), **more)
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("diagevo memory wh", ["why", "what-if"]),
-        ("diagevo memory why c", ["c1", "c2", "c3", "c4"]),
-        ("diagevo memory why --run played n", ["n1", "n2"]),  # n3 was merged
-        ("diagevo memory why c2 --run ", ["played"]),
-        ("diagevo runs show pl", ["played"]),
-        ("diagevo memory why c --run nobody", []),
-        ("diagevo memory why --db nowhere.db c", []),
-    ],
-)
-def test_bash_offers_what_there_is(played_home: Path, typed: str, offered: list[str]) -> None:
+def test_bash_offers_what_there_is(played_home: Path) -> None:
     done = subprocess.run(
-        ["bash", "-c", BASH, "bash", typed],
+        ["bash", "-c", BASH, "bash", *OFFERED],
         env=_environment(played_home),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout.split() == offered
+    offered = [line.split() for line in done.stdout.split("\n")[:-1]]
+    assert dict(zip(OFFERED, offered, strict=True)) == OFFERED
     assert done.stderr == ""
 
 
