@@ -1,5 +1,6 @@
 """`diagevo diagnose`: ask the diagnostician for what waits in an ingested run, or once more."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from diagevo.memory.memory import Memory
 
 LOCAL = "local"
+SILENCE = 30.0
+"""Seconds without a line, at most, while replies come."""
 NEEDS_A_PASS = "--local compares a failure with a response that passed; where all failed there is none"
 ROUNDS = columns(
     "round, failures: F, epsilon_next: ε next, active: Active, mastered: Mastered, nodes, undiagnosed"
@@ -290,8 +293,12 @@ def _diagnose(call: Call, memory: "Memory", config: "Config", asked: "Diagnostic
             call, f"round {number}: F = {event.failures}, {event.active} Active, {count(event.nodes, 'node')}"
         )
 
+    spoke = time.monotonic()
+
     def progress(done: "Progress") -> None:
-        if call.verbose:
+        nonlocal spoke
+        if call.verbose or time.monotonic() - spoke >= SILENCE:
+            spoke = time.monotonic()
             render.say(call, f"{done.phase}: {done.done} of {done.total}")
 
     again = f"continue with: diagevo diagnose --run {memory.run_id}"

@@ -82,7 +82,16 @@ class IngestSession:
     def take(self, steps: Iterable[RolloutStep], path: Path, pass_at: float, report: IngestSummary) -> None:
         """Record steps of the files at `path`, and count them in `report`. A new run begins with a pass
         beside a failure, since a wrong --pass-at leaves none. Raises ConfigError where there is no rollout,
-        or no such beginning."""
+        or no such beginning, and for what is no rollout: then the steps before it are recorded."""
+        try:
+            self._take(steps, path, pass_at, report)
+        except ConfigError as error:
+            if report.steps:
+                going = f"{count(report.steps, 'step')} before it recorded: the same command goes on there"
+                raise ConfigError(error.message, hint=f"{error.hint}; {going}") from error
+            raise
+
+    def _take(self, steps: Iterable[RolloutStep], path: Path, pass_at: float, report: IngestSummary) -> None:
         held: list[RolloutStep] = []
         least, most, pending, begins = math.inf, -math.inf, 0, False
         for step in steps:

@@ -78,6 +78,17 @@ def test_the_cost_is_told_before_anything_is_asked(home: Path) -> None:
     assert len(told) == 12
 
 
+@pytest.mark.parametrize(("silence", "last"), [(0.0, ["extraction: 12 of 12"]), (3600.0, [])])
+def test_a_long_diagnosis_tells_how_far_it_is(
+    home: Path, monkeypatch: pytest.MonkeyPatch, silence: float, last: list[str]
+) -> None:
+    monkeypatch.setattr("diagevo.cli.commands.diagnose.SILENCE", silence)
+    with Server(lambda request, before: Answer(SLIP)) as server:
+        told = diagnose(home, server).stderr
+    assert [line for line in told.splitlines() if line.startswith("extraction")][-1:] == last
+    assert "\r" not in told
+
+
 def test_a_cap_is_kept_and_again_goes_on(home: Path) -> None:
     with Server(lambda request, before: Answer(SLIP)) as server:
         first = diagnose(home, server, "--max-calls", "5")

@@ -57,6 +57,23 @@ def test_what_is_no_file_is_refused_by_name_and_never_waited_for(
     assert file.name in refused(format, tmp_path)
 
 
+def test_steps_before_a_broken_file_are_recorded_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "rollouts"
+    shutil.copytree(DATA / "verl" / "rollouts", folder)
+    whole = (folder / "3.jsonl").read_text()
+    (folder / "3.jsonl").write_text("no JSON\n" + whole)
+    asked = ["ingest", "verl", str(folder), "--run", "v"]
+    told = run(*asked, cwd=tmp_path)
+    assert told.returncode == 2
+    assert f"error: {folder / '3.jsonl'}, line 1 is not JSON" in told.stderr
+    assert told.stderr.endswith("; 2 steps before it recorded: the same command goes on there\n")
+    (folder / "3.jsonl").write_text(whole)
+    steps = len(list(folder.iterdir()))
+    assert run(*asked, cwd=tmp_path).stdout.startswith(f"v: {steps} steps ({steps - 2} new), ")
+    (folder / "1.jsonl").write_text("no JSON\n")
+    assert "recorded" not in run("ingest", "verl", str(folder), "--run", "w", cwd=tmp_path).stderr
+
+
 def test_a_pipe_is_no_backup(tmp_path: Path) -> None:
     pipe = tmp_path / "backup.db"
     os.mkfifo(pipe)

@@ -151,14 +151,21 @@ def test_whether_it_helped_is_told_of_prompts_that_came_back(home: Home) -> None
     )
 
 
-def test_marks_of_a_chat_template_are_in_no_prompt_and_no_cause(home: Home) -> None:
+LLAMA = (
+    "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nYou help.<|eot_id|>"
+    "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+)
+CHATML = "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.mark.parametrize(("asked", "end"), [(CHATML, "<|im_end|>"), (LLAMA, "<|eot_id|>")])
+def test_marks_of_a_chat_template_are_in_no_prompt_and_no_cause(home: Home, asked: str, end: str) -> None:
     folder = home.path / "verl"
     folder.mkdir()
-    asked = "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
     for step in (1, 2):
         found = [
-            *rows("Compute 17 * 8.", "17 * 8 = 136<|im_end|>", "17 * 8 = 126<|im_end|>", "+-"),
-            *rows("Compute 12 * 9.", "12 * 9 = 108<|im_end|>", "12 * 9 = 98<|im_end|>", "+-"),
+            *rows("Compute 17 * 8.", f"17 * 8 = 136{end}", f"17 * 8 = 126{end}", "+-"),
+            *rows("Compute 12 * 9.", f"12 * 9 = 108{end}", f"12 * 9 = 98{end}", "+-"),
         ]
         lines = [
             {"input": asked.format(row["prompt"]), "output": row["response"], "score": row["reward"]}
@@ -169,8 +176,9 @@ def test_marks_of_a_chat_template_are_in_no_prompt_and_no_cause(home: Home) -> N
     assert home.run("diagnose", "--local").exit_code == 0
     story = home.run("memory", "why", "c1", "--full").stdout
     assert "17 * 8 = 126" in story
-    assert "im_" not in story + home.run("memory", "show").stdout
-    assert "user: Compute 17 * 8." in home.run("memory", "why", "r1.q0", "--full").stdout
+    assert "<|" not in story + home.run("memory", "show").stdout
+    question = home.run("memory", "why", "r1.q0", "--full").stdout
+    assert "   system: You help.\n\n   user: Compute 17 * 8.\n" in question
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import msgspec
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.rows import ANOTHER
 
-_TURN = re.compile(r"<\|im_start\|>(\w+)\n")
-_ENDS = re.compile(r"<\|(?:im_end|im_start|endoftext)\|>")
+_TURN = re.compile(r"<\|(?:im_start|start_header_id)\|>(\w+)(?:<\|end_header_id\|>\n)?\n")
+_ENDS = re.compile(r"<\|(?:im_end|im_start|endoftext|begin_of_text|start_header_id|eot_id|eom_id)\|>")
 
 
 class MessagePart(msgspec.Struct):
@@ -67,8 +67,9 @@ def written(found: list[ChatMessage]) -> str:
 
 
 def unmarked(text: str) -> str:
-    """A text that went through the ChatML template, without its marks: its turns as messages are written."""
-    if "<|im_" not in text:
+    """A text that went through the template of ChatML or Llama 3, without its marks: its turns as messages
+    are written."""
+    if not any(mark in text for mark in ("<|im_", "<|start_header_id|>", "<|eot_id|>")):
         return text
     before, *marked = _TURN.split(text)
     turns = [
