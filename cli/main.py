@@ -25,7 +25,7 @@ from .call import Call
 USAGE = 2
 BUG = 70
 INTERRUPTED = 130
-REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG})
+REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG, errno.EROFS})
 """What a place says that takes no more, or not this name."""
 
 gc.set_threshold(200_000)  # else what is imported is walked again and again: a tenth of a short command

@@ -132,7 +132,7 @@ def diagnose(
     with opened(call) as history:
         run, config = history.run_id, config_of(call, history)
     with open_memory(call.database, run, create=False) as memory:
-        if memory.played_by_train and (said or again):
+        if memory.played_by_train:
             raise ConfigError(
                 f"run {run} is played by diagevo train: its rounds are its own",
                 hint=f"start again from one of its rounds: diagevo runs fork {run} --round N",

@@ -11,6 +11,7 @@ from diagevo.text.numbers import count
 from .. import options
 from ..call import Call
 from ..opening import At, Round, Run, database, one, opened
+from ..render import console as render
 from ..render.result import Result
 from ..render.table import columns
 from ..screens.rounds import FIGURES
@@ -52,8 +53,9 @@ def export(
     ] = None,
     to: Annotated[Tracker | None, typer.Option(help="trackio, wandb or mlflow, by its own settings.")] = None,
     project: Annotated[
-        str, typer.Option(metavar="NAME", help="The tracker's project or experiment.")
-    ] = "diagevo",
+        str | None,
+        typer.Option(metavar="NAME", help="--to: the tracker's project or experiment. [default: diagevo]"),
+    ] = None,
 ) -> Result[Any]:
     """Write a run to a bundle, to training data, or to a tracker.
 
@@ -70,9 +72,15 @@ def export(
         )
     if cause is not None and as_ is None:
         raise ConfigError("--cause chooses training data", hint="add --as sft, dpo or prompts")
+    if to is None and project is not None:
+        raise ConfigError("--project is a tracker's", hint="add --to trackio, wandb or mlflow")
+    if to is not None and as_ is not None:
+        raise ConfigError("--as is data for a file, and --to a tracker", hint="leave one out")
+    if file is not None:
+        render.refuse_no_folder(file)
     with opened(call, one(call, run)) as history:
         if to is not None:
-            return _track(history, to, project)
+            return _track(history, to, project or "diagevo")
         assert file is not None
         if as_ is not None:
             return _data(history, as_, cause, file)

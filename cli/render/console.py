@@ -53,9 +53,14 @@ def _console(call: Call, stream: IO[str]) -> "Console":
 
 
 def say(call: Call, text: str) -> None:
-    """A line for the person, on stderr; nothing with `-q`."""
-    if not call.quiet:
+    """A line for the person, on stderr; nothing with `-q`. Where nobody reads it any more, or its disk is
+    full, the work goes on without a word."""
+    if call.quiet:
+        return
+    try:
         print(folded(visible(masked(text)), width(sys.stderr)), file=sys.stderr, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def plain(value: Any) -> Any:
@@ -161,11 +166,16 @@ def leave() -> NoReturn:
     raise SystemExit(0)
 
 
-def opened(path: Path, mode: Literal["w", "wb"]) -> IO[Any]:
+def refuse_no_folder(path: Path) -> None:
+    """Raises ConfigError where the folder of a new file is not there."""
     if not path.parent.is_dir():
         raise ConfigError(
             f"cannot write {path}: there is no folder {path.parent}", hint="make the folder first"
         )
+
+
+def opened(path: Path, mode: Literal["w", "wb"]) -> IO[Any]:
+    refuse_no_folder(path)
     with writing(path, hint="name another file with -o"):
         return path.open(mode, encoding=None if mode == "wb" else "utf-8")
 

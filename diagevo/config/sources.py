@@ -90,11 +90,11 @@ def variable(path: KeyPath) -> str:
 def nearest(path: KeyPath) -> KeyPath | None:
     """The existing key or section that a misspelt one most likely means."""
     known = [*keys(), *_sections()]
+    if same := [other for other in known if other[-1] == path[-1]]:
+        return same[0]
     beside = {other[-1]: other for other in known if other[:-1] == path[:-1]}
     if close := get_close_matches(path[-1], beside, n=1):
         return beside[close[0]]
-    if same := [other for other in known if other[-1] == path[-1]]:
-        return same[0]
     everywhere = {dotted(other): other for other in known}
     close = get_close_matches(dotted(path), everywhere, n=1)
     return everywhere[close[0]] if close else None

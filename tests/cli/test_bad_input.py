@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import diagevo
+from diagevo.config.loading import of_profile
 from diagevo.memory.events import Embedder, Model, RunConfigured
 from tests.cli.program import invoke, run
 from tests.memory.audit.played import play
@@ -130,12 +131,35 @@ def test_rollouts_of_another_training_never_come_into_a_run_that_train_plays(
     with diagevo.open(str(played / "runs" / "diagevo.db"), run="ours", root=played / "runs") as memory:
         models = {"challenger": Model(name="a", revision="1"), "solver": Model(name="a", revision="1")}
         embedder = Embedder(name="hashing", dimension=64, revision="words-bigrams-1")
-        memory.configure(RunConfigured(config={}, models=models, embedder=embedder, version="test"))
+        config = of_profile("embedded").config.model_dump(mode="json")
+        memory.configure(RunConfigured(config=config, models=models, embedder=embedder, version="test"))
     before = _events(played)
     done = invoke("ingest", "jsonl", rollouts, "--run", "ours")
     assert (done.exit_code, _events(played)) == (2, before)
     assert "run ours is played by diagevo train" in done.stderr
     assert "hint: ingest into another run" in done.stderr
+    for asked in ([], ["--plan"], ["--again", "--local"]):
+        done = invoke("diagnose", "--run", "ours", *asked)
+        assert (done.exit_code, _events(played)) == (2, before)
+        assert "run ours is played by diagevo train" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-o", "nosuch/a.bundle"], "there is no folder nosuch"),
+        (["-o", "nosuch/a.jsonl", "--as", "dpo"], "there is no folder nosuch"),
+        (["--to", "trackio", "--as", "dpo"], "--as is data for a file, and --to a tracker"),
+        (["-o", "a.bundle", "--project", "math"], "--project is a tracker's"),
+    ],
+)
+def test_a_run_is_exported_to_no_place_that_was_not_asked_for(
+    played: Path, options: list[str], said: str
+) -> None:
+    before = {*played.iterdir()}
+    done = invoke("runs", "export", "played", *options)
+    assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+    assert {*played.iterdir()} == before
 
 
 def test_train_does_not_go_on_with_a_run_that_was_ingested(played: Path, rollouts: Path) -> None:

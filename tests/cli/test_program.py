@@ -1,5 +1,6 @@
 """Help, the common options, and the one error boundary."""
 
+import errno
 import json
 import os
 import shlex
@@ -93,8 +94,13 @@ def _failing(raised: BaseException) -> typer.Typer:
         ),
         (ServiceError("it said \x1b[2J[red]boo\r"), 6, "error: it said ␛[2J[red]boo␍\n"),
         (KeyboardInterrupt(), 130, "interrupted: what was recorded stays\n"),
+        (
+            OSError(errno.EROFS, "Read-only", "runs/a"),
+            2,
+            "error: cannot write runs/a: Read-only\nhint: free some space, or name another place\n",
+        ),
     ],
-    ids=["an error of ours", "a safe stop is no error", "no text steers the terminal", "Ctrl-C"],
+    ids=["an error of ours", "a safe stop is no error", "no text steers the terminal", "Ctrl-C", "read-only"],
 )
 def test_what_ends_a_command_is_said_with_its_exit_code(raised: BaseException, code: int, said: str) -> None:
     done = CliRunner().invoke(_failing(raised), ["fail"])
@@ -127,6 +133,19 @@ def test_a_reader_that_has_enough_is_no_finding(tmp_path: Path) -> None:
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_work_goes_on_where_nobody_reads_what_is_said_of_it(tmp_path: Path) -> None:
+    """`2>&1 | head -1` closes stderr, too."""
+    (tmp_path / "own.jsonl").write_text('{"step": 1, "prompt": "2 + 2?", "response": "4", "reward": 1}\n')
+    read, write = os.pipe()
+    os.close(read)
+    asked = [*STARTED, "ingest", "jsonl", "own.jsonl", "--run", "own", "--json"]
+    done = subprocess.run(
+        asked, stdout=subprocess.PIPE, stderr=write, cwd=tmp_path, env=clean_environment(), check=False
+    )
+    os.close(write)
+    assert (done.returncode, json.loads(done.stdout)["data"]["steps"]) == (0, 1)
 
 
 def test_the_version_is_the_packages() -> None:

@@ -118,6 +118,7 @@ def _refusal(tmp_path: Path, **where: Any) -> ConfigError:
     [
         ("filter:\n  p_low: 0.2\n  tua: 2\n", 3, "filter.tua", "filter.tau"),
         ("\nmemroy:\n  theta_up: 0.8\n", 2, "memroy", "memory"),
+        ("rounds: 3\n", 1, "rounds", "round.rounds"),
         ("tau: 2\n", 1, "tau", "filter.tau"),
         ("roles:\n  solver: {modle: x}\n", 2, "roles.solver.modle", "roles.solver.model"),
     ],

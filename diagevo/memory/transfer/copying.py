@@ -55,7 +55,9 @@ class Copy:
         """`folder`: the new run's. Raises ConfigError where the run exists."""
         log.lock(connection)
         if log.head(run_id).sequence:
-            raise ConfigError(f"run {run_id} exists already", hint="give the new run another name")
+            raise ConfigError(
+                f"run {run_id} exists already", hint="give the new run another name: --name NAME"
+            )
         self.connection, self.log, self.run_id = connection, log, run_id
         self.state = MemoryState(run_id)
         self.position = log.last_position()

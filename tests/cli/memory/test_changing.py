@@ -10,7 +10,8 @@ import diagevo
 from diagevo.config.loading import of_profile
 from diagevo.memory.transfer.fork import changed_keys
 from tests.cli.memory.conftest import Ask
-from tests.cli.program import STARTED, clean_environment
+from tests.cli.program import STARTED, clean_environment, invoke
+from tests.ingest.conftest import ingest_verl
 from tests.memory.audit.played import CONFIG, Player
 
 
@@ -36,6 +37,12 @@ def test_a_fork_of_a_database_that_was_named_names_it_too(change: Ask, home: Pat
     (home / "diagevo.db").rename(database)
     made = change("runs", "fork", "--round", "2", "--db", str(database))
     assert f"continue with: diagevo train --run played-r2 --resume --db '{database}'\n" in made.stdout
+
+
+def test_a_fork_of_an_ingested_run_goes_on_with_a_diagnosis(tmp_path: Path) -> None:
+    ingest_verl(tmp_path)
+    made = invoke("runs", "fork", "v", "--round", "1", env={"DIAGEVO_HOME": str(tmp_path)})
+    assert "\ncontinue with: diagevo diagnose --run v-r1\n" in made.stdout
 
 
 def test_runs_diff_exits_1_where_asked(change: Ask) -> None:
