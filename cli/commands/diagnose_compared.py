@@ -25,8 +25,7 @@ def compare(call: Call, *, sample: int, round: int | None) -> Result[Any]:
 
     with opened(call) as history:
         config = config_of(call, history)
-        ingested = next(history.log.read(history.run_id, types=["GroupIngested"], limit=1), None)
-        check_rules(config, history.run_id, played=ingested is None)
+        check_rules(config, history.run_id, played=history.ingested is None)
         asked = diagnostician_of(config, Unrecorded(Artifacts(history.database)))
         try:
             found = recheck(history, asked, sample=sample, round=round)

@@ -122,6 +122,7 @@ def run(
     with ExitStack() as stack:
         asked = stack.enter_context(database(call, create=model is not None))
         history = None if model is not None else stack.enter_context(opened(call))
+        rounds = [] if history is None else subjects.rounds_named(history, round or "best")
         loaded = list(_loaded(names, data or [], seed, limit, history))
         store, checker = EvaluationStore(asked), stack.enter_context(AnswerChecker())
         grader = _judge(stack, asked, judge, judge_url, judge_key_env, stop)
@@ -130,8 +131,7 @@ def run(
             measured = [subjects.model(model, base_url, key_env, prompts, max_new_tokens, stop)]
         else:
             assert history is not None
-            named = subjects.rounds_named(history, round or "best")
-            measured = [subjects.checkpoint(call, history, number, stop) for number in named]
+            measured = [subjects.checkpoint(call, history, number, stop) for number in rounds]
         for each in measured:
             with each as ready:
                 for questions in loaded:

@@ -37,7 +37,7 @@ def fork(
 
     with opened(call, one(call, run)) as history:
         stored = history.configuration(point_of(history.commit(round))).config
-        ingested = next(history.log.read(history.run_id, types=["GroupIngested"], limit=1), None)
+        ingested = history.ingested is not None
         config = _reconfigured(call.config_in_log(history, stored), call.settings, history.run_id)
         taken = Log(history.database).runs()
         free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
@@ -48,7 +48,7 @@ def fork(
         text += f"  changed: {', '.join(made.changed)}\n"
     if made.files:
         text += f"  files: {len(made.files)} of the run's stages\n"
-    on = ["train", "--run", free, "--resume"] if ingested is None else ["diagnose", "--run", free]
+    on = ["diagnose", "--run", free] if ingested else ["train", "--run", free, "--resume"]
     again = shlex.join(["diagevo", *on, *call.database_again])
     text += f"continue with: {again}\n"
     text += f"commands without --run read {free} from now on; its parent: --run {made.origin.run}\n"

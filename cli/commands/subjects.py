@@ -32,7 +32,13 @@ class EvaluatedModel:
 
 
 def rounds_named(history: "History", named: str) -> list[int]:
-    """`3`, `1,3`, `all` (0 and every committed one) or `best` (highest validation accuracy)."""
+    """`3`, `1,3`, `all` (0 and every committed one) or `best` (highest validation accuracy). Raises
+    ConfigError for a run whose solver is not here."""
+    if history.ingested is not None:
+        raise ConfigError(
+            f"run {history.run_id} was ingested: its model is another training's, and not here",
+            hint="measure a model folder, or a served model: --model MODEL --base-url URL",
+        )
     committed = [commit.round for commit in history.commits]
     if named == "all":
         return [0, *committed]

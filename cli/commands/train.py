@@ -180,7 +180,9 @@ def _plan(call: Call, config: "Config | None", rounds: int | None) -> Result[Any
 
         _, stored = adjusted(stored.model_dump(mode="json"), from_settings(call.settings), run_id)
     with opened(call, run_id) as history:
-        played = len(history.commits)
+        played, ingested = len(history.commits), history.ingested
+    if ingested is not None:
+        raise ConfigError(f"run {run_id} was ingested: it has no stages to plan", hint="leave --resume out")
     whole = max(played, stored.round.rounds if rounds is None else rounds)
     stored = stored.model_copy(update={"round": stored.round.model_copy(update={"rounds": whole})})
     return plan(stored, run_id, _measured(call, stored), played)
