@@ -22,6 +22,7 @@ from diagevo.diagnosis.diagnostician import (
 from diagevo.memory.events import CandidateScored, Embedder, FailureObserved, RunConfigured
 from diagevo.memory.memory import Memory
 from diagevo.memory.state.schedule import Draw
+from tests.memory.play import candidate, failure
 
 DIMENSION = 64
 
@@ -69,19 +70,15 @@ def play(memory: Memory, number: int, questions: Sequence[Question]) -> list[Fai
 
 
 def scored(memory: Memory, number: int, index: int, question: Question) -> CandidateScored:
-    mode = "free" if question.cause_id is None else "targeted" if question.stitched is None else "stitched"
-    return CandidateScored(
-        question_id=f"r{number}.q{index}",
+    others = [(f"other {i}", 1) for i in range(12 - question.first)]
+    return candidate(
+        f"r{number}.q{index}",
+        question.first,
+        cause=question.cause_id,
+        partner=question.stitched,
         question=memory.artifacts.put(question.text),
-        mode=mode,
-        cause_id=question.cause_id,
-        stitched_cause_id=question.stitched,
-        responses=12,
-        votes=[(question.label, question.first), *((f"other {i}", 1) for i in range(12 - question.first))],
-        first=question.first,
-        second=int(question.first < 12),
+        votes=[(question.label, question.first), *others],
         label=question.label,
-        verdict="kept" if question.first <= 9 else "too_easy",
         reference=memory.artifacts.put(question.reference),
     )
 
@@ -89,10 +86,8 @@ def scored(memory: Memory, number: int, index: int, question: Question) -> Candi
 def observe(memory: Memory, number: int, questions: Sequence[Question]) -> list[FailureObserved]:
     attempt = memory.start_stage("solver")
     failures = [
-        FailureObserved(
-            failure_id=f"r{number}.q{index}.a{sample}",
-            question_id=f"r{number}.q{index}",
-            stage="solver",
+        failure(
+            f"r{number}.q{index}.a{sample}",
             attempt=attempt,
             step=index + 1,
             trajectory=memory.artifacts.put(text),

@@ -1,4 +1,4 @@
-"""Short words for playing rounds against a memory."""
+"""Short words for what happens in a round, and for playing rounds against a memory."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,12 +11,15 @@ from msgspec import convert
 
 import diagevo
 from diagevo.memory.events import (
+    Call,
     CandidateScored,
     DuplicateJudged,
     FailureDiagnosed,
     FailureObserved,
     NodeAssigned,
     NodePairJudged,
+    SimilarCause,
+    SimilarNode,
     SuppliedCause,
 )
 from diagevo.memory.log.artifacts import digest_of
@@ -57,9 +60,10 @@ def candidate(
     partner: str | None = None,
     invalid: bool = False,
     responses: int = 12,
+    **more: object,
 ) -> CandidateScored:
     """`first` of `responses` votes agree; of the rest, each gave another answer. With 0, nobody answered.
-    The filter is the paper's."""
+    The filter is the paper's. `more`: fields as they are given."""
     mode = "free" if cause is None else "targeted" if partner is None else "stitched"
     first = 0 if invalid else first
     votes = [("1", first), *((f"other {i}", 1) for i in range(responses - first))] if first else []
@@ -78,39 +82,44 @@ def candidate(
             "label": "1" if first else None,
             "verdict": "invalid" if invalid else verdict if first else "no_label",
             "reference": digest_of("reference") if first else None,
+            **more,
         },
         CandidateScored,
     )
 
 
-def failure(failure_id: str, *, step: int = 1, attempt: int = 1) -> FailureObserved:
-    return FailureObserved(
-        failure_id=failure_id,
-        question_id=failure_id.rpartition(".")[0],
-        stage="solver",
-        attempt=attempt,
-        step=step,
-        trajectory=digest_of(failure_id),
-        reference=digest_of("reference"),
+def failure(failure_id: str, *, step: int = 1, attempt: int = 1, **more: object) -> FailureObserved:
+    return convert(
+        {
+            "failure_id": failure_id,
+            "question_id": failure_id.rpartition(".")[0],
+            "stage": "solver",
+            "attempt": attempt,
+            "step": step,
+            "trajectory": digest_of(failure_id),
+            "reference": digest_of("reference"),
+            **more,
+        },
+        FailureObserved,
     )
 
 
 def new_cause(
     failure_id: str, description: str, *, attempt: int = 1, memory: Memory | None = None
 ) -> FailureDiagnosed:
-    return _diagnosis(failure_id, "new_cause", attempt, memory, description=description)
+    return diagnosis(failure_id, "new_cause", attempt, memory, description=description)
 
 
 def recurrence(failure_id: str, cause: str, *, memory: Memory, attempt: int = 1) -> FailureDiagnosed:
-    return _diagnosis(failure_id, "recurrence", attempt, memory, cause_id=cause)
+    return diagnosis(failure_id, "recurrence", attempt, memory, cause_id=cause)
 
 
 def other(failure_id: str, verdict: str, *, attempt: int = 1, asked: int = 1) -> FailureDiagnosed:
     """A slip or an unresolved one."""
-    return _diagnosis(failure_id, verdict, attempt, None, asked=asked)
+    return diagnosis(failure_id, verdict, attempt, None, asked=asked)
 
 
-def _diagnosis(
+def diagnosis(
     failure_id: str, verdict: str, attempt: int, memory: Memory | None, **more: object
 ) -> FailureDiagnosed:
     known = memory.supplied(failure_id.rpartition(".")[0]) if memory else ()
@@ -122,24 +131,35 @@ def _diagnosis(
     )
 
 
-def settle_new(memory: Memory, failure_id: str, *, label: str | None = None, node: str | None = None) -> None:
+def settle_new(
+    memory: Memory,
+    failure_id: str,
+    *,
+    label: str | None = None,
+    node: str | None = None,
+    nearest: SimilarCause | None = None,
+    shortlist: Sequence[SimilarNode] = (),
+    call: Call | None = None,
+) -> None:
     """No duplicate: a new node with `label`, or under `node`."""
     memory.settle(
         failure_id,
-        judged=DuplicateJudged(
-            failure_id=failure_id, candidates=[], nearest=None, duplicate=False, cause_id=None
-        ),
-        assigned=NodeAssigned(failure_id=failure_id, shortlist=[], node_id=node, new_label=label),
+        judged=DuplicateJudged(failure_id, [], nearest, duplicate=False, cause_id=None),
+        assigned=NodeAssigned(failure_id, list(shortlist), node_id=node, new_label=label, call=call),
     )
 
 
-def settle_duplicate(memory: Memory, failure_id: str, cause: str) -> None:
-    memory.settle(
-        failure_id,
-        judged=DuplicateJudged(
-            failure_id=failure_id, candidates=[], nearest=None, duplicate=True, cause_id=cause
-        ),
-    )
+def settle_duplicate(
+    memory: Memory,
+    failure_id: str,
+    cause: str,
+    *,
+    similar: Sequence[SimilarCause] = (),
+    call: Call | None = None,
+) -> None:
+    nearest = similar[0] if similar else None
+    judged = DuplicateJudged(failure_id, list(similar), nearest, duplicate=True, cause_id=cause, call=call)
+    memory.settle(failure_id, judged=judged)
 
 
 def first_round(memory: Memory, causes: Sequence[tuple[str, str, int]]) -> None:

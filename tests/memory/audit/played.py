@@ -18,29 +18,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from msgspec import convert
 
 import diagevo
 from diagevo.memory.events import (
     Call,
     CandidateScored,
-    DuplicateJudged,
     Embedder,
-    FailureDiagnosed,
-    FailureObserved,
     Model,
-    NodeAssigned,
     NodePairJudged,
     RunConfigured,
     SimilarCause,
     SimilarNode,
-    SuppliedCause,
 )
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory
-from tests.memory.play import migrated
+from tests.memory.play import candidate, diagnosis, failure, migrated, settle_duplicate, settle_new
 
-N = 12
 C1 = "forgets to carry the ten into the next column when two digits add to more than nine"
 C2 = "drops the minus sign of one factor when a product of negative numbers is formed"
 C3 = "borrows from the wrong column when the upper digit is smaller than the lower one"
@@ -102,28 +95,21 @@ class Player:
     ) -> CandidateScored:
         counts = sorted((count for _, count in votes), reverse=True)
         label = next((a for a, count in votes if count == counts[0]), None) if votes else None
-        words = f"Question {number} of round {self.round}: what is it?"
-        return convert(
-            {
-                "question_id": f"r{self.round}.q{number}",
-                "question": self.text(words),
-                "mode": "stitched" if stitched else "targeted" if cause else "free",
-                "cause_id": cause,
-                "stitched_cause_id": stitched,
-                "responses": N,
-                "votes": list(votes),
-                "first": counts[0] if counts else 0,
-                "second": counts[1] if len(counts) > 1 else 0,
-                "label": label,
-                "verdict": verdict,
-                "reference": self.text(f"A reference of r{self.round}.q{number}")
-                if verdict == "kept"
-                else None,
-                "label_true": None if label is None else number != 2,
-                "invalid_reason": "held_out" if verdict == "invalid" else None,
-                "undecided": int(verdict == "contested"),
-            },
-            CandidateScored,
+        name = f"r{self.round}.q{number}"
+        return candidate(
+            name,
+            cause=cause,
+            partner=stitched,
+            question=self.text(f"Question {number} of round {self.round}: what is it?"),
+            votes=list(votes),
+            first=counts[0] if counts else 0,
+            second=counts[1] if len(counts) > 1 else 0,
+            label=label,
+            verdict=verdict,
+            reference=self.text(f"A reference of {name}") if verdict == "kept" else None,
+            label_true=None if label is None else number != 2,
+            invalid_reason="held_out" if verdict == "invalid" else None,
+            undecided=int(verdict == "contested"),
         )
 
     def score(self, *candidates: CandidateScored) -> None:
@@ -132,21 +118,10 @@ class Player:
         self.memory.start_stage("solver")
 
     def fail(self, failure_id: str, *, attempt: int = 1, step: int = 1, right: bool | None = None) -> None:
-        question_id = failure_id.rpartition(".")[0]
-        self.memory.observe(
-            [
-                FailureObserved(
-                    failure_id=failure_id,
-                    question_id=question_id,
-                    stage="solver",
-                    attempt=attempt,
-                    step=step,
-                    trajectory=self.text(f"The wrong way of {failure_id}, attempt {attempt}"),
-                    reference=self.text(f"A reference of {question_id}"),
-                    right=right,
-                )
-            ]
-        )
+        trajectory = self.text(f"The wrong way of {failure_id}, attempt {attempt}")
+        reference = self.text(f"A reference of {failure_id.rpartition('.')[0]}")
+        texts = {"trajectory": trajectory, "reference": reference}
+        self.memory.observe([failure(failure_id, attempt=attempt, step=step, right=right, **texts)])
 
     def call(self, about: str, reply: str) -> Call:
         return Call(
@@ -167,26 +142,9 @@ class Player:
         description: str | None = None,
         attempt: int = 1,
     ) -> None:
-        supplied = [
-            SuppliedCause(cause_id=known.cause_id, state=known.state)
-            for known in self.memory.supplied(failure_id.rpartition(".")[0])
-        ]
-        self.memory.diagnosed(
-            [
-                convert(
-                    {
-                        "failure_id": failure_id,
-                        "attempt": attempt,
-                        "supplied": supplied,
-                        "verdict": verdict,
-                        "cause_id": cause,
-                        "description": description,
-                        "call": self.call(failure_id, f"{verdict}: {cause or description}"),
-                    },
-                    FailureDiagnosed,
-                )
-            ]
-        )
+        call = self.call(failure_id, f"{verdict}: {cause or description}")
+        told = {"cause_id": cause, "description": description, "call": call}
+        self.memory.diagnosed([diagnosis(failure_id, verdict, attempt, self.memory, **told)])
 
     def recurs(self, failure_id: str, cause: str, *, attempt: int = 1) -> None:
         self.diagnose(failure_id, "recurrence", cause=cause, attempt=attempt)
@@ -195,18 +153,9 @@ class Player:
         self.memory.settle(failure_id)
 
     def settle_duplicate(self, failure_id: str, cause: str, similarity: float) -> None:
-        found = SimilarCause(cause_id=cause, similarity=similarity)
-        self.memory.settle(
-            failure_id,
-            judged=DuplicateJudged(
-                failure_id=failure_id,
-                candidates=[found],
-                nearest=found,
-                duplicate=True,
-                cause_id=cause,
-                call=self.call(f"duplicates of {failure_id}", f"the same as {cause}"),
-            ),
-        )
+        call = self.call(f"duplicates of {failure_id}", f"the same as {cause}")
+        found = [SimilarCause(cause, similarity)]
+        settle_duplicate(self.memory, failure_id, cause, similar=found, call=call)
 
     def settle_new(
         self,
@@ -217,19 +166,14 @@ class Player:
         label: str | None = None,
         shortlist: Sequence[tuple[str, float]] = (),
     ) -> None:
-        near = None if nearest is None else SimilarCause(cause_id=nearest[0], similarity=nearest[1])
-        self.memory.settle(
+        settle_new(
+            self.memory,
             failure_id,
-            judged=DuplicateJudged(
-                failure_id=failure_id, candidates=[], nearest=near, duplicate=False, cause_id=None
-            ),
-            assigned=NodeAssigned(
-                failure_id=failure_id,
-                shortlist=[SimilarNode(node_id=n, similarity=s) for n, s in shortlist],
-                node_id=node,
-                new_label=label,
-                call=self.call(f"the node of {failure_id}", node or label or ""),
-            ),
+            label=label,
+            node=node,
+            nearest=SimilarCause(*nearest) if nearest else None,
+            shortlist=[SimilarNode(*found) for found in shortlist],
+            call=self.call(f"the node of {failure_id}", node or label or ""),
         )
 
     def trained(self) -> None:
@@ -271,8 +215,8 @@ def _first(p: Player) -> None:
         p.question(3, [("7", 7), ("8", 2)], "kept"),
         p.question(4, [], "invalid"),
     )
-    for failure in ("r1.q0.a0", "r1.q0.a1", "r1.q0.a2", "r1.q3.a4", "r1.q3.a5", "r1.q3.a6"):
-        p.fail(failure)
+    for each in ("r1.q0.a0", "r1.q0.a1", "r1.q0.a2", "r1.q3.a4", "r1.q3.a5", "r1.q3.a6"):
+        p.fail(each)
     p.diagnose("r1.q0.a0", "new_cause", description=C1)
     p.diagnose(
         "r1.q0.a1", "new_cause", description="loses the carried ten while adding two digits in a column"
@@ -301,8 +245,8 @@ def _second(p: Player) -> None:
     p.fail("r2.q3.a1", step=3)
     p.memory.abandon_stage("solver", after_step=0)
     p.memory.start_stage("solver")
-    for failure in ("r2.q2.a0", "r2.q2.a1", "r2.q3.a1"):
-        p.fail(failure, attempt=2, right=failure == "r2.q2.a0")
+    for each in ("r2.q2.a0", "r2.q2.a1", "r2.q3.a1"):
+        p.fail(each, attempt=2, right=each == "r2.q2.a0")
     p.recurs("r2.q2.a0", "c2", attempt=2)
     p.recurs("r2.q2.a1", "c2", attempt=2)
     p.diagnose("r2.q3.a1", "new_cause", description="takes the borrow from a column too far", attempt=2)
@@ -323,8 +267,8 @@ def _third(p: Player) -> None:
         p.question(2, [("5", 8), ("6", 3)], "kept", "c2"),
         p.question(3, [("8", 4), ("9", 1)], "kept"),
     )
-    for failure in ("r3.q0.a0", "r3.q1.a2", "r3.q2.a5", "r3.q3.a0", "r3.q3.a1"):
-        p.fail(failure)
+    for each in ("r3.q0.a0", "r3.q1.a2", "r3.q2.a5", "r3.q3.a0", "r3.q3.a1"):
+        p.fail(each)
     p.recurs("r3.q0.a0", "c1")
     p.recurs("r3.q1.a2", "c2")
     p.recurs("r3.q2.a5", "c2")
@@ -347,8 +291,8 @@ def _fourth(p: Player) -> None:
         p.question(2, [("5", 2), ("6", 2)], "too_hard", "c4"),
         p.question(3, [("8", 6), ("9", 1)], "kept"),
     )
-    for failure in ("r4.q0.a0", "r4.q3.a0"):
-        p.fail(failure)
+    for each in ("r4.q0.a0", "r4.q3.a0"):
+        p.fail(each)
     p.recurs("r4.q0.a0", "c3")
     p.diagnose("r4.q3.a0", "slip")
     p.trained()
