@@ -1,5 +1,6 @@
 """`diagevo train`: play rounds, stop at a safe point, go on where a run stood."""
 
+from collections import defaultdict
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
-from diagevo.progress import STAGES, WARM_START, StopFlag
+from diagevo.progress import STAGES, VALIDATION, WARM_START, StopFlag
 from diagevo.text.numbers import count
 
 from .. import options
@@ -19,6 +20,7 @@ from ..render.result import Result, emit
 from ..screens.accuracy import accuracy
 from ..screens.board import clock
 from ..screens.display import Kind, display_for
+from ..screens.plan import BASE
 from ..screens.rounds import round_tables
 from .stopping import stopped_by_signals
 
@@ -194,8 +196,9 @@ def _stored(call: Call, run_id: str) -> "Config":
 
 
 def _measured(call: Call, config: "Config") -> dict[str, float]:
-    """Mean seconds of each stage in the latest run of the same settings, whatever its seed and rounds."""
-    from diagevo.memory.events import StageCompleted
+    """Mean seconds of each stage in the latest run of the same settings, whatever its seed and rounds; those
+    of the warm start and of the base model's validation, which come before its rounds, by their names."""
+    from diagevo.memory.events import CheckpointEvaluated, StageCompleted
 
     def same(other: "Config") -> bool:
         plain = {"seed": 0, "validation": config.validation, "profile": ""}
@@ -212,10 +215,13 @@ def _measured(call: Call, config: "Config") -> dict[str, float]:
         if not comparable:
             continue
         with opened(call, run_id) as history:
-            found = [fact.event for fact in history.events(StageCompleted)]
-        times = {stage: [e.seconds for e in found if e.stage == stage and e.seconds] for stage in STAGES}
-        if any(times.values()):  # a run from outside has the settings, and played nothing
-            return {stage: sum(seconds) / len(seconds) for stage, seconds in times.items() if seconds}
+            times = defaultdict[str, list[float]](list)
+            for fact in history.events(StageCompleted, CheckpointEvaluated):
+                event, name = fact.event, VALIDATION if fact.round else BASE
+                if event.seconds:
+                    times[event.stage if isinstance(event, StageCompleted) else name].append(event.seconds)
+        if times:  # a run from outside has the settings, and played nothing
+            return {stage: sum(seconds) / len(seconds) for stage, seconds in times.items()}
     return {}
 
 

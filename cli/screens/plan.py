@@ -4,11 +4,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from diagevo.progress import VALIDATION, WARM_START
 from diagevo.text.numbers import count
 
 from ..render.console import plain
 from ..render.result import Result, Rows
 from ..render.table import columns
+from .board import named
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 STAGE = columns(
     "stage, steps: steps ≤, completions: completions ≤, calls: calls ≤, seconds: s measured: 0, about:"
 )
+BASE = named(0, VALIDATION)
+"""What is measured before round 1."""
 PEAKS = columns("stage, gpus: GPUs, peak: GB, parts: of it")
 
 
@@ -27,7 +31,7 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
     from diagevo.training.disk import gigabytes
 
     rows = [plain(work) for work in workload(config, measured)]
-    whole: dict[str, Any] = {**_whole(config, rows, played), "placement": _placed(config)}
+    whole: dict[str, Any] = {**_whole(config, rows, played, measured), "placement": _placed(config)}
     amount = f"{whole['completions']:,} completions, {whole['calls']:,} diagnostician calls"
     done = f", {played} of them played" if played else ""
     head = f"profile {config.profile}, {count(config.round.rounds, 'round')}{done}; each round at most:"
@@ -59,7 +63,9 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
     return Result({"stages": rows, **whole}, text=[*parts, "\n".join(lines)], run=run)
 
 
-def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[str, Any]:
+def _whole(
+    config: "Config", rows: list[dict[str, Any]], played: int, measured: Mapping[str, float]
+) -> dict[str, Any]:
     from diagevo.errors import ConfigError
     from diagevo.training.disk import disk_bytes
     from diagevo.training.footprint import SAME_SHAPE, apart
@@ -73,6 +79,8 @@ def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[st
     if hardware.colocate_vllm:
         trained += f", which train and sample in turns; vLLM has {hardware.vllm_memory:.0%} of each"
     known = all(row["seconds"] is not None for row in rows)
+    begins = 0.0 if played else measured.get(WARM_START, 0.0) + measured.get(BASE, 0.0)
+    each = sum(row["seconds"] or 0.0 for row in rows) + measured.get(VALIDATION, 0.0)
     return {
         "rounds": rounds,
         "completions": rounds * sum(row["completions"] for row in rows),
@@ -81,7 +89,7 @@ def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[st
         "devices": trained,
         "memory": _on_gpus(config),
         "cpu": _on_cpu(config),
-        "seconds": rounds * sum(row["seconds"] for row in rows) if known else None,
+        "seconds": begins + rounds * each if known else None,
     }
 
 
@@ -203,15 +211,26 @@ def _on_cpu(config: "Config") -> dict[str, Any] | None:
     hardware, shape = config.hardware, find_shape(config.roles.solver.model)
     if hardware.device != "cpu" or hardware.processes > 1 or hardware.cluster == "ray" or shape is None:
         return None
-    warm, each = seconds(config, shape, pace())
+    before, each = seconds(config, shape, pace(), _validated(config))
     return {
         "peaks": [
             {"stage": peak.stage, "bytes": peak.size, "parts": peak.parts} for peak in peaks(config, shape)
         ],
         "machine_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        "warm_start_seconds": warm,
+        "first_seconds": before,
         "round_seconds": each,
     }
+
+
+def _validated(config: "Config") -> int:
+    """Questions of the validation set, as far as the configuration tells."""
+    from diagevo.arithmetic import held_out
+
+    settings = config.validation
+    if settings.questions is None:
+        return 0
+    whole = len(held_out()) if settings.questions == "builtin:arithmetic" else 0
+    return min(whole, settings.limit or whole) if whole else settings.limit or 0
 
 
 def _cpu_fit(cpu: dict[str, Any]) -> str:
@@ -249,9 +268,9 @@ def _time(seconds: float | None, cpu: dict[str, Any] | None, rounds: int, played
     unknown = "no earlier run of these settings has measured a round here"
     if cpu is None:
         return f"not known: {unknown}"
-    warm, each = 0 if played else cpu["warm_start_seconds"], cpu["round_seconds"]
-    begins = f"{_hours(warm)} of warm start, " if warm else ""
-    return f"at most about {_hours(warm + rounds * each)}: {begins}{_hours(each)} a round; {unknown}"
+    before, each = 0 if played else cpu["first_seconds"], cpu["round_seconds"]
+    begins = f"{_hours(before)} before round 1, " if before else ""
+    return f"at most about {_hours(before + rounds * each)}: {begins}{_hours(each)} a round; {unknown}"
 
 
 def _hours(seconds: float) -> str:

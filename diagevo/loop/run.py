@@ -151,9 +151,13 @@ class Run:
     def tell_before(self) -> None:
         """Tell who watches a resumed run what its stages took so far."""
         took: dict[int, dict[str, float]] = {}
-        for recorded in self.memory.log.read(self.memory.run_id, types=["StageCompleted"]):
-            if isinstance(event := recorded.event, events.StageCompleted):
-                took.setdefault(recorded.round, {})[event.stage] = event.seconds or 0.0
+        types = ["StageCompleted", "CheckpointEvaluated"]
+        for recorded in self.memory.log.read(self.memory.run_id, types=types):
+            match recorded.event:
+                case events.StageCompleted() as done:
+                    took.setdefault(recorded.round, {})[done.stage] = done.seconds or 0.0
+                case events.CheckpointEvaluated(benchmark="validation") as done:
+                    took.setdefault(recorded.round, {})[VALIDATION] = done.seconds or 0.0
         self.observer.resumed(took, newest_cause(self.memory.state))
 
     def play(self, rounds: int, until: Until | None) -> int:
@@ -248,7 +252,7 @@ class Run:
                 baseline_temperatures=heats,
                 on_begin=watched.begin,
             )
-        inside = policy.is_relative_to(self.folder)
+        inside, seconds = policy.is_relative_to(self.folder), time.monotonic() - began
         self.memory.evaluated(
             events.CheckpointEvaluated(
                 role="solver",
@@ -266,12 +270,13 @@ class Run:
                     "baseline_temperature": list(heats),
                 },
                 metrics=metrics,
+                seconds=round(seconds, 3),
             ),
             number,
         )
         answers.unlink(missing_ok=True)
         told = _measured(metrics, settings.samples)
-        self.observer.stage_finished(number, VALIDATION, time.monotonic() - began, told)
+        self.observer.stage_finished(number, VALIDATION, seconds, told)
 
     def _look(self, sampler: Sampler) -> None:
         """Say at once where nothing can be read of what the run starts from, and what helps."""

@@ -71,8 +71,9 @@ def _update(shape: Shape, tokens: int) -> dict[str, int]:
     }
 
 
-def seconds(config: Config, shape: Shape, pace: float) -> tuple[float, float]:
-    """Of the warm start and of one round with its validation, at most, at `pace` operations a second.
+def seconds(config: Config, shape: Shape, pace: float, questions: int) -> tuple[float, float]:
+    """Of what comes before round 1, the warm start and the base model's validation, and of one round with its
+    validation, at most, at `pace` operations a second. `questions`: of the validation set.
 
     A token takes two operations a weight forwards, and four more backwards.
     """
@@ -93,11 +94,13 @@ def seconds(config: Config, shape: Shape, pace: float) -> tuple[float, float]:
     spent = sampled(play.candidates, play.candidates)
     spent += sampled(play.candidates, play.candidates * play.responses) + trained(config.solver_grpo)
     if play.train_challenger:
-        questions = rollouts(config.challenger_grpo)
-        spent += trained(config.challenger_grpo) + sampled(questions, questions * play.challenger_votes)
-    if validation.questions is not None and validation.limit is not None:
-        spent += sampled(2 * validation.limit, validation.limit * (validation.samples + 1))
-    return 3 * each * documents * (prompt + new) / speed, spent / speed
+        written = rollouts(config.challenger_grpo)
+        spent += trained(config.challenger_grpo) + sampled(written, written * play.challenger_votes)
+    spent += sampled(2 * questions, questions * (validation.samples + 1))
+    heats = 1 + len(validation.baseline_temperature)
+    before = 3 * each * documents * (prompt + new)
+    before += sampled((1 + heats) * questions, questions * (validation.samples * heats + 1))
+    return before / speed, spent / speed
 
 
 def pace() -> float:

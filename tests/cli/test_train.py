@@ -14,6 +14,7 @@ from diagevo.cli.commands.stopping import stopped_by_signals  # pyright: ignore[
 import diagevo
 from diagevo.config.loading import of_profile
 from diagevo.config.placement import ClusterNode
+from diagevo.memory.events import CheckpointEvaluated
 from diagevo.progress import StopFlag
 from tests.cli.program import STARTED, clean_environment, invoke
 from tests.forked import Forked
@@ -145,11 +146,26 @@ def test_a_plan_takes_the_time_of_an_earlier_run_of_the_same_settings() -> None:
         for stage, taken in seconds.items():
             memory.start_stage(stage)
             memory.complete_stage(stage, seconds=taken)
+        for number, took in ((0, 60.0), (1, 10.0)):
+            memory.evaluated(
+                CheckpointEvaluated(
+                    role="solver",
+                    checkpoint="a",
+                    benchmark="validation",
+                    questions=1,
+                    conditions={},
+                    metrics={},
+                    seconds=took,
+                ),
+                number,
+            )
     with diagevo.open("runs/diagevo.db", "ingested", root=Path("runs"), config=config) as memory:
         memory.open_round(1)
     plan = json.loads(invoke("train", "--plan", "--rounds", "3", "--seed", "9", "--json").stdout)["data"]
     assert {row["stage"]: row["seconds"] for row in plan["stages"]} == seconds
-    assert plan["seconds"] == 3 * 20.0
+    assert plan["seconds"] == 60.0 + 3 * (20.0 + 10.0)
+    left = json.loads(invoke("train", "--plan", "--run", "measured", "--resume", "--json").stdout)["data"]
+    assert left["seconds"] == 60.0 + 5 * 30.0, "no round is committed"
     other = json.loads(invoke("train", "--plan", "--set", "round.candidates=7", "--json").stdout)["data"]
     assert other["seconds"] is None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from diagevo.memory.events import catalogue as events
+from diagevo.progress import VALIDATION
 from tests.run.program import RESUMED, Moment, assert_same_end, first, killed, played, terminated
 from tests.run.test_round import of
 
@@ -60,7 +61,11 @@ def test_sigterm_stops_with_75_once_the_step_is_saved_and_no_step_is_played_twic
     assert re.fullmatch(
         r"run a is at round 1, after \d:\d\d in all; see: diagevo memory show --run a\n", done.stderr
     )
-    assert played(tmp_path, RESUMED).stderr == (
+    again = played(tmp_path, RESUMED)
+    [before] = [line["seconds"] for line in again.lines if line["event"] == "resumed"]
+    assert (list(before["0"]), list(before["1"])[-1]) == ([VALIDATION], VALIDATION)
+    assert all(took > 0 for stages in before.values() for took in stages.values())
+    assert again.stderr == (
         "run a has 1 round already: nothing to play; to go on: diagevo train --run a --resume --rounds 2\n"
     )
     assert_same_end(tmp_path, unbroken).close()

@@ -32,6 +32,7 @@ _VOLATILE: dict[str, tuple[str, ...]] = {
     "StageCompleted": ("seconds", "parts"),
     "StageAbandoned": ("seconds", "reason"),
     "CauseReactivated": ("promotion",),
+    "CheckpointEvaluated": ("seconds",),
 }
 """Fields that differ between equal runs: wall times, an event's id."""
 

@@ -525,6 +525,7 @@ class RoundsSuperseded(Event, frozen=True):
 class CheckpointEvaluated(Event, frozen=True):
     """A measurement of a policy after a round (round 0: before any training). It changes no state."""
 
+    schema_version = 2
     identity = ("role", "benchmark")
     role: Literal["solver", "challenger"]
     checkpoint: str
@@ -534,6 +535,8 @@ class CheckpointEvaluated(Event, frozen=True):
     conditions: dict[str, Any]
     """What the measurement was made under: samples, temperature, top-p, seed."""
     metrics: dict[str, float]
+    seconds: float | None = None
+    """Wall time of a validation, as far as the process that ended it measured."""
 
 
 EVENT_TYPES: dict[str, type[Event]] = {event.__name__: event for event in Event.__subclasses__()}

@@ -21,6 +21,7 @@ def _with(**fields: Any) -> Upcaster:
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("FailureObserved", 1): _with(right=None),
     ("FailureObserved", 2): _with(against="response"),
+    ("CheckpointEvaluated", 1): _with(seconds=None),
 }
 """(type, version) -> the step to version + 1. Add one, and a frozen example of the old version, with each
 change of a payload."""

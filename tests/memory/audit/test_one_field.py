@@ -285,7 +285,7 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
     | {f"call{part}": _ASKED for part in _CALL},
     "RoundsSuperseded": {"reason": "why, in the words of who asked for it"},
     "CheckpointEvaluated": dict.fromkeys(
-        ("role", "checkpoint", "benchmark", "questions", "conditions", "metrics"), _MEASURED
+        ("role", "checkpoint", "benchmark", "questions", "conditions", "metrics", "seconds"), _MEASURED
     ),
 }
 """What a change of one field may leave without a trace, with the reason. All else is found always."""
