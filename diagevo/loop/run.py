@@ -66,6 +66,8 @@ def train(
     StoppedSafely at a safe point once `stop` is set, `until` is reached or `max_seconds` are over.
     """
     with open_memory(database, run_id, root=root, create=not resume) as memory:
+        if resume:
+            memory.claim()  # before a validation is played that somebody else plays
         values, config = _stored_config(memory, said or {}, given or Layer()) if resume else ({}, config)
         if config is None:
             raise ConfigError(

@@ -144,6 +144,20 @@ def test_rollouts_of_another_training_never_come_into_a_run_that_train_plays(
         assert "run ours is played by diagevo train" in done.stderr
 
 
+def test_a_run_that_another_process_plays_is_not_resumed_beside_it(played: Path) -> None:
+    """Not even its validation, which writes nothing into the log for minutes."""
+    config = of_profile("embedded").config.model_dump(mode="json")
+    models = {"challenger": Model(name="a", revision="1"), "solver": Model(name="a", revision="1")}
+    embedder = Embedder(name="hashing", dimension=512, revision="words-bigrams-1")
+    with diagevo.open(str(played / "runs" / "diagevo.db"), run="ours", root=played / "runs") as memory:
+        memory.configure(RunConfigured(config=config, models=models, embedder=embedder, version="test"))
+        before = _events(played)
+        done = invoke("train", "--run", "ours", "--resume", "--display", "plain")
+        assert (done.exit_code, _events(played)) == (5, before)
+    assert "error: run ours is being written by diagevo" in done.stderr
+    assert "validation" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
