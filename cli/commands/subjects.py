@@ -166,4 +166,6 @@ def endpoint(name: str, base_url: str, key_env: str, stop: "StopFlag | None" = N
             " they are stored with what is measured",
             hint=f"put the key into the environment: {key_env}",
         )
+    if not base_url.startswith(("http://", "https://")):
+        raise ConfigError(f"{base_url} is no URL", hint="it begins with http:// or https://")
     return OpenAISampler(Service(base_url, key_env=key_env), name, stop=stop)

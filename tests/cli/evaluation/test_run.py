@@ -137,6 +137,11 @@ def test_rows_come_in_every_format_and_a_pipe_gets_no_escape(
         (["gsm8k", "--data", "{folder}", "--samples", "4"], 2, "4 greedy samples are one answer repeated"),
         (["gsm8k", "--data", "{folder}", "--judge-url", "http://127.0.0.1:9/v1"], 2, "a judge needs a model"),
         (["gsm8k", "--data", "{folder}", "--judge", "gpt-4o"], 2, "a judge needs an endpoint"),
+        (
+            ["gsm8k", "--data", "{folder}", "--judge", "j", "--judge-url", "127.0.0.1:9/v1"],
+            2,
+            "127.0.0.1:9/v1 is no URL",
+        ),
         (["gsm8k"], 4, "openai/gsm8k (test) could not be loaded"),
     ],
 )
@@ -158,6 +163,7 @@ def test_bad_input_is_refused_before_anything_is_asked(
         (["eval", "run", "held-out", "--run", "a", "--round", "two"], 2, "not a round: two"),
         (["eval", "run", "held-out", "--prompts", "p"], 2, "--prompts is about a model that is no run's"),
         (["eval", "run", "held-out", "--model", "m", "--round", "1"], 2, "measure a run's solver"),
+        (["eval", "run", "held-out", "--model", "m", "--base-url", "host/v1"], 2, "host/v1 is no URL"),
         (["eval", "selfplay", "--of", "nobody"], 3, "there is no run nobody"),
         (["eval", "show", "--run", "nobody"], 3, "there is no run nobody"),
         (["eval", "show", "e123"], 3, "there is no evaluation e123"),
