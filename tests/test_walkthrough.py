@@ -28,7 +28,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("checkout")
     for name in COPIED:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "conftest.py", "order.py"):
+    for name in ("__init__.py", "conftest.py", "forked.py", "once.py", "order.py"):
         shutil.copy(ROOT / "tests" / name, copy / "tests")
     play(str(copy / "runs" / "diagevo.db"), "first", root=copy / "runs")
     return copy
