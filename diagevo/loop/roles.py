@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -243,7 +244,22 @@ def _prompt_folder(prompts: str | None) -> Path | None:
         from diagevo.arithmetic import PROMPTS
 
         return PROMPTS
-    return None if prompts is None else Path(prompts).expanduser()
+    if prompts is None:
+        return None
+    folder = Path(prompts).expanduser()
+    given = {file.name for file in folder.glob("*.txt")}
+    known = {
+        file.name
+        for package in ("diagevo.selfplay", "diagevo.diagnosis")
+        for file in (files(package) / "prompts").iterdir()
+    }
+    if folder.is_dir() and (not given or given - known):
+        wrong = f"{min(given - known)}, which is none" if given else "none"
+        raise ConfigError(
+            f"prompts: a folder of templates is needed, and {folder} holds {wrong}",
+            hint=f"templates: {', '.join(sorted(known))}",
+        )
+    return folder
 
 
 def validation_of(config: Config) -> Loaded | None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from diagevo.arithmetic import held_out
-from diagevo.errors import NotFoundError
+from diagevo.errors import ConfigError, NotFoundError
 from diagevo.loop.players import Challenger, ChallengerReward, Solver, SolverReward
 from diagevo.loop.roles import Roles
 from diagevo.memory.history import open_history
@@ -29,6 +29,24 @@ def test_a_question_whose_prompt_is_longer_than_the_limit_is_invalid(tmp_path: P
     for limit, read in ((len(ids), (QUESTION, None)), (len(ids) - 1, (None, "too_long"))):
         config = small_config(sampling={"max_prompt_tokens": limit})
         assert Roles(config, tmp_path).read_question(WRITTEN) == read
+
+
+@pytest.mark.parametrize(
+    ("files", "said"), [([], "none"), (["solver_usr.txt"], "solver_usr.txt, which is none")]
+)
+def test_a_folder_of_prompts_that_replaces_nothing_is_refused(
+    tmp_path: Path, files: list[str], said: str
+) -> None:
+    for name in files:
+        (tmp_path / name).write_text("Solve <question>")
+    config = small_config().model_copy(update={"prompts": str(tmp_path)})
+    with pytest.raises(ConfigError) as refused:
+        Roles(config, tmp_path / "logs")
+    assert refused.value.message.endswith(f"{tmp_path} holds {said}")
+    (tmp_path / "solver_user.txt").write_text("Solve <question>")
+    for name in files:
+        (tmp_path / name).unlink()
+    assert Roles(config, tmp_path / "logs").templates.texts["solver_user"] == "Solve <question>"
 
 
 def test_a_completion_that_gives_no_question_says_why(tmp_path: Path) -> None:
