@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ CAUSES = [
 
 def described(k: str) -> Description:
     return Description({"schedule": {"k": k}, "profile": "embedded", "diagevo": "0.1.0"}, {"causes": CAUSES})
+
+
+@cache
+def inspected(file: Path) -> list[dict[str, Any]]:
+    """The records of an offline run of wandb's."""
+    read = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(file)]
+    return [json.loads(line) for line in subprocess.check_output(read, text=True).splitlines()]
 
 
 def kept(to: Tracker) -> tuple[Any, Any]:
@@ -41,16 +49,7 @@ def kept(to: Tracker) -> tuple[Any, Any]:
             files = sorted(Path(os.environ["WANDB_DIR"]).glob("wandb/offline-run-*"))
             [table] = files[-1].glob("files/media/table/causes_*.json")
             told = json.loads(table.read_text())
-            read = [
-                sys.executable,
-                "-m",
-                "wandb",
-                "leet",
-                "inspect",
-                "--json",
-                str(files[-1] / "run-played.wandb"),
-            ]
-            records = map(json.loads, subprocess.check_output(read, text=True).splitlines())
+            records = inspected(files[-1] / "run-played.wandb")
             config = next(record["run"]["config"]["update"] for record in records if record["type"] == "run")
             return config, [told["columns"], told["data"]]
         case "mlflow":
@@ -74,9 +73,7 @@ def stored(to: Tracker) -> list[dict[str, Any]]:
             return SQLiteStorage.get_logs("math", "played")
         case "wandb":
             files = sorted(Path(os.environ["WANDB_DIR"]).glob("wandb/offline-run-*/run-played.wandb"))
-            read = [sys.executable, "-m", "wandb", "leet", "inspect", "--json"]
-            told = [subprocess.check_output([*read, str(file)], text=True).splitlines() for file in files]
-            records = [json.loads(line) for lines in told for line in lines]
+            records = [record for file in files for record in inspected(file)]
             return [record["history"]["item"] for record in records if record["type"] == "history"]
         case "mlflow":
             from mlflow import MlflowClient

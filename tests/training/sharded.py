@@ -205,8 +205,8 @@ def play(start: Path, folder: Path) -> TrainingSummary:
         if step == 1:
             lengths = [len(rollout.text) for rollout in rollouts]
             print("LONGEST", max(lengths[:3]), max(lengths[3:]), flush=True)  # of three on each rank
-        if step == 3:  # of rank 0
-            _tell_bytes(built[0])
+        if step > 1 and built:  # of rank 0
+            _tell_bytes(built.pop())
         if killed_at and step > killed_at:
             phase.wait_until_saved(folder / "work", killed_at)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -156,7 +156,7 @@ def test_a_rank_loads_no_more_than_its_part_of_the_policy_and_of_the_reference(t
 
 
 def test_groups_that_each_hold_the_whole_state_train_as_one_does(tmp_path: Path) -> None:
-    """HSDP, two groups of two; what they saved, two ranks go on from.
+    """HSDP, two groups of two, killed in step 3; what they saved, two ranks go on from.
 
     Of a norm of two values two of four ranks hold nothing.
     """
@@ -168,14 +168,14 @@ def test_groups_that_each_hold_the_whole_state_train_as_one_does(tmp_path: Path)
     }
     how, found = _as_the_file_says(), [str(tmp_path / name) for name in ("all", "groups")]
     all_ = play(start, tmp_path / "four", RANKS="4", **how, GRADIENTS=found[0])
-    halves = play(start, tmp_path / "two by two", RANKS="4", **how, **groups, GRADIENTS=found[1])
-    assert halves.held["weights"] == pytest.approx(2 * all_.held["weights"], rel=0.05)
+    with pytest.raises(subprocess.CalledProcessError) as killed:
+        play(start, tmp_path / "halves", RANKS="4", **how, **groups, GRADIENTS=found[1], KILL="2")
+    [told] = [line for line in killed.value.output.splitlines() if line.startswith("BYTES ")]
+    _, weights, held, *_ = told.split()
+    assert (weights, int(held)) == ("weights", pytest.approx(2 * all_.held["weights"], rel=0.05))
     assert apart(*map(Path, found)) < 1e-6
-    assert apart(tmp_path / "four", tmp_path / "two by two") < 1e-6
-    with pytest.raises(subprocess.CalledProcessError):
-        play(start, tmp_path / "killed", RANKS="4", **how, **groups, KILL="2")
-    play(start, tmp_path / "killed", **how)
-    assert apart(tmp_path / "four", tmp_path / "killed") < 1e-6
+    play(start, tmp_path / "halves", **how)
+    assert apart(tmp_path / "four", tmp_path / "halves") < 1e-6
 
 
 def test_an_update_takes_no_more_than_the_plan_says_and_not_much_less(played: Played) -> None:
