@@ -34,7 +34,7 @@ def traps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def finished(argv: list[str], folder: Path) -> tuple[int | None, str]:
     process = SupervisedProcess(argv, log=folder / "child.log")
-    status = process.wait(60)
+    status = process.wait(500)
     process.stop()
     return status, process.tail()
 

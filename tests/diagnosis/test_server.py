@@ -24,7 +24,7 @@ from diagevo.sampling.supervised import free_port
 from tests.diagnosis.rounds import DIMENSION, Question, memory_now, open_memory, play
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 500
 
 
 @pytest.fixture(scope="module")
