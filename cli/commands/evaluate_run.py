@@ -122,7 +122,7 @@ def run(
     with ExitStack() as stack:
         asked = stack.enter_context(database(call, create=model is not None))
         history = None if model is not None else stack.enter_context(opened(call))
-        rounds = [] if history is None else subjects.rounds_named(history, round or "best")
+        rounds = [] if history is None else subjects.solvers_named(history, round or "best")
         loaded = list(_loaded(names, data or [], seed, limit, history))
         store, checker = EvaluationStore(asked), stack.enter_context(AnswerChecker())
         grader = _judge(stack, asked, judge, judge_url, judge_key_env, stop)

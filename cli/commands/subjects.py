@@ -32,13 +32,7 @@ class EvaluatedModel:
 
 
 def rounds_named(history: "History", named: str) -> list[int]:
-    """`3`, `1,3`, `all` (0 and every committed one) or `best` (highest validation accuracy). Raises
-    ConfigError for a run whose solver is not here."""
-    if history.ingested is not None:
-        raise ConfigError(
-            f"run {history.run_id} was ingested: its model is another training's, and not here",
-            hint="measure a model folder, or a served model: --model MODEL --base-url URL",
-        )
+    """`3`, `1,3`, `all` (0 and every committed one) or `best` (highest validation accuracy)."""
     committed = [commit.round for commit in history.commits]
     if named == "all":
         return [0, *committed]
@@ -52,6 +46,16 @@ def rounds_named(history: "History", named: str) -> list[int]:
         if number:
             history.commit(number)
     return rounds
+
+
+def solvers_named(history: "History", named: str) -> list[int]:
+    """Rounds whose solver is to be measured. Raises ConfigError for a run whose solver is not here."""
+    if history.ingested is not None:
+        raise ConfigError(
+            f"run {history.run_id} was ingested: its model is another training's, and not here",
+            hint="measure a model folder, or a served model: --model MODEL --base-url URL",
+        )
+    return rounds_named(history, named)
 
 
 def committed_named(history: "History", named: str) -> list[int]:
