@@ -88,7 +88,7 @@ def test_each_command_leads_to_the_next_until_the_questions_have_answers(
 
 def test_a_played_world_lacks_the_difficulty_and_its_command_supplies_it(ask: Ask, trained: Path) -> None:
     missing = commands(ask)
-    assert missing.pop("difficulty") == "diagevo eval selfplay --solver start --run small"
+    assert missing.pop("difficulty") == "diagevo eval selfplay --solver start --run a"
     assert set(missing) <= {"case"}  # in two tiny rounds nothing may be promoted
     assert all(parses(command) for command in missing.values())
     assert ask("eval", "selfplay", "--solver", "start", "--questions", "4", "--samples", "2").exit_code == 0
@@ -122,7 +122,7 @@ def test_a_table_comes_in_three_forms(ask: Ask, trained: Path, tmp_path: Path) -
     made = ask("report", "build", "--only", "table-main", "--to", tmp_path, "--json")
     files = {Path(line["file"]).suffix: Path(line["file"]) for line in rows(made)}
     text = {suffix: file.read_text(encoding="utf-8") for suffix, file in files.items()}
-    assert text[".md"].startswith("**Reasoning accuracy (%).** Run small, at its")
+    assert text[".md"].startswith("**Reasoning accuracy (%).** Run a, at its")
     lines = list(csv.DictReader(io.StringIO(text[".csv"])))
     assert list(dict.fromkeys(line["method"] for line in lines)) == [
         "builtin:arithmetic, untrained",
