@@ -90,7 +90,7 @@ def labels(
     from diagevo.sampling.sampler import SamplingParams
     from diagevo.selfplay.questions import PromptTemplates
 
-    from .subjects import committed_named, endpoint
+    from .subjects import endpoint, rounds_named
 
     if (model is None) != (base_url is None):
         raise ConfigError(
@@ -103,7 +103,10 @@ def labels(
             hint="add --model and --base-url",
         )
     with opened(call) as history:
-        oracle, rounds = Oracle(history.database, history.run_id), committed_named(history, round)
+        oracle, rounds = (
+            Oracle(history.database, history.run_id),
+            [*filter(None, rounds_named(history, round))],
+        )
         if check is None or not check.exists():
             for number in rounds:
                 oracle.sample(history, number, questions, seed)
@@ -172,7 +175,7 @@ def selfplay(
     with opened(call) as history, AnswerChecker() as checker, ExitStack() as stack:
         asked = history if of is None else stack.enter_context(opened(call, of))
         store, done = EvaluationStore(history.database), []
-        for number in subjects.committed_named(history, round):
+        for number in filter(None, subjects.solvers_named(history, round)):
             loaded = self_play_questions(
                 asked,
                 number,

@@ -58,10 +58,6 @@ def solvers_named(history: "History", named: str) -> list[int]:
     return rounds_named(history, named)
 
 
-def committed_named(history: "History", named: str) -> list[int]:
-    return [number for number in rounds_named(history, named) if number]
-
-
 def _best(history: "History") -> int:
     from diagevo.evaluation.protocol import best_round
     from diagevo.memory.events import CheckpointEvaluated
