@@ -8,9 +8,9 @@ import pytest
 
 from diagevo.arithmetic import PROMPTS, WEIGHTS, held_out
 from diagevo.arithmetic.corpus import documents
-from diagevo.arithmetic.model import UNKNOWN, build_tokenizer
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
 from diagevo.selfplay.questions import PromptTemplates, parse_question
+from studies.small_model import UNKNOWN, build_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from diagevo.arithmetic import pretrain as recipe
-from diagevo.arithmetic.model import build_model, build_tokenizer
-from diagevo.arithmetic.muon import Muon, orthogonalised
-from diagevo.arithmetic.pretrain import BATCH_TOKENS, PretrainingPhase, batches, pretrain, save, train_phase
 from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
+from studies import pretrain as recipe
+from studies.muon import Muon, orthogonalised
+from studies.pretrain import BATCH_TOKENS, PretrainingPhase, batches, pretrain, save, train_phase
+from studies.small_model import build_model, build_tokenizer
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""The seeded recipe of the shipped weights: `python -m diagevo.arithmetic.pretrain`.
+"""The seeded recipe of the shipped weights: `python -m studies.pretrain`.
 
 Three phases over fresh documents of the corpus. In the first two the solver is nearly right (its mistakes at
 0.35, then at 0.2 of their chances, hard families more often) and the challenger explores all families alike,
@@ -27,10 +27,10 @@ from torch.nn.functional import cross_entropy
 from diagevo.arithmetic import WEIGHTS
 from diagevo.arithmetic.corpus import ALIKE, documents
 from diagevo.arithmetic.families import FREE_WEIGHTS
-from diagevo.arithmetic.model import END, PAD, build_model, build_tokenizer, piece_id
-from diagevo.arithmetic.muon import Muon
 from diagevo.sampling.model_folder import encode_prompts
 from diagevo.sampling.sampler import Prompt
+from studies.muon import Muon
+from studies.small_model import END, PAD, build_model, build_tokenizer, piece_id
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
