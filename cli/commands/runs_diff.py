@@ -38,7 +38,7 @@ def diff(
 ) -> Result[Any]:
     """Compare two rounds of a run, or two runs.
 
-    Of two rounds: what changed. Of two runs: where they first differ, and which causes they share. For
+    Of two rounds: what changed. Of two runs: after which round they differ, and which causes they share. For
     another trainer's rollouts also which prompts passed less often in the second, and for which cause."""
     left, dots, right = points.partition("..")
     if not dots or not left or not right:

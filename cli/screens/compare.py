@@ -11,7 +11,7 @@ from ..render.table import Column, columns
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.compare import MemoryDiff
-    from diagevo.memory.audit.compare_runs import Difference, InRun, Learnt, RunsDiff, Side
+    from diagevo.memory.audit.compare_runs import Difference, InRun, Learnt, RunsDiff
 
 CHANGES = columns("cause, what, state, frequency: f, probability: p, node, description")
 FIELDS = columns("field, value, type: event, round, position: #, note")
@@ -67,10 +67,10 @@ def change_rows(found: "MemoryDiff") -> list[dict[str, Any]]:
 
 
 def runs_diff(found: "RunsDiff") -> str:
-    """Configuration, first divergence, and how many causes are shared."""
+    """Configuration, where the memories part, and how many causes are shared."""
     a, b = _points(found)
     lines = [Line("config", f"{d.key}: {d.a} | {d.b}") for d in found.configuration]
-    lines += _divergence(found)
+    lines.append(_divergence(found))
     until = "" if found.rounds[0] == found.rounds[1] else f" up to round {found.common_round}"
     lines.append(
         Line(
@@ -90,29 +90,12 @@ def _points(found: "RunsDiff") -> tuple[str, str]:
     return (a, b) if a != b else (f"{a}@{found.rounds[0]}", f"{b}@{found.rounds[1]}")
 
 
-def _divergence(diff: "RunsDiff") -> list[Line]:
-    (a, b), found = _points(diff), diff.divergence
-    if found is None:
-        on = {"a": f"{a} continues where {b} ends", "b": f"{b} continues where {a} ends"}.get(
-            diff.further or "", ""
-        )
-        return [Line("events", f"equal, as far as both go{'; ' if on else ''}{on}")]
-    common = (
-        f"equal up to round {found.last_common_round}" if found.last_common_round else "from the first round"
-    )
-    lines = [Line("diverges", f"in round {found.round} ({common})")]
-    for run, side in ((a, found.a), (b, found.b)):
-        if side is None:
-            lines.append(Line(run, "has no such event", depth=1))
-        else:
-            lines.append(Line(run, _side(side, found.fields), side.position, depth=1))
-    return lines
-
-
-def _side(side: "Side", fields: Sequence[str]) -> str:
-    shown = {name: side.payload.get(name) for name in fields} if fields else side.payload
-    text = ", ".join(f"{name} {value}" for name, value in shown.items())
-    return f"{side.type}: {text if len(text) <= 160 else text[:159] + '…'}"
+def _divergence(diff: "RunsDiff") -> Line:
+    (a, b), number = _points(diff), diff.divergence
+    if number is not None:
+        return Line("memory", f"differs after round {number}, and is the same before it")
+    ends = {"a": f"; {a} continues where {b} ends", "b": f"; {b} continues where {a} ends"}
+    return Line("memory", f"the same, as far as both go{ends.get(diff.further or '', '')}")
 
 
 def matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:

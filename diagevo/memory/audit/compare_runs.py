@@ -1,18 +1,12 @@
-"""Two runs beside each other: where they first differ, and which causes they share.
+"""Two runs beside each other: after which round their memories first differ, and which causes they share.
 
-Runs are compared round by round as sets of recorded content: the diagnoses of one round are recorded in the
-order in which they arrive. Ids of events, times and wall times are left out; ids of causes are kept, since
-equal histories number their causes alike. Causes are matched by meaning, one to one: equal descriptions
-first, then the most similar by cosine of their stored vectors, or by shared words where the embedding models
-differ.
+Each commit holds a hash of the memory that it left: equal histories number their causes alike. Causes are
+matched by meaning, one to one: equal descriptions first, then the most similar by cosine of their stored
+vectors, or by shared words where the embedding models differ.
 """
 
-import hashlib
-import json
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -21,20 +15,11 @@ from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.causes import lives
 from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.events import CauseState, Embedder, number_of
-from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.vectors import Vectors
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.stored_config import leaves
 from diagevo.text.redaction import redacted
-
-_VOLATILE: dict[str, tuple[str, ...]] = {
-    "StageCompleted": ("seconds", "parts"),
-    "StageAbandoned": ("seconds", "reason"),
-    "CauseReactivated": ("promotion",),
-    "CheckpointEvaluated": ("seconds",),
-}
-"""Fields that differ between equal runs: wall times, an event's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +29,6 @@ class Difference:
     key: str
     a: Any
     b: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """An event of one run at the divergence."""
-
-    position: int
-    type: str
-    payload: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """The first round whose events differ, and the first event of either run that the other lacks.
-
-    `a` and `b` are the same thing told differently, or one of them is None: the other run never had it.
-    """
-
-    round: int
-    a: Side | None
-    b: Side | None
-    fields: tuple[str, ...]
-    """Fields of the payload in which the two differ."""
-    last_common_round: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +64,10 @@ class RunsDiff:
     runs: tuple[str, str]
     rounds: tuple[int, int]
     configuration: tuple[Difference, ...]
-    divergence: Divergence | None
-    """None where the runs are equal as far as both go; one of them may go further."""
+    divergence: int | None
+    """The first round that left another memory in each; None where they are equal as far as both go."""
     further: Literal["a", "b"] | None
-    """The run that goes on where the other one, equal so far, ends."""
+    """The run that committed rounds after the other one's last."""
     common_round: int
     """The last committed round that both have: timing is compared up to it."""
     shared: tuple[Shared, ...]
@@ -130,13 +91,12 @@ def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: floa
     left, right = {p.a.id for p in pairs}, {p.b.id for p in pairs}
     common = min(at_a.round, at_b.round)
     alike = [p.a.timing(common) == p.b.timing(common) for p in pairs]
-    divergence, further = _divergence(a, b, at_a, at_b)
     return RunsDiff(
         runs=(a.run_id, b.run_id),
         rounds=(at_a.round, at_b.round),
         configuration=tuple(configuration(a, b, at_a, at_b)),
-        divergence=divergence,
-        further=further,
+        divergence=_divergence(a, b, at_a, at_b),
+        further=None if at_a.round == at_b.round else "a" if at_a.round > at_b.round else "b",
         common_round=common,
         shared=tuple(p for p, same in zip(pairs, alike, strict=True) if same),
         timing=tuple(p for p, same in zip(pairs, alike, strict=True) if not same),
@@ -186,90 +146,10 @@ def configuration(a: History, b: History, at_a: AsOf, at_b: AsOf) -> Iterator[Di
             yield Difference(key, left.get(key), right.get(key))
 
 
-def _content(recorded: Recorded) -> bytes:
-    """A short hash of what the event says, without what differs between equal runs."""
-    payload = recorded.payload
-    volatile = _VOLATILE.get(recorded.type)
-    if volatile is not None:
-        values = json.loads(payload)
-        values = {name: value for name, value in values.items() if name not in volatile}
-        payload = json.dumps(values, sort_keys=True)
-    return hashlib.blake2b(f"{recorded.type}\n{payload}".encode(), digest_size=16).digest()
-
-
-Events = Callable[[], Iterator[Recorded]]
-"""Of one round, read from the log as often as they are needed."""
-
-
-def _rounds(history: History, as_of: AsOf) -> dict[int, tuple[int, int]]:
-    """The positions (after, until) of each round, the open one included."""
-    after = 0
-    spans: dict[int, tuple[int, int]] = {}
-    for commit in history.every_commit:
-        if commit.position > as_of.position:
-            break
-        spans[commit.round] = after, commit.position
-        after = commit.position
-    if as_of.position > after:
-        spans[max(spans, default=0) + 1] = after, as_of.position
-    return spans
-
-
-def _events(history: History, span: tuple[int, int] | None) -> Iterator[Recorded]:
-    """The events of a round; none where there is no `span`. Configurations are compared as a whole."""
-    if span is not None:
-        found = history.log.read(history.run_id, after=span[0], until=span[1])
-        yield from (r for r in found if r.type != "RunConfigured")
-
-
-def _divergence(
-    a: History, b: History, at_a: AsOf, at_b: AsOf
-) -> tuple[Divergence | None, Literal["a", "b"] | None]:
-    """The first difference, and the run that goes further where there is none."""
-    spans_a, spans_b = _rounds(a, at_a), _rounds(b, at_b)
-    last_a, last_b = len(spans_a), len(spans_b)
-    for number in range(1, max(last_a, last_b) + 1):
-        events_a = partial(_events, a, spans_a.get(number))
-        events_b = partial(_events, b, spans_b.get(number))
-        contents_a, contents_b = Counter(map(_content, events_a())), Counter(map(_content, events_b()))
-        lacking_b, lacking_a = contents_a - contents_b, contents_b - contents_a
-        if not lacking_a and not lacking_b:
-            continue
-        if not lacking_a and number >= last_b:
-            return None, "a"
-        if not lacking_b and number >= last_a:
-            return None, "b"
-        return _first_difference(number, events_a, events_b, lacking_a, lacking_b), None
-    return None, None
-
-
-def _first_difference(
-    number: int, events_a: Events, events_b: Events, lacking_a: Counter[bytes], lacking_b: Counter[bytes]
-) -> Divergence:
-    first_a = next((r for r in events_a() if _content(r) in lacking_b), None)
-    if first_a is None:
-        first_b = next(r for r in events_b() if _content(r) in lacking_a)
-        return Divergence(number, None, _side(first_b), (), number - 1)
-    key = first_a.event.key()
-    alike = (r for r in events_b() if r.type == first_a.type and _content(r) in lacking_a)
-    twin = next((r for r in alike if r.event.key() == key), None)
-    sides = _side(first_a), _side(twin)
-    return Divergence(number, *sides, _fields(*sides), number - 1)
-
-
-def _side(recorded: Recorded | None) -> Side | None:
-    if recorded is None:
-        return None
-    return Side(recorded.position, recorded.type, json.loads(recorded.payload))
-
-
-def _fields(a: Side | None, b: Side | None) -> tuple[str, ...]:
-    if a is None or b is None:
-        return ()
-    names = sorted(a.payload.keys() | b.payload.keys())
-    volatile = _VOLATILE.get(a.type, ())
-    return tuple(
-        name for name in names if name not in volatile and a.payload.get(name) != b.payload.get(name)
+def _divergence(a: History, b: History, at_a: AsOf, at_b: AsOf) -> int | None:
+    left, right = ({fact.round: fact.event for fact in run.counted(at)} for run, at in ((a, at_a), (b, at_b)))
+    return next(
+        (number for number in sorted(left.keys() & right.keys()) if left[number] != right[number]), None
     )
 
 
