@@ -8,7 +8,6 @@ import typer
 
 from diagevo.errors import ConfigError
 
-from . import completion
 from .call import Call
 
 if TYPE_CHECKING:
@@ -25,12 +24,11 @@ At = Annotated[
 ]
 Run = Annotated[
     str | None,
-    typer.Argument(metavar="[RUN]", help="The run; the latest if omitted.", autocompletion=completion.runs),
+    typer.Argument(metavar="[RUN]", help="The run; the latest if omitted."),
 ]
 _REF = typer.Argument(
     metavar="REF",
     help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description.",
-    autocompletion=completion.references,
 )
 Ref = Annotated[str, _REF]
 OptionalRef = Annotated[str | None, _REF]

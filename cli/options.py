@@ -12,7 +12,6 @@ from typer.models import CommandInfo
 
 from diagevo.errors import ConfigError, DiagEvoError
 
-from . import completion
 from .call import Call, RowFormat
 
 _ENDINGS: dict[str, RowFormat] = {name: name for name in get_args(RowFormat) if name != "table"}
@@ -29,7 +28,6 @@ _COMMON: dict[str, Any] = {
             metavar="ID",
             envvar="DIAGEVO_RUN",
             help="The run, or `latest`.",
-            autocompletion=completion.runs,
         ),
     ],
     "db": Annotated[

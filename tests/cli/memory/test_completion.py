@@ -23,12 +23,7 @@ done
 """
 OFFERED = {
     "diagevo memory wh": ["why", "what-if"],
-    "diagevo memory why c": ["c1", "c2", "c3", "c4"],
-    "diagevo memory why --run played n": ["n1", "n2"],  # n3 was merged
-    "diagevo memory why c2 --run ": ["played"],
-    "diagevo runs show pl": ["played"],
-    "diagevo memory why c --run nobody": [],
-    "diagevo memory why --db nowhere.db c": [],
+    "diagevo memory what-if --th": ["--theta-up"],
 }
 
 
@@ -68,12 +63,12 @@ def test_other_shells_are_told_what_each_thing_is(played_home: Path, shell: str,
         env=_environment(
             played_home,
             _DIAGEVO_COMPLETE=f"complete_{shell}",
-            _TYPER_COMPLETE_ARGS="diagevo memory why c2",
+            _TYPER_COMPLETE_ARGS="diagevo memory wh",
             _TYPER_COMPLETE_FISH_ACTION="get-args",
         ),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "drops the minus sign" in told.stdout
+    assert "Explain a cause" in told.stdout
     assert sep in told.stdout
