@@ -16,7 +16,6 @@ from ..render.table import columns
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.timeline.rounds import Observed
-    from diagevo.memory.history import History
 
 FILTERED = ("tau", "p_low", "p_high")
 REPLAY = columns(
@@ -24,10 +23,8 @@ REPLAY = columns(
     "promoted, reactivated"
 )
 RETENTION = columns("round, status, candidates, kept, share, label_truth: labels true, own: the run's own")
-MOVED = columns("question, now, votes, label, label_true: true, truth")
 RECORDED = "exact for the recorded questions"
 """Of a filter: the questions of a round after one that would have trained on others would be others too."""
-_MOVED_SHOWN = 12
 _CHANGED = ("failures", "epsilon_next", "active", "mastered", "kept")
 """What a row says beside what was recorded."""
 _REPLAYED = (*_CHANGED[:4], "z", "promoted", "reactivated", "frequencies")
@@ -47,8 +44,8 @@ def answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) 
         observed = observations(history, as_of)
         if not observed:
             raise ConfigError(f"run {history.run_id} has no committed round to ask about")
-        rows = _rows(history, observed, values, dropped, round_)
-    parts, notes = _screen(rows)
+        rows = _rows(observed, values, dropped, round_)
+    parts, notes = _screen(rows), _remarks(rows)
     own = dict.fromkeys(one.following.settings.policy for one in observed)
     notes += [
         f"schedule.policy {name}: an audit runs no code, so its ε stand as recorded"
@@ -56,19 +53,18 @@ def answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) 
         if name not in BUILT_IN
     ]
     recorded = columns(", ".join(f"was_{name}" for name in _CHANGED))
-    every = (*columns("change"), *RETENTION, *MOVED, *REPLAY[2:], *recorded)
+    every = (*columns("change"), *RETENTION, *REPLAY[2:], *recorded)
     return Result(rows, every, parts, run=history.run_id, as_of=as_of, notes=notes)
 
 
 def _rows(
-    history: "History",
     observed: Sequence["Observed"],
     values: Values,
     dropped: frozenset[str],
     round_: int | None,
 ) -> list[dict[str, Any]]:
     """Retention where the filter changes, and the replay."""
-    from diagevo.memory.audit.retention import first_changed, moved, retention
+    from diagevo.memory.audit.retention import first_changed, retention
     from diagevo.memory.audit.whatif import Changes, what_if
 
     change = _named(values, dropped)
@@ -88,11 +84,6 @@ def _rows(
             said |= {"was_kept": r.recorded, "kept_both": r.both}
             said["own"] = ", ".join(f"{name} = {getattr(own.configured.filter, name)}" for name in filtered)
             rows.append(row("retention", r.round, RECORDED, **said))
-        for m in moved(history, over, filtered):
-            said = {name: getattr(m, name) for name in ("label", "label_true", "truth")}
-            said |= {"question": m.question_id, "now": "kept" if m.kept else "dropped"}
-            said["votes"] = f"{m.first} and {m.second} of {m.responses}"
-            rows.append(row("question", m.round, RECORDED, **said))
     replayed = {name: fraction(values[name]) for name in ("k", "theta_up") if name in values}
     told = what_if(observed, Changes(**replayed, drop=dropped, since=round_ or 1))
     for r in told.rounds:
@@ -113,18 +104,13 @@ def _named(values: Values, dropped: frozenset[str]) -> str:
     return ", ".join(words)
 
 
-def _screen(rows: list[dict[str, Any]]) -> tuple[list[str | Rows], list[str]]:
-    """Three tables at most, below the change, and what is to be said of them."""
+def _screen(rows: list[dict[str, Any]]) -> list[str | Rows]:
+    """Two tables at most, below the change."""
     parts: list[str | Rows] = [rows[0]["change"]]
-    notes: list[str] = []
-    for kind, wanted in (("retention", RETENTION), ("question", MOVED), ("replay", REPLAY)):
-        chosen = [row for row in rows if row["kind"] == kind]
-        shown = chosen[:_MOVED_SHOWN] if kind == "question" else chosen
-        if chosen:
-            parts.append(Rows(wanted, [_shown(row) for row in shown]))
-        if len(chosen) > len(shown):
-            notes.append(f"and {len(chosen) - len(shown)} more questions: --json, or -o FILE")
-    return parts, notes + _remarks(rows)
+    for kind, wanted in (("retention", RETENTION), ("replay", REPLAY)):
+        if chosen := [_shown(row) for row in rows if row["kind"] == kind]:
+            parts.append(Rows(wanted, chosen))
+    return parts
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rollouts import RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.groups import first_stranger
-from diagevo.memory.audit.retention import moved
+from diagevo.memory.audit.retention import retention
 from diagevo.memory.audit.timeline.rounds import observations
 from diagevo.memory.events import CandidateScored, CausePromoted, FailureObserved, GroupIngested
 from diagevo.memory.history import History
@@ -118,7 +118,7 @@ def test_no_filter_moves_a_question_that_rewards_decided(memory: Memory) -> None
     with closing(History(memory.log.database, memory.run_id)) as history:
         observed = observations(history, history.end)
         assert [of.votes.total() for of in observed] == [2]
-        assert list(moved(history, observed, {"p_low": Fraction(1, 4)})) == []
+        assert all(of.same for of in retention(observed, {"p_low": Fraction(1, 4)}))
 
 
 def test_a_prompt_that_comes_back_aims_at_the_cause_of_its_last_failures_and_promotes_it(

@@ -8,7 +8,7 @@ first round whose kept questions would have been others.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
@@ -19,9 +19,7 @@ from msgspec.structs import replace
 from diagevo.equations.filter import verdict
 from diagevo.equations.settings import Filter
 from diagevo.errors import ConfigError
-from diagevo.memory.audit.timeline.rounds import Observed, VoteKind, kind_of
-from diagevo.memory.events import CandidateScored
-from diagevo.memory.history import History
+from diagevo.memory.audit.timeline.rounds import Observed, VoteKind
 
 
 def keeps(chosen: Filter, votes: VoteKind) -> bool:
@@ -109,44 +107,6 @@ def _retained(number: int, votes: Counter[VoteKind], chosen: Filter) -> Retained
         labels_known=sum(count for kind, count in kept.items() if kind.label_true is not None),
         labels_true=sum(count for kind, count in kept.items() if kind.label_true),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """A question that one filter keeps and the other does not."""
-
-    question_id: str
-    round: int
-    kept: bool
-    """By the changed filter."""
-    first: int
-    second: int
-    responses: int
-    label: str | None
-    truth: str | None
-    label_true: bool | None
-
-
-def moved(history: History, observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> Iterator[Moved]:
-    """The questions that the filters of `filters` keep or drop otherwise than was recorded, in order."""
-    chosen = {r.round: one for r, one in zip(observed, filters(observed, changed), strict=True)}
-    for fact in history.events(CandidateScored):
-        if fact.round not in chosen:
-            continue
-        e = fact.event
-        kept = keeps(chosen[fact.round], kind_of(e))
-        if kept != (e.verdict == "kept"):
-            yield Moved(
-                question_id=e.question_id,
-                round=fact.round,
-                kept=kept,
-                first=e.first,
-                second=e.second,
-                responses=e.responses,
-                label=e.label,
-                truth=e.truth,
-                label_true=e.label_true,
-            )
 
 
 def first_changed(rounds: Sequence[Retained]) -> int | None:
