@@ -9,7 +9,7 @@ import typer
 
 from diagevo.errors import ConfigError, NotFoundError
 
-from .. import completion, options
+from .. import options
 from ..call import Call
 from ..opening import one, opened
 from ..render import console as render
@@ -86,7 +86,6 @@ def build(
             "--with",
             metavar="RUN",
             help="Another run to compare with; may be repeated.",
-            autocompletion=completion.runs,
         ),
     ] = None,
     plan: Annotated[str | None, typer.Option(help="Take the runs of this ablation plan.")] = None,
