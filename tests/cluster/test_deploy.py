@@ -38,10 +38,12 @@ case "$(basename "$0")$*" in
   scontrol*) printf 'node0\\nnode1\\n' ;;
   *hostname*) echo 10.0.0.1 ;;
   diagevoruns*) exit 1 ;;
-  diagevo*) echo "$DIAGEVO_PROFILE" >> calls ;;
+  diagevo*)
+    until [ "$(grep -c 'ray start' calls)" = 2 ]; do sleep 0.01; done
+    echo "$DIAGEVO_PROFILE" >> calls ;;
 esac
 """
-"""Stands for all programs that the script calls."""
+"""Stands for all programs that the script calls. A run takes until all nodes are there."""
 
 
 def test_the_script_for_slurm_gives_each_node_its_cores_and_starts_the_shipped_shape(tmp_path: Path) -> None:
@@ -54,6 +56,7 @@ def test_the_script_for_slurm_gives_each_node_its_cores_and_starts_the_shipped_s
     subprocess.run(
         ["bash", DEPLOY / "slurm.sh"],
         check=True,
+        timeout=60,
         cwd=tmp_path,
         env={**found, **lent, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
     )

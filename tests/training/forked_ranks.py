@@ -25,6 +25,7 @@ class ForkedRank:
         assert argv[1:3] == ["-m", "diagevo.training.worker"]
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()  # one that is killed before it begins has a log too
         main = "tests.training.forked_ranks:work"
         self._process = Forked(main, [str(log), *argv[3:]], env={**os.environ, **env})
 
