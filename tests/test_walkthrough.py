@@ -45,7 +45,8 @@ def _changed(before: str, change: str) -> str:
 def _run(line: str, cwd: Path) -> str:
     program, *arguments = shlex.split(line.removeprefix("$ "))
     command = [*({"diagevo": STARTED, "python": [sys.executable]}[program]), *arguments]
-    environment = clean_environment(PYTHONPATH=str(cwd), DIAGEVO_HOME=str(cwd / "runs"))
+    # pytest closes the folder of its temporary files to other users, such as a PostgreSQL server's.
+    environment = clean_environment(PYTHONPATH=str(cwd), DIAGEVO_HOME=str(cwd / "runs"), TMPDIR=str(cwd))
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
     return done.stdout
