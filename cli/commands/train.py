@@ -209,18 +209,24 @@ def _measured(call: Call, config: "Config") -> dict[str, float]:
 
     for run_id in _run_names(call):
         try:
-            comparable = same(_stored(call, run_id))
+            stored = _stored(call, run_id)
         except ConfigError:  # another trainer's run
             continue
-        if not comparable:
+        if not same(stored):
             continue
         with opened(call, run_id) as history:
             times = defaultdict[str, list[float]](list)
             for fact in history.events(StageCompleted, CheckpointEvaluated):
-                event, name = fact.event, VALIDATION if fact.round else BASE
-                if event.seconds:
-                    times[event.stage if isinstance(event, StageCompleted) else name].append(event.seconds)
-        if times:  # a run from outside has the settings, and played nothing
+                match fact.event:
+                    case StageCompleted(stage=name, seconds=float(seconds)):
+                        times[name].append(seconds)
+                    case CheckpointEvaluated(seconds=float(seconds)) if (
+                        stored.validation == config.validation
+                    ):
+                        times[VALIDATION if fact.round else BASE].append(seconds)
+                    case _:
+                        pass  # not measured
+        if times.keys() & {*STAGES}:  # a run from outside has the settings, and played nothing
             return {stage: sum(seconds) / len(seconds) for stage, seconds in times.items()}
     return {}
 

@@ -136,6 +136,18 @@ def test_a_plan_for_a_cluster_that_does_not_answer_says_so(monkeypatch: pytest.M
     assert (run.exit_code, "RAY_ADDRESS=HOST:6379" in run.stderr) == (6, True)
 
 
+def _validated(seconds: float) -> CheckpointEvaluated:
+    return CheckpointEvaluated(
+        role="solver",
+        checkpoint="a",
+        benchmark="validation",
+        questions=1,
+        conditions={},
+        metrics={},
+        seconds=seconds,
+    )
+
+
 def test_a_plan_takes_the_time_of_an_earlier_run_of_the_same_settings() -> None:
     """Runs of other trainers, in the same database and with our settings, measure nothing for ours."""
     play("runs/diagevo.db", "another-trainer", root=Path("runs"), rounds=1)
@@ -146,21 +158,13 @@ def test_a_plan_takes_the_time_of_an_earlier_run_of_the_same_settings() -> None:
         for stage, taken in seconds.items():
             memory.start_stage(stage)
             memory.complete_stage(stage, seconds=taken)
-        for number, took in ((0, 60.0), (1, 10.0)):
-            memory.evaluated(
-                CheckpointEvaluated(
-                    role="solver",
-                    checkpoint="a",
-                    benchmark="validation",
-                    questions=1,
-                    conditions={},
-                    metrics={},
-                    seconds=took,
-                ),
-                number,
-            )
+        memory.evaluated(_validated(60.0), 0)
+        memory.evaluated(_validated(10.0), 1)
     with diagevo.open("runs/diagevo.db", "ingested", root=Path("runs"), config=config) as memory:
         memory.open_round(1)
+    with diagevo.open("runs/diagevo.db", "just-begun", root=Path("runs"), config=config) as memory:
+        memory.open_round(1)
+        memory.evaluated(_validated(99.0), 0)
     plan = json.loads(invoke("train", "--plan", "--rounds", "3", "--seed", "9", "--json").stdout)["data"]
     assert {row["stage"]: row["seconds"] for row in plan["stages"]} == seconds
     assert plan["seconds"] == 60.0 + 3 * (20.0 + 10.0)
@@ -168,6 +172,9 @@ def test_a_plan_takes_the_time_of_an_earlier_run_of_the_same_settings() -> None:
     assert left["seconds"] == 60.0 + 5 * 30.0, "no round is committed"
     other = json.loads(invoke("train", "--plan", "--set", "round.candidates=7", "--json").stdout)["data"]
     assert other["seconds"] is None
+    fewer = ("train", "--plan", "--rounds", "3", "--set", "validation.limit=5", "--json")
+    validated = json.loads(invoke(*fewer).stdout)["data"]
+    assert validated["seconds"] == 3 * 20.0, "no validation like this one was measured"
 
 
 def test_the_plan_of_a_run_that_is_resumed_prices_the_rounds_that_are_left() -> None:
