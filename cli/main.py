@@ -90,8 +90,10 @@ def _open_streams() -> None:
 def _refused(arguments: list[str], error: OSError) -> int:
     """A full disk, or a name too long for it. What stdout still holds goes nowhere, or Python would try once
     more at its end."""
+    from .render.console import to_nowhere
+
     with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        to_nowhere(sys.stdout)
     what = f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror}"
     return _report(arguments, "config", what, "free some space, or name another place", USAGE)
 

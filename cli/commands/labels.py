@@ -103,10 +103,8 @@ def labels(
             hint="add --model and --base-url",
         )
     with opened(call) as history:
-        oracle, rounds = (
-            Oracle(history.database, history.run_id),
-            [*filter(None, rounds_named(history, round))],
-        )
+        oracle = Oracle(history.database, history.run_id)
+        rounds = [number for number in rounds_named(history, round) if number]
         if check is None or not check.exists():
             for number in rounds:
                 oracle.sample(history, number, questions, seed)

@@ -151,6 +151,7 @@ def model(
 
 def endpoint(name: str, base_url: str, key_env: str, stop: "StopFlag | None" = None) -> "Sampler":
     """A model behind an OpenAI-compatible endpoint. The key comes from the environment alone."""
+    from diagevo.config.models import is_url
     from diagevo.sampling.openai_sampler import OpenAISampler
     from diagevo.sampling.service import Service
     from diagevo.text.redaction import holds_secret, is_variable
@@ -166,6 +167,6 @@ def endpoint(name: str, base_url: str, key_env: str, stop: "StopFlag | None" = N
             " they are stored with what is measured",
             hint=f"put the key into the environment: {key_env}",
         )
-    if not base_url.startswith(("http://", "https://")):
+    if not is_url(base_url):
         raise ConfigError(f"{base_url} is no URL", hint="it begins with http:// or https://")
     return OpenAISampler(Service(base_url, key_env=key_env), name, stop=stop)

@@ -60,7 +60,7 @@ def say(call: Call, text: str) -> None:
     try:
         print(folded(visible(masked(text)), width(sys.stderr)), file=sys.stderr, flush=True)
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        to_nowhere(sys.stderr)
 
 
 def plain(value: Any) -> Any:
@@ -162,8 +162,13 @@ def sink(call: Call) -> Iterator[Out]:
 
 def leave() -> NoReturn:
     """End well: the reader has enough (`| head`), which is no finding. What is buffered goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    to_nowhere(sys.stdout)
     raise SystemExit(0)
+
+
+def to_nowhere(stream: IO[str]) -> None:
+    """What it still holds, and what is written to it from here on, is dropped without an error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def refuse_no_folder(path: Path) -> None:

@@ -15,9 +15,14 @@ from diagevo.config.method import FilterConfig, MemoryConfig, ScheduleConfig, Se
 from diagevo.text.redaction import holds_secret, is_variable
 
 
+def is_url(text: str) -> bool:
+    """Whether it names a service: without a scheme a client would say nothing of what is wrong."""
+    return text.startswith(("http://", "https://"))
+
+
 def _an_address(url: str | None) -> str | None:
     """A configuration is shown and stored, so a URL in it must not hold a secret."""
-    if url is not None and not url.startswith(("http://", "https://")):
+    if url is not None and not is_url(url):
         raise ValueError("a URL begins with http:// or https://")
     if url is not None and ("@" in url or holds_secret(url)):
         raise ValueError("a URL in a configuration must not carry a name, password or key; use api_key_env")

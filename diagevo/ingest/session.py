@@ -88,7 +88,8 @@ class IngestSession:
         except ConfigError as error:
             if report.steps:
                 going = f"{count(report.steps, 'step')} before it recorded: the same command goes on there"
-                raise ConfigError(error.message, hint=f"{error.hint}; {going}") from error
+                hint = going if error.hint is None else f"{error.hint}; {going}"
+                raise ConfigError(error.message, hint=hint) from error
             raise
 
     def _take(self, steps: Iterable[RolloutStep], path: Path, pass_at: float, report: IngestSummary) -> None:

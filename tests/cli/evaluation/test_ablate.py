@@ -137,7 +137,9 @@ def test_a_killed_ablation_leaves_its_run_to_the_process_that_trains_and_goes_on
     plan(ask, *TINY, "--rounds", "1", "--variants", "full")
     log = home / "ablations" / "small" / "small.full.s0.log"
     with subprocess.Popen(
-        [*STARTED, "ablate", "run", "small"], env=clean_environment(DIAGEVO_HOME=str(home)), stderr=-3
+        [*STARTED, "ablate", "run", "small"],
+        env=clean_environment(DIAGEVO_HOME=str(home)),
+        stderr=subprocess.DEVNULL,
     ) as first:
         while not (log.exists() and "challenger: started" in log.read_text()):
             time.sleep(0.01)
