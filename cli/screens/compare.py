@@ -93,7 +93,7 @@ def _points(found: "RunsDiff") -> tuple[str, str]:
 def _divergence(diff: "RunsDiff") -> Line:
     (a, b), number = _points(diff), diff.divergence
     if number is not None:
-        return Line("memory", f"differs after round {number}, and is the same before it")
+        return Line("memory", f"first differs after round {number}")
     ends = {"a": f"; {a} continues where {b} ends", "b": f"; {b} continues where {a} ends"}
     return Line("memory", f"the same, as far as both go{ends.get(diff.further or '', '')}")
 
