@@ -1,9 +1,8 @@
 """The figures of a run's rounds in a tracker: trackio, Weights & Biases or MLflow, by its own client.
 
-With them go the run's configuration and tables as of the last round: causes, and of another trainer's
-rollouts steps and prompts too. Where a tracker keeps them is its own setting: TRACKIO_DIR, WANDB_MODE and
-WANDB_DIR, MLFLOW_TRACKING_URI. A round is written once: only those go that come after the last one that the
-tracker has of the run.
+The run's configuration goes with them. Where a tracker keeps them is its own setting: TRACKIO_DIR, WANDB_MODE
+and WANDB_DIR, MLFLOW_TRACKING_URI. A round is written once: only those go that come after the last one that
+the tracker has of the run.
 """
 
 import json
@@ -13,13 +12,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
 from math import isclose
 from pathlib import Path
 from typing import Any, Literal
 
 from diagevo.errors import ConfigError, DiagEvoError, ServiceError, extra
-from diagevo.memory.audit.pass_rates import CauseRate, pass_rates
 from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.history import History
@@ -27,7 +24,6 @@ from diagevo.memory.state.stored_config import leaves
 
 Tracker = Literal["trackio", "wandb", "mlflow"]
 Row = dict[str, float]
-Table = list[dict[str, Any]]
 New = Callable[[Mapping[str, Any] | None], list[Row]]
 """From the tracker's last row of the run to the rows that it has not."""
 
@@ -60,45 +56,13 @@ def _row(number: int, values: Mapping[str, Any]) -> Row:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
-    """What a tracker keeps of a run beside its figures."""
-
-    config: Mapping[str, Any]
-    """As in force after the last round."""
-    tables: Mapping[str, Table]
-    """By name, rows that all have the same columns."""
-
-    @classmethod
-    def of(cls, history: History) -> "Description":
-        state, rates = history.state(history.end), pass_rates(history)
-        shares = {one.cause_id: one for one in rates.causes} if rates is not None else {}
-        causes = [
-            {
-                "cause": cause.cause_id,
-                "node": state.nodes[cause.node_id].label,
-                "state": cause.state,
-                "f": cause.frequency,
-                "description": cause.description,
-            }
-            | (_rate(shares.get(cause.cause_id)) if rates is not None else {})
-            for cause in sorted(state.causes.values(), key=lambda cause: (-cause.frequency, cause.number))
-        ]
-        tables: dict[str, Table] = {"causes": causes}
-        if rates is not None:
-            tables["steps"] = [asdict(step) for step in rates.steps]
-            tables["prompts_that_fell"] = [asdict(drop) for drop in rates.drops]
-        in_force = history.configuration()
-        return cls({**in_force.config, "diagevo": in_force.version}, {n: t for n, t in tables.items() if t})
+def configuration(history: History) -> dict[str, Any]:
+    """The settings in force after the last round, with the version of DiagEvo."""
+    in_force = history.configuration()
+    return {**in_force.config, "diagevo": in_force.version}
 
 
-def _rate(cause: CauseRate | None) -> dict[str, Any]:
-    if cause is None:
-        return {"failures": 0, "groups": 0, "pass_rate": None}
-    return {"failures": cause.failures, "groups": cause.groups, "pass_rate": cause.pass_rate}
-
-
-def export(to: Tracker, project: str, run: str, rows: Sequence[Row], described: Description) -> list[Row]:
+def export(to: Tracker, project: str, run: str, rows: Sequence[Row], config: Mapping[str, Any]) -> list[Row]:
     """Write what the tracker has not, and return it.
 
     Raises ConfigError where it has another run of this name, MissingDependencyError where its client is not
@@ -120,7 +84,7 @@ def export(to: Tracker, project: str, run: str, rows: Sequence[Row], described: 
     write = {"trackio": _trackio, "wandb": _wandb, "mlflow": _mlflow}[to]
     try:
         with redirect_stdout(sys.stderr):  # trackio and wandb talk there
-            return write(project, run, new, described)
+            return write(project, run, new, config)
     except DiagEvoError:
         raise
     except Exception as error:  # a client's own errors have no base that all three share
@@ -131,7 +95,7 @@ def export(to: Tracker, project: str, run: str, rows: Sequence[Row], described: 
         ) from error
 
 
-def _trackio(project: str, run: str, new: New, described: Description) -> list[Row]:
+def _trackio(project: str, run: str, new: New, config: Mapping[str, Any]) -> list[Row]:
     with extra("trackio", "--to trackio"):
         import trackio
         from trackio.sqlite_storage import SQLiteStorage
@@ -147,15 +111,14 @@ def _trackio(project: str, run: str, new: New, described: Description) -> list[R
     rows = new(logged[-1] if logged and "round" in logged[-1] else None)
     if rows:
         own = {"resume": "allow", "embed": False, "auto_log_cpu": False, "auto_log_gpu": False}
-        tracked = trackio.init(project=project, name=run, config=dict(described.config), **own)
-        tables = {name: trackio.Table(*_cells(table)) for name, table in described.tables.items()}
+        tracked = trackio.init(project=project, name=run, config=dict(config), **own)
         for row in rows:
-            tracked.log(row | tables if row is rows[-1] else row, step=int(row["round"]))
+            tracked.log(row, step=int(row["round"]))
         trackio.finish()
     return rows
 
 
-def _wandb(project: str, run: str, new: New, described: Description) -> list[Row]:
+def _wandb(project: str, run: str, new: New, config: Mapping[str, Any]) -> list[Row]:
     with extra("wandb", "--to wandb"):
         import wandb
     settings = wandb.setup().settings
@@ -169,15 +132,13 @@ def _wandb(project: str, run: str, new: New, described: Description) -> list[Row
     own = wandb.Settings(
         console="off", disable_git=True, disable_code=True, x_disable_stats=True, silent=True
     )
-    config = {"config": dict(described.config), "allow_val_change": True}
-    with wandb.init(project=project, id=run, name=run, resume="allow", settings=own, **config) as tracked:
+    named: dict[str, Any] = {"project": project, "id": run, "name": run, "resume": "allow"}
+    with wandb.init(**named, settings=own, config=dict(config), allow_val_change=True) as tracked:
         if not tracked.offline:
             summary = dict(tracked.summary)
             rows = new(summary if "round" in summary else None)
         for row in rows:
-            tables = described.tables.items() if row is rows[-1] else ()
-            told = {name: wandb.Table(*_cells(table)) for name, table in tables}
-            tracked.log(row | told, step=int(row["round"]))
+            tracked.log(row, step=int(row["round"]))
     return rows
 
 
@@ -193,7 +154,7 @@ def _offline(folder: Path, project: str, run: str) -> Mapping[str, Any] | None:
     return None
 
 
-def _mlflow(project: str, run: str, new: New, described: Description) -> list[Row]:
+def _mlflow(project: str, run: str, new: New, config: Mapping[str, Any]) -> list[Row]:
     with extra("mlflow", "--to mlflow"):
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param
@@ -204,22 +165,13 @@ def _mlflow(project: str, run: str, new: New, described: Description) -> list[Ro
     rows = new(runs[0].data.metrics if runs and "round" in runs[0].data.metrics else None)
     if rows:
         tracked = runs[0] if runs else client.create_run(number, run_name=run, tags={"diagevo.run": run})
-        params = [] if runs else [Param(name, str(value)) for name, value in leaves(described.config)]
+        params = [] if runs else [Param(name, str(value)) for name, value in leaves(config)]
         for start in range(0, len(params), 100):  # the most of one batch; a parameter never changes
             client.log_batch(tracked.info.run_id, params=params[start : start + 100])
-        client.log_dict(tracked.info.run_id, dict(described.config), "configuration.json")
-        for name, table in described.tables.items():
-            columns, cells = _cells(table)
-            client.log_dict(tracked.info.run_id, {"columns": columns, "data": cells}, f"{name}.json")
-        shown = [{"path": f"{name}.json", "type": "table"} for name in described.tables]
-        client.set_tag(tracked.info.run_id, "mlflow.loggedArtifacts", json.dumps(shown))  # as log_table does
+        client.log_dict(tracked.info.run_id, dict(config), "configuration.json")
         for row in rows:
             at = int(time.time() * 1000)
             metrics = [Metric(name, value, at, int(row["round"])) for name, value in row.items()]
             client.log_batch(tracked.info.run_id, metrics)
         client.set_terminated(tracked.info.run_id)
     return rows
-
-
-def _cells(table: Table) -> tuple[list[Any], list[Any]]:
-    return list(table[0]), [list(row.values()) for row in table]

@@ -73,10 +73,8 @@ ELSEWHERE = {
     "read below: two runs, drawn questions, plans": (
         "runs diff",
         "runs fork",
-        "eval labels",
-    ),
-    "read below, and tests/integrations/test_trackers.py: its texts go into files of the tracker": (
         "runs export",
+        "eval labels",
     ),
     "ask a model": ("diagnose", "eval selfplay", "ablate plan", "ablate run"),
 }

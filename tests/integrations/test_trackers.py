@@ -19,7 +19,6 @@ from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from tests.cli.program import clean_environment, invoke, run
 from tests.ingest.conftest import DATA, diagnose_by_rules
-from tests.integrations.tracked import CAUSES
 from tests.memory.audit.played import CONFIG, play
 from tests.report.conftest import validated
 
@@ -84,7 +83,6 @@ def test_a_tracker_gets_each_round_once(client: str, tmp_path: Path) -> None:
     assert {name: value for name, value in found["config"].items() if name in config} == config
     if client == "mlflow":
         assert found["config"]["params"] == {"schedule.k": "1/2", "profile": "embedded", "diagevo": "0.1.0"}
-    assert found["causes"] == [list(CAUSES[0]), [list(row.values()) for row in CAUSES]]
 
 
 def test_a_round_waits_for_its_validation(tmp_path: Path) -> None:
@@ -116,7 +114,7 @@ def test_a_fork_and_an_imported_run_have_the_figures_too(run_folder: Path, tmp_p
 def test_an_ingested_run_has_no_accuracy_and_is_exported_by_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its pass rates by round, cause, step and prompt are those of `runs show`."""
+    """Its pass rates by round are those of `runs show`."""
     needs("mlflow")
     monkeypatch.chdir(tmp_path)  # where MLflow keeps artifacts, unless it is told otherwise
     env = {"DIAGEVO_HOME": str(tmp_path), "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
@@ -130,15 +128,6 @@ def test_an_ingested_run_has_no_accuracy_and_is_exported_by_the_program(
     assert [row["round"] for row in rows] == [1, 2]
     assert set(rows[0]) == {"round", "failures", "z", "epsilon_next", "active", "mastered", "pass_rate"}
     story = json.loads(invoke("runs", "show", "v", "--json", env=env).stdout)["data"]
-    rates = story["pass_rates"]
-    [causes, steps] = (
-        [dict(zip(told["columns"], row, strict=True)) for row in told["data"]]
-        for told in (json.loads(next(tmp_path.rglob(f"{n}.json")).read_text()) for n in ("causes", "steps"))
-    )
-    assert {row["cause"]: (row["failures"], row["pass_rate"]) for row in causes if row["failures"]} == {
-        one["cause_id"]: (one["failures"], one["pass_rate"]) for one in rates["causes"]
-    }
-    assert steps == rates["steps"]
     assert [row["pass_rate"] for row in rows] == [line["pass_rate"] for line in story["rounds"]]
     again = invoke("runs", "export", "--to", "mlflow", "--json", env=env)
     assert json.loads(again.stdout)["data"] == []

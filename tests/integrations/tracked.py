@@ -14,16 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.errors import ConfigError
-from diagevo.integrations.trackers import Description, Tracker, export
-
-CAUSES = [
-    {"cause": "c1", "state": "active", "f": 3, "description": "drops | a *sign*", "pass_rate": 0.25},
-    {"cause": "c2", "state": "mastered", "f": 0, "description": "carries", "pass_rate": None},
-]
+from diagevo.integrations.trackers import Tracker, export
 
 
-def described(k: str) -> Description:
-    return Description({"schedule": {"k": k}, "profile": "embedded", "diagevo": "0.1.0"}, {"causes": CAUSES})
+def configured(k: str) -> dict[str, Any]:
+    return {"schedule": {"k": k}, "profile": "embedded", "diagevo": "0.1.0"}
 
 
 @cache
@@ -33,25 +28,17 @@ def inspected(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in subprocess.check_output(read, text=True).splitlines()]
 
 
-def kept(to: Tracker) -> tuple[Any, Any]:
-    """The configuration, and the last table of causes as columns and rows."""
+def kept(to: Tracker) -> dict[str, Any]:
+    """The configuration."""
     match to:
         case "trackio":
             from trackio.sqlite_storage import SQLiteStorage
 
-            tables = [row["causes"] for row in SQLiteStorage.get_logs("math", "played") if "causes" in row]
-            rows = tables[-1]["_value"]
-            return SQLiteStorage.get_run_config("math", "played"), [
-                list(rows[0]),
-                [list(r.values()) for r in rows],
-            ]
+            return SQLiteStorage.get_run_config("math", "played") or {}
         case "wandb":
             files = sorted(Path(os.environ["WANDB_DIR"]).glob("wandb/offline-run-*"))
-            [table] = files[-1].glob("files/media/table/causes_*.json")
-            told = json.loads(table.read_text())
             records = inspected(files[-1] / "run-played.wandb")
-            config = next(record["run"]["config"]["update"] for record in records if record["type"] == "run")
-            return config, [told["columns"], told["data"]]
+            return next(record["run"]["config"]["update"] for record in records if record["type"] == "run")
         case "mlflow":
             import mlflow
             import mlflow.artifacts
@@ -60,9 +47,7 @@ def kept(to: Tracker) -> tuple[Any, Any]:
             runs: Any = mlflow.search_runs(output_format="list")
             [run] = runs
             config = mlflow.artifacts.load_dict(f"runs:/{run.info.run_id}/configuration.json")
-            table: Any = mlflow.load_table("causes.json")
-            rows = json.loads(table.to_json(orient="values"))
-            return {**config, "params": run.data.params}, [list(table.columns), rows]
+            return {**config, "params": run.data.params}
 
 
 def stored(to: Tracker) -> list[dict[str, Any]]:
@@ -93,19 +78,14 @@ def stored(to: Tracker) -> list[dict[str, Any]]:
 def main(to: Tracker) -> None:
     rows = json.load(sys.stdin)
     parts = ((rows[:-1], "1/2"), (rows[:-1], "1/2"), (rows, "1"), (rows, "1"))
-    added = [export(to, "math", "played", part, described(k)) for part, k in parts]
+    added = [export(to, "math", "played", part, configured(k)) for part, k in parts]
     try:
-        export(to, "math", "played", [row | {"failures": 99} for row in rows], described("1"))
+        export(to, "math", "played", [row | {"failures": 99} for row in rows], configured("1"))
         refused = ""
     except ConfigError as error:
         refused = error.message
     numbers = [[row["round"] for row in part] for part in added]
-    config, causes = kept(to)
-    print(
-        json.dumps(
-            {"added": numbers, "refused": refused, "stored": stored(to), "config": config, "causes": causes}
-        )
-    )
+    print(json.dumps({"added": numbers, "refused": refused, "stored": stored(to), "config": kept(to)}))
 
 
 if __name__ == "__main__":
