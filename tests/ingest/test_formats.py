@@ -203,8 +203,11 @@ def test_nemo_rls_groups_are_told_apart_by_their_prompts_tokens(tmp_path: Path) 
     (tmp_path / "train_data_step7.jsonl").write_text("\n".join(lines) + "\n")
     [step] = steps("nemo-rl", tmp_path)
     assert [(g.prompt, g.responses) for g in grouped(step.rollouts)] == [
-        ("Be brief.\n\n2 + 2?", ["4\n\ncorrect", "5\n\nwrong"]),
-        ("Be brief.\n\n3 + 3?", ["6\n\ncorrect"]),
+        (
+            "Be brief.\n\n2 + 2?",
+            [f"assistant: {a}\n\nenvironment: {b}" for a, b in (("4", "correct"), ("5", "wrong"))],
+        ),
+        ("Be brief.\n\n3 + 3?", ["assistant: 6\n\nenvironment: correct"]),
     ]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.errors import ConfigError
+from diagevo.ingest.formats.messages import unmarked
 from diagevo.ingest.formats.rows import ANOTHER, Row, named, number, step_of, with_reward
 from diagevo.ingest.lines import typed
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
@@ -29,9 +30,11 @@ def load(folder: Path, step: int, *, reward: str | None) -> RolloutStep:
         prompt = _prompt([row.prompt for row in rows])
         for row in rows:
             asked, value = prompt or row.prompt, number(row.reward)
-            response = (row.prompt + row.completion)[len(asked) :]
+            response = unmarked((row.prompt + row.completion)[len(asked) :])
             group = str(row.task_id) if grouped else None
-            found.append(None if value is None else IngestedRollout(asked, response, value, None, group))
+            found.append(
+                None if value is None else IngestedRollout(unmarked(asked), response, value, None, group)
+            )
     return step_of(step, f"{folder.name}/{named(files)}", found)
 
 

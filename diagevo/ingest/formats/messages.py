@@ -8,6 +8,7 @@ import msgspec
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.rows import ANOTHER
+from diagevo.text.turns import Turn, alone, joined
 
 _TURN = re.compile(r"<\|(?:im_start|start_header_id)\|>(\w+)(?:<\|end_header_id\|>\n)?\n")
 _ENDS = re.compile(r"<\|(?:im_end|im_start|endoftext|begin_of_text|start_header_id|eot_id|eom_id)\|>")
@@ -62,8 +63,9 @@ def messages(value: Any) -> str:
 def written(found: list[ChatMessage]) -> str:
     """The messages, each under its role; of a single one its content."""
     if len(found) == 1:
-        return _content(found[0])
-    return "\n\n".join(f"{_speaker(message)}: {_content(message)}" for message in found)
+        content = _content(found[0])
+        return alone(content) if found[0].role == "assistant" else content
+    return joined(Turn(m.role or "", _content(m), m.name or "") for m in found)
 
 
 def unmarked(text: str) -> str:
@@ -71,22 +73,19 @@ def unmarked(text: str) -> str:
     are written."""
     if not any(mark in text for mark in ("<|im_", "<|start_header_id|>", "<|eot_id|>")):
         return text
+    begun, found = templated(text)
+    return found[0].text if len(found) == 1 and not begun else joined(found, begun)
+
+
+def templated(text: str) -> tuple[str, list[Turn]]:
+    """What stands before the first mark of a template, and the turns after it."""
     before, *marked = _TURN.split(text)
-    turns = [
-        (role, said) for role, part in zip(marked[::2], marked[1::2], strict=True) if (said := _said(part))
-    ]
-    if len(turns) == 1 and not _said(before):
-        return turns[0][1]
-    return "\n\n".join([*filter(None, [_said(before)]), *(f"{role}: {said}" for role, said in turns)])
+    found = zip(marked[::2], marked[1::2], strict=True)
+    return _said(before), [Turn(role, said) for role, part in found if (said := _said(part))]
 
 
 def _said(part: str) -> str:
     return _ENDS.sub("", part).strip()
-
-
-def _speaker(message: ChatMessage) -> str:
-    role = message.role or ""
-    return f"{role} {_line(message.name)}" if role == "tool" and message.name else role
 
 
 def _content(message: ChatMessage) -> str:

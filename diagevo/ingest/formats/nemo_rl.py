@@ -7,9 +7,11 @@ from pathlib import Path
 import msgspec
 
 from diagevo.errors import ConfigError
+from diagevo.ingest.formats.messages import unmarked
 from diagevo.ingest.formats.rows import Reward, Row, number, step_of, with_reward
 from diagevo.ingest.lines import typed
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+from diagevo.text.turns import Turn, joined
 
 
 class NemoRow(Row):
@@ -29,8 +31,8 @@ def load(file: Path, step: int, *, reward: str | None) -> RolloutStep:
     found: list[tuple[str, list[str], float | None]] = []
     row: NemoRow
     for line, row in typed(file, with_reward(NemoRow, field)):
-        content = _flat(row.content)
-        if len(content) < 2 or not all(isinstance(text, str) for text in content):
+        content = [unmarked(text) for text in _flat(row.content) if isinstance(text, str)]
+        if len(content) < 2 or len(content) < len(_flat(row.content)):
             raise ConfigError(
                 f"{file}, line {line} has no prompt and answer in content:"
                 " NeMo-RL's TransferQueue path leaves the prompt out",
@@ -49,11 +51,18 @@ def load(file: Path, step: int, *, reward: str | None) -> RolloutStep:
             None
             if value is None
             else IngestedRollout(
-                "\n\n".join(content[:asked]), "\n\n".join(content[asked:]), value, None, key or None
+                "\n\n".join(content[:asked]), _taken(content[asked:]), value, None, key or None
             )
             for key, content, value in found
         ],
     )
+
+
+def _taken(content: list[str]) -> str:
+    """The turns of the policy, and what the environment says after each but the last."""
+    if len(content) == 1:
+        return content[0]
+    return joined(Turn(("assistant", "environment")[i % 2], text) for i, text in enumerate(content))
 
 
 def _flat(values: list) -> list:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.messages import ChatMessage, written
+from diagevo.ingest.formats.messages import ChatMessage, unmarked, written
 from diagevo.ingest.formats.rows import Reward, answer, number, step_of, terms, total
 from diagevo.ingest.formats.tables import TableReader, decoded
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
@@ -47,8 +47,8 @@ def _rollout(parts: list[tuple[str, SlimeSample]], reward: str | None) -> Ingest
     value = _value(place, last.reward, reward)
     if value is None:
         return None
-    prompt = first.prompt if isinstance(first.prompt, str) else written(first.prompt)
-    response = "\n\n".join(sample.response for _, sample in parts if sample.response)
+    prompt = unmarked(first.prompt) if isinstance(first.prompt, str) else written(first.prompt)
+    response = "\n\n".join(unmarked(sample.response) for _, sample in parts if sample.response)
     group = None if first.group_index is None else str(first.group_index)
     return IngestedRollout(prompt, response, value, answer(place, first.label), group)
 

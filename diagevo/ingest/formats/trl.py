@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.messages import ChatMessage, written
+from diagevo.ingest.formats.messages import ChatMessage, unmarked, written
 from diagevo.ingest.formats.rows import ANOTHER, Row, answer, number, step_of, terms, with_reward
 from diagevo.ingest.formats.tables import Columns, TableReader, decoded
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
@@ -41,7 +41,8 @@ def load(file: Path, step: int, *, tables: TableReader, reward: str | None) -> R
             found.append(None)
             continue
         prompt, completion = (
-            text if isinstance(text, str) else written(text) for text in (row.prompt, row.completion)
+            unmarked(text) if isinstance(text, str) else written(text)
+            for text in (row.prompt, row.completion)
         )
         expected = row.solution if row.answer is None else row.answer
         found.append(IngestedRollout(prompt, completion, value, answer(f"{file}, row {line}", expected)))

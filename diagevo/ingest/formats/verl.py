@@ -6,10 +6,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from diagevo.ingest.formats.messages import unmarked
+from diagevo.ingest.formats.messages import templated, unmarked
 from diagevo.ingest.formats.rows import Row, answer, number, step_of, with_reward
 from diagevo.ingest.lines import typed
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+from diagevo.text.turns import Turn, joined
 
 
 class VerlRow(Row):
@@ -49,10 +50,13 @@ def _rollout(file: Path, turns: Sequence[tuple[int, VerlRow]], group: str | None
     value = number(last.reward)
     if value is None:
         return None
-    texts = [first.output]
-    for (_, before), (_, now) in pairwise(turns):
-        texts += [now.input.removeprefix(before.input + before.output).strip(), now.output]
-    response = unmarked(texts[0] if len(texts) == 1 else "\n\n".join(text for text in texts if text))
+    response = unmarked(first.output)
+    if len(turns) > 1:
+        found = [Turn("assistant", response)]
+        for (_, before), (_, now) in pairwise(turns):
+            begun, others = templated(now.input.removeprefix(before.input + before.output).strip())
+            found += [Turn("environment", begun), *others, Turn("assistant", unmarked(now.output))]
+        response = joined(turn for turn in found if turn.text)
     return IngestedRollout(
         unmarked(first.input), response, value, answer(f"{file}, line {line}", first.gts), group
     )

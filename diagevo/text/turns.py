@@ -1,0 +1,67 @@
+"""A conversation as one text, and its turns again: each under its role, with a blank line between.
+
+    assistant: I look it up.
+    [tool call] search({"q": "tides"})
+
+    tool search: Two a day.
+
+    assistant: Twice a day.
+
+What a turn says is data. A paragraph of it that begins like a turn gets one more space in front, so that
+nobody can write a turn in another's name, and `turns` gives back what was joined.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+OWN = ("assistant", "gpt", "model")
+"""Roles of the policy."""
+_NAMED = ("tool", "function", "other")
+_ROLES = (*OWN, "user", "human", "system", "developer", "environment", "observation", "ipython")
+_MARK = rf"(?:({'|'.join(_ROLES)})|({'|'.join(_NAMED)})(?: (\S+))?):(?: |(?=\n\n|\Z))"
+_TURN = re.compile(rf"(?:\A|\n\n){_MARK}")
+_LOOKS_LIKE_ONE = re.compile(rf"(\A|\n\n)(?= *{_MARK})")
+_ESCAPED = re.compile(rf"(\A|\n\n) (?= *{_MARK})")
+
+
+class Turn(NamedTuple):
+    """What one speaker said."""
+
+    role: str
+    text: str
+    name: str = ""
+    """Of a tool, or a role that nobody else uses."""
+
+    @property
+    def own(self) -> bool:
+        """Whether the policy wrote it."""
+        return self.role in OWN
+
+
+def joined(found: Iterable[Turn], begun: str = "") -> str:
+    """Turns as one text, after the end of a turn of the policy that `begun` holds."""
+    parts = [alone(begun)] if begun else []
+    for role, text, name in found:
+        role = role.lower()
+        if role not in _ROLES and role not in _NAMED:
+            role, name = "other", role
+        name = "_".join(name.split())
+        parts.append(f"{role} {name}: {alone(text)}" if name and role in _NAMED else f"{role}: {alone(text)}")
+    return "\n\n".join(parts)
+
+
+def alone(text: str) -> str:
+    """A text that one speaker wrote, as `turns` reads it as one."""
+    return _LOOKS_LIKE_ONE.sub(r"\1 ", text)
+
+
+def turns(response: str) -> list[Turn]:
+    """The turns of a response, or of a whole conversation. What has no role is the policy's."""
+    found: list[Turn] = []
+    role, name, start = OWN[0], "", 0
+    for mark in _TURN.finditer(response):
+        if mark.start() or found:
+            found.append(Turn(role, _ESCAPED.sub(r"\1", response[start : mark.start()]), name))
+        role, name, start = mark[1] or mark[2], mark[3] or "", mark.end()
+    return [*found, Turn(role, _ESCAPED.sub(r"\1", response[start:]), name)]
