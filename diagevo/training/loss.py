@@ -5,11 +5,17 @@ above than below, as in Yu et al., DAPO (arXiv:2503.14476); a ratio far above bo
 clip of Ye et al. (arXiv:1912.09729). Tests hold it against TRL's own and against values worked out by hand.
 
 B completions of a micro-batch, T tokens of the longest. Log-probabilities are of the tokens that were drawn.
+Masked positions may hold anything: they are replaced before the arithmetic, since 0 · inf is not 0, neither
+in a sum nor in a gradient. `where(mask, loss, 0)` after it would leave the gradient NaN.
 """
 
 from typing import Literal
 
 import torch
+
+LARGEST = 20.0
+"""Of a log-ratio, before `exp`: a token that became e^20 (5e8) times as likely weighs no more, and has no
+gradient. Whatever the settings clip, they do so far below."""
 
 
 def ratios(
@@ -20,11 +26,11 @@ def ratios(
 ) -> torch.Tensor:
     """New probability over that of the policy that drew the tokens: of each token, or for each of a
     completion's the geometric mean over them (GSPO, Zheng et al., arXiv:2507.18071)."""
-    apart_B_T = logps_B_T - old_B_T
+    apart_B_T = _counted(logps_B_T, mask_B_T) - _counted(old_B_T, mask_B_T)
     if level == "sequence":
         lengths_B_1 = mask_B_T.sum(1, keepdim=True).clamp(min=1)
-        apart_B_T = ((apart_B_T * mask_B_T).sum(1, keepdim=True) / lengths_B_1).expand_as(apart_B_T)
-    return torch.exp(apart_B_T)
+        apart_B_T = (apart_B_T.sum(1, keepdim=True) / lengths_B_1).expand_as(apart_B_T)
+    return torch.exp(apart_B_T.clamp(max=LARGEST))
 
 
 def grpo_loss(
@@ -55,7 +61,9 @@ def grpo_loss(
         capped: a ratio is a weight alone, 1 + `clip_high` at most (CISPO, arXiv:2506.13585).
         correction_B_T: `truncated`, for a sampler that is not quite the policy.
     """
-    advantages_B_1 = advantages_B.unsqueeze(1)
+    logps_B_T = _counted(logps_B_T, weights_B_T)
+    ratio_B_T = _counted(ratio_B_T, weights_B_T)
+    advantages_B_1 = _counted(advantages_B, weights_B_T.any(1)).unsqueeze(1)
     if capped:
         loss_B_T = -ratio_B_T.clamp(max=1 + clip_high).detach() * advantages_B_1 * logps_B_T
     else:
@@ -64,7 +72,7 @@ def grpo_loss(
         loss_B_T = -torch.min(bounded_B_T * advantages_B_1, clipped_B_T * advantages_B_1)
     loss_B_T = loss_B_T * correction_B_T
     if reference_B_T is not None:
-        loss_B_T = loss_B_T + beta * kl_to(reference_B_T, logps_B_T)
+        loss_B_T = loss_B_T + beta * kl_to(_counted(reference_B_T, weights_B_T), logps_B_T)
     return (loss_B_T * weights_B_T).sum()
 
 
@@ -76,7 +84,7 @@ def truncated(old_B_T: torch.Tensor, sampled_B_T: torch.Tensor, cap: float) -> t
 
 def kl_to(reference_B_T: torch.Tensor, logps_B_T: torch.Tensor) -> torch.Tensor:
     """Each token's estimate of the KL to the reference: π_ref/π − log(π_ref/π) − 1, never below 0."""
-    difference_B_T = reference_B_T - logps_B_T
+    difference_B_T = (reference_B_T - logps_B_T).clamp(max=LARGEST)
     return torch.exp(difference_B_T) - difference_B_T - 1
 
 
@@ -110,3 +118,8 @@ def clipped(
     low_B_T = (ratio_B_T < 1 - clip_low) & (advantages_B_1 < 0)
     high_B_T = (ratio_B_T > 1 + clip_high) & (advantages_B_1 > 0)
     return low_B_T, high_B_T
+
+
+def _counted(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """0 where the mask is, with no gradient there whatever is behind it."""
+    return torch.where(mask.bool(), values, 0)

@@ -11,6 +11,7 @@ from diagevo.memory.events import PhaseFinding
 SAMPLING_DIFFERENCE = "sampling/sampling_logp_difference/mean"  # TRL's name for it
 TENSORS_APART = "sampling/tensors_apart"
 LOWEST, HIGHEST = "rewards/lowest", "rewards/highest"
+FIRST_KL = "kl/first_update"
 COMPLETIONS, CUT_OFF = "completions/count", "completions/cut_off"
 """What the trainer adds to TRL's metrics of a step."""
 
@@ -24,7 +25,8 @@ class PhaseMeasures:
 
     steps: int
     first_kl: float | None
-    """KL to the reference at step 1, where both are the same weights. None: no reference, or not a number."""
+    """KL to the reference before the first update of step 1, where both are the same weights. None: no
+    reference, or not a number."""
     sampling_gap: float | None
     """A step's mean of |Δ log p| between sampler and trainer, the worst. None: not a number."""
     reward_lowest: float
@@ -39,7 +41,7 @@ def measured(
     log: Sequence[Mapping[str, float | None]], training: TrainingConfig, *, reference: bool, attention: str
 ) -> PhaseMeasures:
     """What the metrics of a phase's steps come to. `reference`: whether there is a KL to one."""
-    first = log[0].get("kl") if reference else None
+    first = log[0].get(FIRST_KL) if reference else None
     gaps = [entry[SAMPLING_DIFFERENCE] for entry in log if SAMPLING_DIFFERENCE in entry]
     gap = max(map(_number, gaps)) if gaps else None
     lowest = min(_number(entry[LOWEST]) for entry in log)

@@ -19,8 +19,8 @@ class StepMetrics:
         self._metrics = metrics
 
     def mean(self, name: str, values: torch.Tensor, mask: torch.Tensor) -> None:
-        """Over the tokens of all ranks."""
-        both = torch.stack([(values * mask).sum(), mask.sum().float()])
+        """Over the tokens of all ranks, whatever padding holds."""
+        both = torch.stack([torch.where(mask.bool(), values, 0).sum(), mask.sum().float()])
         total, count = self._accelerator.reduce(both, reduction="sum")
         self._metrics[name].append((total / count.clamp(min=1)).item())
 

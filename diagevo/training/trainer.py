@@ -41,7 +41,7 @@ from diagevo.sampling.engine import Engine
 from diagevo.sampling.model_folder import end_ids
 from diagevo.training.adapters import save_adapter
 from diagevo.training.loss import clipped, grpo_loss, kl_to, ratios, token_weights, truncated
-from diagevo.training.measures import TENSORS_APART, PhaseMeasures
+from diagevo.training.measures import FIRST_KL, TENSORS_APART, PhaseMeasures
 from diagevo.training.metrics import StepMetrics
 from diagevo.training.micro_batches import Dealt, Steps, in_place, select, sequences
 from diagevo.training.phase import OnStep, Phase, Reward, Rollout
@@ -97,6 +97,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         self.saved = saved
         self._engine = engine
         self._rows: list[dict[str, Any]] = []
+        self._updated = False
+        """Whether this step has changed the weights that drew its rollouts."""
         self._held = 1
         """The least `micro_batch` that would have been cut as this step is."""
         self.stopped: StoppedSafely | None = None
@@ -131,7 +133,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         tokens = self.state.num_input_tokens_seen  # to which TRL adds those that are drawn
         try:
             set_seed(self._seed_of_step())
-            self._rows = inputs["rows"]
+            self._rows, self._updated = inputs["rows"], False
             with in_memory("micro_batch", lambda: self._held):
                 batch = self._generate_and_score_completions(self._rows)
                 self._leave_out_padding(batch)
@@ -182,6 +184,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         optimizer: Any = self.optimizer
         optimizer.step()
         model.zero_grad()
+        self._updated = True
 
     def _dealt(self, batch: dict[str, Any]) -> Dealt:
         """A step's rows as micro-batches of all ranks."""
@@ -290,10 +293,12 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         with torch.no_grad():
             if reference is not None:
                 self._meter.mean("kl", kl_to(reference, logps), mask)
+                if not self._updated:
+                    self._metrics["train"][FIRST_KL].append(self._metrics["train"]["kl"][-1])
             self._meter.mean("entropy", entropies, mask)
             self._meter.clipped(*clipped(ratio, inputs["advantages"], **clip), mask)
             if sampled is not None:
-                self._meter.apart((logps - sampled).abs(), mask)
+                self._meter.apart((old - sampled).abs(), mask)
         return loss
 
     def _gathered(self, value: torch.Tensor) -> Any:

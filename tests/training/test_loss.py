@@ -2,16 +2,20 @@
 
 import math
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
+from hypothesis import strategies as st
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
-from diagevo.training.loss import clipped, grpo_loss, ratios, token_weights, truncated
+from diagevo.training.loss import LARGEST, clipped, grpo_loss, kl_to, ratios, token_weights, truncated
+from diagevo.training.measures import FIRST_KL
 from diagevo.training.plan import plan_phase
 from diagevo.training.saving import Saving
 from diagevo.training.trainer import PhaseTrainer
@@ -158,6 +162,118 @@ def test_gspo_cispo_and_tis_are_those_of_trl(
         assert torch.allclose(value, of_trl[name], rtol=0, atol=1e-5 * largest), name
 
 
+HELD = [math.nan, math.inf, -math.inf, 1e10, -1e10, 300.0]
+"""What padding may hold. Log-probabilities of real tokens are finite."""
+
+
+def updated(
+    given: dict[str, torch.Tensor], loss_type: Any, level: Any, *, delta: float | None, cap: float | None
+) -> tuple[float, torch.Tensor]:
+    """The loss, and its gradient by the policy's log-probabilities, as `compute_loss` puts it together."""
+    logps, mask = given["logps"].clone().requires_grad_(), given["mask"]
+    correction = 1.0 if cap is None else truncated(given["old"], given["sampled"], cap)
+    weights = token_weights(mask, loss_type, tokens=mask.sum(), completions=2, longest=LONGEST)
+    loss = grpo_loss(
+        logps,
+        ratios(logps, given["old"], mask, level),
+        given["reference"],
+        given["advantages"],
+        weights,
+        clip_low=0.2,
+        clip_high=0.3,
+        delta=delta,
+        beta=0.5,
+        capped=loss_type == "cispo",
+        correction_B_T=correction,
+    )
+    loss.backward()
+    assert logps.grad is not None
+    return loss.item(), logps.grad
+
+
+KINDS: list[Any] = [
+    {"loss_type": loss_type, "level": level, "delta": delta, "cap": cap}
+    for loss_type, level, delta, cap in product(
+        ["dapo", "grpo", "dr_grpo", "cispo"], ["token", "sequence"], [None, 3.0], [None, 1.5]
+    )
+]
+
+
+@hypothesis.settings(max_examples=20)
+@hypothesis.given(st.integers(0, 2**32), st.lists(st.sampled_from(HELD), min_size=37, max_size=37))
+def test_padding_changes_neither_loss_nor_gradient_whatever_it_holds(seed: int, held: list[float]) -> None:
+    """Of every kind of loss. The third completion counts nowhere, its advantage neither."""
+    drawn = -torch.randn(5, 3, 3, generator=torch.Generator().manual_seed(seed)).abs()
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0], [0, 0, 0]])
+    kept = dict(zip(("logps", "old", "reference", "sampled"), drawn, strict=False)) | {"mask": mask}
+    padded = dict(kept)
+    for name, values in zip(
+        ("logps", "old", "reference", "sampled"), zip(*[iter(held)] * 9, strict=False), strict=False
+    ):
+        padded[name] = torch.where(mask.bool(), kept[name], torch.tensor(values).view(3, 3))
+    kept["advantages"] = drawn[4, 0] * torch.tensor([1, -1, 0])
+    padded["advantages"] = torch.tensor([*kept["advantages"][:2].tolist(), held[-1]])
+    for kind in KINDS:
+        loss, gradient = updated(kept, **kind)
+        found, moved = updated(padded, **kind)
+        assert math.isfinite(loss)
+        assert found == loss, kind
+        assert torch.equal(moved, gradient), kind
+        assert gradient[mask == 1].all(), "every real token has one"
+
+
+@pytest.mark.parametrize("advantage", [2.0, 0.0, -1.0])
+@pytest.mark.parametrize("far", [300.0, -300.0])
+@pytest.mark.parametrize("of", ["old", "reference", "sampled"])
+def test_a_token_far_from_what_it_is_compared_with_leaves_loss_and_gradient_finite(
+    advantage: float, far: float, of: str
+) -> None:
+    """Of every kind of loss. The policy finds it e^±300 times as likely: in float32 that is inf or 0."""
+    logps = torch.tensor([[-301.0 if far < 0 else -1.0, -1.0]])
+    given = {name: logps.clone() for name in ("logps", "old", "reference", "sampled")}
+    given |= {"mask": torch.ones(1, 2), "advantages": torch.tensor([advantage])}
+    given[of][0, 0] -= far
+    for kind in KINDS:
+        loss, gradient = updated(given, **kind)
+        assert math.isfinite(loss), kind
+        assert torch.isfinite(gradient).all(), kind
+
+
+def test_a_log_ratio_counts_as_20_at_most_and_has_no_gradient_above() -> None:
+    logps, old = torch.tensor([[19.0, 21.0, -300.0]], requires_grad=True), torch.zeros(1, 3)
+    found = ratios(logps, old, torch.ones(1, 3))
+    assert found[0].tolist() == pytest.approx([math.exp(19), math.exp(LARGEST), 0], rel=1e-6)
+    [slope] = torch.autograd.grad(found.sum(), logps)
+    assert slope[0].tolist() == pytest.approx([math.exp(19), 0, 0], rel=1e-6)
+    apart = kl_to(old, -logps)
+    assert apart[0].tolist() == pytest.approx([math.exp(19) - 20, math.exp(20) - 21, 299], rel=1e-6)
+
+
+def test_every_case_of_the_list_of_faults_is_finite_and_right() -> None:
+    """`faults/loss.jsonl` beside the project says each in words; this is what its words mean."""
+    e = math.exp
+
+    def one(logps: list[float], old: list[float], **more: Any) -> tuple[float, list[float]]:
+        given = {"logps": torch.tensor([logps]), "old": torch.tensor([old]), "reference": None}
+        given |= {"mask": torch.ones(1, len(logps)), "advantages": torch.tensor([1.0])} | more
+        loss, slope = updated(given, "dapo", "token", delta=more.get("delta"), cap=None)
+        return loss, slope[0].tolist()
+
+    padded = {"mask": torch.tensor([[1, 1, 0]])}
+    for held in (-1e10, 299.0, -math.inf, math.nan):
+        loss, slope = one([-1.0, -1.0, held], [-1.0, -1.0, -1.0], **padded)
+        assert (loss, slope) == (-1.0, [-0.5, -0.5, 0.0]), held
+    loss, slope = one([-120.0, -1.0], [-120.0, -1.0], reference=torch.tensor([[-1.0, -1.0]]))
+    assert loss == pytest.approx(-1 + 0.5 * (e(20) - 21) / 2)
+    assert slope == [-0.5, -0.5], "the pull of the reference has no slope any more"
+    for advantage, delta in product([1.0, 0.0, -1.0], [None, 4.0]):
+        loss, slope = one([99.0, -1.0], [-1.0, -1.0], advantages=torch.tensor([advantage]), delta=delta)
+        unbounded = e(20) if delta is None else delta
+        ratio = 1.3 if advantage > 0 else unbounded
+        assert loss == pytest.approx(-advantage * (ratio + 1) / 2), (advantage, delta)
+        assert slope == [0, -advantage / 2]
+
+
 def gradient(trainer: Any, loss: torch.Tensor) -> dict[str, torch.Tensor]:
     trainer.model.zero_grad()
     loss.backward()
@@ -202,6 +318,7 @@ def test_loss_gradient_and_metrics_are_those_of_trl(
         GRPOTrainer._compute_loss, trainer, given
     )
     assert loss == pytest.approx(loss_of_trl, abs=1e-6)
+    assert metrics.pop(FIRST_KL, None) == metrics.get("kl"), "no weight has changed"
     assert metrics.keys() == metrics_of_trl.keys()
     for name, values in metrics.items():
         assert values == pytest.approx(metrics_of_trl[name], abs=1e-6), name

@@ -17,6 +17,7 @@ from diagevo.training.checkpoints import find
 from diagevo.training.measures import (
     COMPLETIONS,
     CUT_OFF,
+    FIRST_KL,
     HIGHEST,
     LOWEST,
     TENSORS_APART,
@@ -111,7 +112,7 @@ def test_a_constant_reward_and_completions_that_are_cut_off_are_found_and_told(
 
 
 def step(**changes: float | None) -> dict[str, float | None]:
-    return {"kl": 0.0, LOWEST: -1.0, HIGHEST: 1.0, COMPLETIONS: 20.0, CUT_OFF: 0.0} | changes
+    return {FIRST_KL: 0.0, LOWEST: -1.0, HIGHEST: 1.0, COMPLETIONS: 20.0, CUT_OFF: 0.0} | changes
 
 
 def findings(*log: dict[str, float | None]) -> tuple[str, ...]:
@@ -120,9 +121,9 @@ def findings(*log: dict[str, float | None]) -> tuple[str, ...]:
 
 def test_the_bounds_are_met_by_what_is_equal_to_them_and_never_by_what_is_no_number() -> None:
     gap = "sampling/sampling_logp_difference/mean"
-    assert findings(step(kl=0.01), step(kl=5.0)) == (), "later the policy has moved"
-    assert findings(step(kl=0.011)) == ("wrong_reference",)
-    assert findings(step(kl=None)) == ("wrong_reference",), "TRL logs None for what is no number"
+    assert findings(step(**{FIRST_KL: 0.01}), step(**{FIRST_KL: 5.0})) == (), "later the policy has moved"
+    assert findings(step(**{FIRST_KL: 0.011})) == ("wrong_reference",)
+    assert findings(step(**{FIRST_KL: None})) == ("wrong_reference",), "TRL logs None for what is no number"
     assert findings(step(**{gap: 0.5})) == ()
     assert findings(step(**{gap: 0.1}), step(**{gap: 0.51}), step(**{gap: 0.1})) == ("wrong_sampler",)
     assert findings(step(**{gap: float("nan")})) == ("wrong_sampler",)

@@ -101,3 +101,14 @@ def test_a_stop_after_the_first_update_saves_nothing_of_the_step(
         with pytest.raises(StoppedSafely):
             phase.trained(tiny_model, tmp_path, reward=Varied(), settings=settings, stop=stop)
     assert phase.last_saved(tmp_path / "work") == 0, "what lies between two steps is no state to go on from"
+
+
+def test_the_first_kl_of_several_updates_is_that_of_the_first(tiny_model: Path, tmp_path: Path) -> None:
+    """Later ones have moved the policy, and its distance from what drew the rollouts is no fault."""
+    summary = phase.trained(tiny_model, tmp_path, reward=Varied(), settings=SETTINGS)
+    [step] = summary.log
+    assert summary.measures.first_kl is not None
+    assert abs(summary.measures.first_kl) < 1e-9, "policy and reference have the same weights"
+    assert step["kl"] > 1e-4, "over all three"
+    assert summary.measures.sampling_gap is not None
+    assert summary.measures.sampling_gap < 1e-5, "of the policy that drew"
