@@ -6,7 +6,22 @@ from statistics import correlation, mean
 from typing import Any
 
 from diagevo.evaluation.study import VariantDifference
-from studies.comparison import APART, CLAIMS, SCORE, against_full, against_paper, interval, scores, verdict
+from studies.comparison import (
+    APART,
+    BASE_COLD,
+    CLAIMS,
+    SCORE,
+    against_cold_base,
+    against_full,
+    against_paper,
+    at_equal_practice,
+    exact,
+    interval,
+    practised,
+    scores,
+    verdict,
+    volume,
+)
 from studies.results import COURSES, PLANNED, arm_of, plan_of
 
 ROOT = Path(__file__).parents[1]
@@ -41,12 +56,13 @@ def _figures(line: VariantDifference) -> str:
 def claim_rows(runs: list[dict[str, Any]]) -> Iterator[str]:
     """The table by claim."""
     heads = "variant | metric | expected | paper | here | difference | 95% interval | d | seeds | p | Holm"
-    yield f"| | {heads} | command |"
-    yield "|---" * 13 + "|"
+    yield f"| | {heads} | exact | command |"
+    yield "|---" * 14 + "|"
     for name, variant, metric, expected, paper in CLAIMS:
         line = against_full(runs, metric)[variant]
         said = verdict(line, expected, 5 if plan_of(variant) == "study" else 3)
         told = f"{name} | `{variant}` | {metric} | {expected} | {paper} | **{said}** | {_figures(line)}"
+        told += f" | {_chance(exact(runs, variant, metric))}"
         yield f"| {told} | `{_command(variant, metric)}` |"
 
 
@@ -65,7 +81,7 @@ def arm_rows(runs: list[dict[str, Any]]) -> Iterator[str]:
     for name, of_seed in by_metric[SCORE].items():
         kept = [r["kept"] for r in runs if r["rounds"] == r["of"] and arm_of(r) == name]
         means = [_mean(by_metric[metric].get(name, {})) for metric in metrics]
-        yield f"| `{name}` | {len(of_seed)} | {sum(kept) // len(kept)} | {' | '.join(means)} |"
+        yield f"| `{name}` | {len(of_seed)} | {mean(kept):.0f} | {' | '.join(means)} |"
 
 
 def _mean(of_seed: Mapping[int, float]) -> str:
@@ -82,8 +98,12 @@ def page(runs: list[dict[str, Any]]) -> str:
     lines = [
         BEGIN,
         f"{len(ended)} of the {PLANNED} runs of the three plans{when}{under_way}.",
-        "Each line says on how many seeds it rests. This is the arithmetic world: its premise makes",
-        "the effect of H1 possible.\n",
+        *sharpening(runs),
+        "",
+        "Each line says on how many seeds it rests, and holds for these 560 questions and these starting",
+        "weights. This is the arithmetic world: its premise makes the effect of H1 possible. *exact*: the",
+        "sign-flip test of the same differences, uncorrected; of five seeds it cannot be below .0625, of",
+        "three not below .25.\n",
         *claim_rows(runs),
         "",
         "![Each arm minus the full method](../pictures/study.svg)\n",
@@ -97,6 +117,31 @@ def page(runs: list[dict[str, Any]]) -> str:
         *against_the_method(runs),
     ]
     return "\n".join(lines) + "\n"
+
+
+COLD = ("full", "placebo", "free-only", "full, ten rounds", "full, other weights")
+"""The arms that are held against the base model at a lower temperature."""
+
+
+def sharpening(runs: list[dict[str, Any]]) -> Iterator[str]:
+    """What is left of the gains above the base model sampled colder, before anything else."""
+    found = against_cold_base(runs)
+    if any(arm not in found or found[arm].low is None for arm in COLD):
+        return
+    greedy = [mean(r["scores"][n]["greedy"] for r in runs if arm_of(r) == "full") for n in ("0", "5")]
+    base = mean(r["scores"]["0"][BASE_COLD] for r in runs if arm_of(r) == "full")
+    yield "**Most of the gain in mean@8 at T = 1 is what a lower temperature gives the base model for"
+    yield f"nothing.** Sampled at T = 0.5 it has {base:.3f} before any round. The trained models were"
+    yield "measured at T = 1 alone, so what they would have at T = 0.5 is not known; one greedy answer, which"
+    yield f"sharpening cannot improve, goes from {greedy[0]:.3f} to {greedy[1]:.3f} with `full`.\n"
+    yield "| arm at T = 1, after its last round | less the base at T = 0.5 | 95% interval | seeds |"
+    yield "|---|---|---|---|"
+    for arm in COLD:
+        line = found[arm]
+        yield (
+            f"| `{arm}` | {_signed(line.difference)} | {_signed(line.low)} to {_signed(line.high)}"
+            f" | {line.seeds} |"
+        )
 
 
 def against_the_method(runs: list[dict[str, Any]]) -> Iterator[str]:
@@ -121,8 +166,25 @@ def against_the_method(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield f"- `free-800` is {interval(found['free-800'])}. It was meant to take as much CPU time as"
     yield "  `full`, by a calibration on a prototype; the CPU time of these runs was not measured. The"
     yield "  lead of H1 is one per candidate. That it is one per second is not shown."
+    arms_fit, slope, explained, predicted = volume(runs)
+    apart = at_placebo(runs)
     yield f"- `placebo` is {interval(found['placebo'])}, before Holm's correction. With it p is"
-    yield f"  {_chance(found['placebo'].p_holm)}. So it is not shown that what the causes say matters."
+    yield f"  {_chance(found['placebo'].p_holm)}. So it is not shown that what the causes say matters. Nor is"
+    yield "  `placebo` a null: it draws from all kinds of mistake alike, which is a balanced curriculum. To"
+    yield "  leave the head is most of the effect of H1, and `placebo` leaves it too: it is"
+    yield f"  {apart:+.3f} against `free-only`."
+    yield f"- The score follows how much is practised. Over {arms_fit} arms (all with five rounds and seeds"
+    yield f"  but `full`, `placebo` and `no-filter-4-steps`) mean@8 is a + {slope:.4f} ln(kept), with R²"
+    yield f"  {explained:.3f}. The line predicts placebo less full as {predicted:+.4f}; it is"
+    yield f"  {found['placebo'].difference:+.4f}."
+    yield "  At an equal number of practised questions, by that line:"
+    yield ""
+    yield "  | contrast | as played | at equal practice |"
+    yield "  |---|---|---|"
+    for arm in ("free-only", "free-640", "free-800", "placebo", "no-filter", "absolute-only", "tau-1.2"):
+        seen = found[arm].difference
+        yield f"  | `{arm}` less `full` | {_signed(seen)} | {_signed(at_equal_practice(runs, arm, 'full'))} |"
+    yield ""
     yield "- The rules name the family of the failed question in each cause. So a cause nearly picks the"
     yield "  family that the challenger writes next. Causes in free words may steer less."
     yield f"- Over the {arms} arms of five rounds and five seeds, mean@8 goes with the number of questions"
@@ -138,6 +200,12 @@ def against_the_method(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield f"  to ask for three or five gains nothing. `promotion-3` is {interval(found['promotion-3'])},"
     yield f"  and `promotion-5` {interval(found['promotion-5'])}."
     yield from long_run(runs)
+
+
+def at_placebo(runs: list[dict[str, Any]]) -> float:
+    """mean@8 of placebo less that of free exploration alone."""
+    of_arm = scores(runs, SCORE)
+    return mean(of_arm["placebo"].values()) - mean(of_arm["free-only"].values())
 
 
 def long_run(runs: list[dict[str, Any]]) -> Iterator[str]:
@@ -200,10 +268,7 @@ def kept_and_scores(runs: list[dict[str, Any]]) -> tuple[int, float]:
     """How many arms of the study were played with all seeds, but for the one whose steps are fewer than its
     questions; and the rank correlation of their means of kept questions and of mean@8."""
     scored = scores(runs, SCORE)
-    kept: dict[str, list[int]] = {}
-    for run in runs:
-        if run["rounds"] == run["of"] and plan_of(arm_of(run)) == "study":
-            kept.setdefault(arm_of(run), []).append(run["kept"])
+    kept = practised(runs)
     arms = [arm for arm, of in kept.items() if len(of) == 5 and arm != "no-filter-4-steps"]
     ranked = [
         _ranks([mean(of[arm]) for arm in arms]) for of in (kept, {a: [*scored[a].values()] for a in arms})
@@ -219,7 +284,15 @@ def _ranks(values: Sequence[float]) -> list[float]:
 def sentences(runs: list[dict[str, Any]]) -> str:
     """What the README tells."""
     found = against_full(runs, SCORE)
-    lines = ["Each arm's mean@8 after five rounds, minus that of the full method:", ""]
+    lines: list[str] = []
+    if (cold := against_cold_base(runs).get("full")) is not None and cold.low is not None:
+        lines += [
+            "Most of what five rounds add at T = 1 a lower temperature adds too: the full method's mean@8 is",
+            f"{_signed(cold.difference)} (95%: {_signed(cold.low)} to {_signed(cold.high)},"
+            f" {cold.seeds} seeds) against the untouched model at T = 0.5.",
+            "",
+        ]
+    lines += ["Each arm's mean@8 at T = 1 after five rounds, minus the full method's, on 560 questions:", ""]
     for variant, name in TOLD.items():
         line = found[variant]
         if line.low is None:

@@ -80,10 +80,10 @@ def _encode(
 
 
 def batches(
-    tokenizer: "PreTrainedTokenizerFast", seed: int, phase: PretrainingPhase
+    tokenizer: "PreTrainedTokenizerFast", seed: int, stream: Iterator[tuple[Prompt, str]]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Endless (ids_B_T, targets_B_T): documents of like length, padded right; prompts are no targets."""
-    stream, rng = documents(seed, phase.scale, phase.weights, phase.free), Random(seed)
+    rng = Random(seed)
     pad = piece_id(tokenizer, PAD)
     while True:
         pool = sorted(_encode(tokenizer, list(islice(stream, _POOL))), key=lambda doc: len(doc[0]))
@@ -120,12 +120,15 @@ def train_phase(
     phase: PretrainingPhase,
     seed: int,
     *,
+    stream: Iterator[tuple[Prompt, str]] | None = None,
     report: int = 200,
 ) -> None:
-    """One phase, in place. Prints the loss every `report` steps."""
+    """One phase, in place, over `stream` in place of the phase's documents. Prints the loss every `report`
+    steps."""
+    stream = documents(seed, phase.scale, phase.weights, phase.free) if stream is None else stream
     optimizers, done, step, started = _optimizers(model), 0, 0, time.process_time()
     model.train()
-    for ids_B_T, targets_B_T in batches(tokenizer, seed, phase):
+    for ids_B_T, targets_B_T in batches(tokenizer, seed, stream):
         if done >= phase.tokens:
             break
         rate = phase.start + (phase.end - phase.start) * done / phase.tokens
@@ -157,14 +160,14 @@ def pretrain(
     seed of its own, so that the last one alone, from a folder, is what it is in the whole.
     """
     tokenizer = build_tokenizer()
-    model = build_model(tokenizer, seed) if start is None else _stored(start)
+    model = build_model(tokenizer, seed) if start is None else stored(start)
     for phase in phases:
         train_phase(model, tokenizer, phase, seed=1000 * seed + phase.number)
         round_as_stored(model)
     return model, tokenizer
 
 
-def _stored(folder: Path) -> "Qwen3ForCausalLM":
+def stored(folder: Path) -> "Qwen3ForCausalLM":
     from transformers import Qwen3ForCausalLM
 
     return Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32)

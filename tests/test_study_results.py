@@ -20,7 +20,17 @@ from diagevo.evaluation.ablation import VARIANTS, Plan, variant
 from diagevo.evaluation.study import VariantDifference
 from diagevo.memory.transfer.bundle import check_bundle
 from studies import lm
-from studies.comparison import CLAIMS, against_full, against_paper, scores, verdict
+from studies.comparison import (
+    CLAIMS,
+    against_cold_base,
+    against_full,
+    against_paper,
+    at_equal_practice,
+    scores,
+    sign_flip,
+    verdict,
+    volume,
+)
 from studies.narrow import NARROW, QUESTIONS, RIGHT, narrow_documents, narrow_questions
 from studies.page import (
     MARKS,
@@ -93,7 +103,7 @@ def test_a_verdict_follows_the_rule_of_the_page(
 
 
 def test_a_verdict_on_fewer_seeds_than_planned_says_so() -> None:
-    assert verdict(_line(-0.05, 0.01, 3), "below", 5) == "shown, on 3 of 5 seeds"
+    assert verdict(_line(-0.05, 0.01, 3), "below", 5) == "open: below, by 0.030 to 0.070 on 3 seeds"
     assert verdict(_line(-0.05, None, 1), "below", 5) == "open: 1 of 5 seeds"
 
 
@@ -353,3 +363,38 @@ def test_the_runs_of_the_study_that_are_shipped_are_those_of_the_results(tmp_pat
             last = "SELECT payload ->> '$.state_hash' FROM event WHERE type = 'RoundCommitted'"
             last += " ORDER BY sequence DESC"
             assert bundle.execute(last).fetchone() == (results[run]["state_hash"],)
+
+
+def test_an_exact_test_counts_the_signs_that_come_as_far() -> None:
+    # Sums of ±1 ±2 ±4: 7, 5, 3, 1 and their opposites; as far as 5 are 7, 5, -5 and -7.
+    assert sign_flip([-1, 2, 4]) == 4 / 8
+    assert sign_flip([1, 2, 4]) == 2 / 8
+    assert sign_flip([0.1] * 5) == 2 / 32
+    assert sign_flip([0.3]) is None
+
+
+def test_nothing_is_shown_on_three_seeds() -> None:
+    line = VariantDifference("free-only", 3, 0.8, -0.05, -0.06, -0.04, -15.0, 0.001, 0.001)
+    assert verdict(line, "below", 3) == "open: below, by 0.040 to 0.060 on 3 seeds"
+
+
+def test_a_gain_is_held_against_the_base_sampled_colder() -> None:
+    runs = [_run("full", seed, score) for seed, score in enumerate((0.84, 0.86), 3)]
+    for run in runs:
+        run["scores"]["0"]["mean_at_k_T0.5"] = 0.85
+    line = against_cold_base(runs)["full"]
+    assert line.difference == pytest.approx(0.0)
+    assert line.seeds == 2
+
+
+def test_the_line_of_volume_takes_away_what_practice_alone_gives() -> None:
+    # 0.5 + 0.05 log2(kept): a doubling is worth 0.05, whatever the arm.
+    kept = {"free-only": 128, "k-0.2": 256, "tau-1.2": 512, "placebo": 256, "full": 512}
+    runs = []
+    for arm, number in kept.items():
+        for seed in range(3, 8):
+            score = 0.5 + 0.05 * (number.bit_length() - 1) + (0.01 if arm == "full" else 0)
+            runs.append({**_run(arm, seed, score), "kept": number})
+    arms, _, explained, predicted = volume(runs)
+    assert (arms, explained, predicted) == (3, pytest.approx(1.0), pytest.approx(-0.05))
+    assert at_equal_practice(runs, "placebo", "full") == pytest.approx(-0.01)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from diagevo.arithmetic.corpus import documents
 from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from studies import pretrain as recipe
@@ -51,7 +52,7 @@ def test_the_last_phase_from_stored_weights_is_the_last_phase_of_the_whole(tmp_p
 def test_prompts_and_padding_are_no_targets() -> None:
     tokenizer = build_tokenizer()
     mark = tokenizer.convert_tokens_to_ids("<|assistant|>")
-    for ids_B_T, targets_B_T in islice(batches(tokenizer, 0, PretrainingPhase(1, 1.0, 0, 0.0, 0.0)), 5):
+    for ids_B_T, targets_B_T in islice(batches(tokenizer, 0, documents(0, 1.0)), 5):
         assert ids_B_T.numel() <= BATCH_TOKENS
         for ids, targets in zip(ids_B_T.tolist(), targets_B_T.tolist(), strict=True):
             start = ids.index(mark) + 1
