@@ -14,7 +14,7 @@ from diagevo.errors import ConflictError
 from diagevo.ingest.rollouts import RolloutGroup, RolloutStep, grouped
 from diagevo.ingest.rounds import LAST, Rounds, ingested
 from diagevo.memory.audit.groups import Attempts
-from diagevo.memory.events import FailedRollout, GroupIngested, RunConfigured
+from diagevo.memory.events import FailedRollout, Feedback, GroupIngested, RunConfigured
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.memory import Memory
 
@@ -120,7 +120,7 @@ class Recorder:
             report.groups[outcome(event)] += 1
             if event.reference is not None:
                 report.failures += len(event.failed)
-            elif event.failed:
+            elif event.failed and event.answer is not None:
                 report.answered += 1
 
     def _recorded(self, step: int) -> list[GroupIngested]:
@@ -171,8 +171,8 @@ def _same(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bo
 
 
 def _compared(group: GroupIngested) -> GroupIngested:
-    """Without its attempt; and of failures without a reference an older version kept none."""
-    return replace(group, attempt=1, failed=group.failed if group.reference is not None else [])
+    """As version 1 kept it, and without its attempt: of passes the first, of failures those beside one."""
+    return replace(group, attempt=1, failed=group.failed if group.reference is not None else [], passed=[])
 
 
 def _grown(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
@@ -202,45 +202,42 @@ def _recorded_otherwise(step: RolloutStep, why: str = "") -> ConflictError:
 def events_of(
     artifacts: Artifacts, step: int, source: str, groups: Sequence[RolloutGroup], pass_at: float
 ) -> list[GroupIngested]:
-    """A step's groups as events; the first pass and the failures are kept of one with a contrast, and the
-    failures of one in which all failed and the answer is known."""
+    """A step's groups as events. Every failure is kept with its feedback, every pass beside a failure, and
+    the first where all passed: what passes look like is measured on them too."""
+    parts: list[tuple[RolloutGroup, list[int], list[int]]] = []
     texts: list[str] = []
-    passing: list[set[int]] = []
     for group in groups:
-        passes = set(range(len(group.rewards))).difference(failing(group.rewards, pass_at))
-        passing.append(passes)
-        texts.append(group.prompt)
-        if 0 < len(passes) < len(group.rewards):
-            texts.append(group.responses[min(passes)])
-        if _kept(group, passes):
-            texts += [text for i, text in enumerate(group.responses) if i not in passes]
+        failed = failing(group.rewards, pass_at)
+        passed = [place for place, reward in enumerate(group.rewards) if reward >= pass_at]
+        kept = passed if failed else passed[:1]
+        parts.append((group, failed, passed))
+        texts += [group.prompt, *(group.responses[place] for place in [*kept, *failed])]
+        texts += [group.feedback[place] for place in failed if place in group.feedback]
     digests = iter(artifacts.put_many(texts))
     events: list[GroupIngested] = []
-    for place, (group, passes) in enumerate(zip(groups, passing, strict=True)):
-        question, contrast = next(digests), 0 < len(passes) < len(group.rewards)
-        reference = next(digests) if contrast else None
-        kept = _kept(group, passes)
-        failures = [i for i in range(len(group.rewards)) if kept and i not in passes]
+    for number, (group, failed, passed) in enumerate(parts):
+        question = next(digests)
+        kept = [next(digests) for _ in (passed if failed else passed[:1])]
         events.append(
             GroupIngested(
                 step=step,
-                group=place,
+                group=number,
                 question=question,
                 answer=group.answer,
                 rewards=group.rewards,
-                passes=len(passes),
-                reference=reference,
-                failed=[FailedRollout(sample=i, trajectory=next(digests)) for i in failures],
+                passes=len(passed),
+                reference=kept[0] if failed and kept else None,
+                failed=[FailedRollout(sample=place, trajectory=next(digests)) for place in failed],
                 source=source,
                 draw=group.draw,
+                passed=kept,
+                feedback=[
+                    Feedback(sample=place, text=next(digests)) for place in failed if place in group.feedback
+                ],
+                tags=list(group.tags),
             )
         )
     return events
-
-
-def _kept(group: RolloutGroup, passes: set[int]) -> bool:
-    """Whether its failures have something to be held against."""
-    return len(passes) < len(group.rewards) and (bool(passes) or group.answer is not None)
 
 
 def outcome(event: GroupIngested) -> str:

@@ -18,6 +18,10 @@ class IngestedRollout(msgspec.Struct, frozen=True, gc=False):
     """The expected answer, where the file has one."""
     group: str | None = None
     """Name of its group within the step; None: the prompt."""
+    feedback: str | None = None
+    """What the file says of the response: a judge's rationale, a test log."""
+    tags: tuple[str, ...] = ()
+    """What the file classes the prompt as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,9 @@ class RolloutGroup:
     draw: GroupDraw | None = None
     name: str | None = None
     """As the file names it. Groups of one name have different prompts."""
+    feedback: dict[int, str] = field(default_factory=dict[int, str])
+    """By sample."""
+    tags: tuple[str, ...] = ()
 
 
 def grouped(rollouts: Sequence[IngestedRollout]) -> list[RolloutGroup]:
@@ -52,8 +59,10 @@ def grouped(rollouts: Sequence[IngestedRollout]) -> list[RolloutGroup]:
         prompt = rollout.prompt.strip()  # a template may leave its own spaces around it
         group = found.get((rollout.group, prompt))
         if group is None:
-            group = RolloutGroup(prompt, rollout.answer, name=rollout.group)
+            group = RolloutGroup(prompt, rollout.answer, name=rollout.group, tags=rollout.tags)
             found[rollout.group, prompt] = group
+        if rollout.feedback is not None:
+            group.feedback[len(group.responses)] = rollout.feedback
         group.responses.append(rollout.response)
         group.rewards.append(rollout.reward)
     return list(found.values())

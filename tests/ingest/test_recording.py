@@ -13,7 +13,7 @@ from diagevo.diagnosis.diagnostician import Extraction, FailurePair, KnownCause
 from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.errors import ConflictError, OutOfOrderError
 from diagevo.ingest.recording import IngestSummary, Recorder
-from diagevo.ingest.rollouts import RolloutStep
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.groups import first_stranger
 from diagevo.memory.audit.retention import retention
@@ -65,6 +65,21 @@ def test_each_group_is_counted_by_its_outcome_and_keeps_what_can_be_asked_about(
     assert (b.reference, len(b.failed), b.passes, b.rewards, b.answer) == (None, 4, 0, [0.0] * 4, "7")
     assert memory.artifacts.get(b.failed[3].trajectory) == "b 1 3 -"
     assert (c.reference, c.failed, c.passes) == (None, [], 4)
+    kept = [[memory.artifacts.get(digest) for digest in each.passed] for each in (a, b, c)]
+    assert kept == [["a 1 0 +", "a 1 2 +"], [], ["c 1 0 +"]]
+
+
+def test_failures_without_any_answer_are_kept_with_what_the_files_say_of_them(memory: Memory) -> None:
+    rollouts = [
+        IngestedRollout("q", "one", 0.0, feedback="off by one", tags=("hard", "sums")),
+        IngestedRollout("q", "two", 0.0, tags=("hard", "sums")),
+    ]
+    assert record(memory, RolloutStep(1, "f.jsonl", rollouts)).answered == 0
+    [group] = told(memory, GroupIngested)
+    assert [memory.artifacts.get(each.trajectory) for each in group.failed] == ["one", "two"]
+    assert [(each.sample, memory.artifacts.get(each.text)) for each in group.feedback] == [(0, "off by one")]
+    assert group.tags == ["hard", "sums"]
+    assert record(memory, RolloutStep(1, "f.jsonl", rollouts)).new_steps == 0
 
 
 def test_the_same_steps_again_leave_the_log_as_it_was(memory: Memory) -> None:

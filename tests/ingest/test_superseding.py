@@ -260,6 +260,7 @@ def test_what_the_memory_drew_a_prompt_for_stays_its_aim_where_the_cause_is_stil
             failed=[FailedRollout(sample=1, trajectory=memory.artifacts.put(f"{prompt} fails"))],
             source="TRL",
             draw=GroupDraw(round=2, cause_id=cause, stitched_cause_id=None),
+            passed=[memory.artifacts.put(f"{prompt} passes")],
         )
         for place, (prompt, cause) in enumerate([("new a", "c1"), ("new b", None)])
     ]

@@ -309,6 +309,13 @@ class FailedRollout(Value, frozen=True):
     """The response."""
 
 
+class Feedback(Value, frozen=True):
+    """What the files say of a rollout: a judge's rationale, a test log."""
+
+    sample: int
+    text: Digest
+
+
 class GroupDraw(Value, frozen=True):
     """What the schedule of a round drew a prompt for; no cause for a free one."""
 
@@ -322,6 +329,7 @@ class GroupIngested(Event, frozen=True):
     """The rollouts of one prompt in one step of another trainer, as its files have them. It changes no state:
     it waits for its round, which is opened when the rounds before it are committed."""
 
+    schema_version = 2
     step: int
     group: int
     """Place in the step, by first appearance."""
@@ -335,7 +343,7 @@ class GroupIngested(Event, frozen=True):
     reference: Digest | None
     """The first response that passed, where others did not; None for a group without a contrast."""
     failed: list[FailedRollout]
-    """Where there is a reference, or all failed and the answer is known: who did not pass."""
+    """Who did not pass. Version 1 kept them where there is a reference or the answer is known."""
     source: str
     """Name of the file."""
     draw: GroupDraw | None = None
@@ -343,6 +351,13 @@ class GroupIngested(Event, frozen=True):
     attempt: int = 1
     """One more each time that the training was resumed from a checkpoint. The first step of an attempt voids
     the groups of earlier attempts from that step on."""
+    passed: list[Digest] = []
+    """Responses that passed, by sample: all of a group with a contrast, the first where all passed. Version 1
+    kept the reference alone."""
+    feedback: list[Feedback] = []
+    """Of those that did not pass, where the files have any."""
+    tags: list[str] = []
+    """What the files class the prompt as."""
 
     def key(self) -> str:
         return f"{self.step}.{self.group}" + (f".{self.attempt}" if self.attempt > 1 else "")

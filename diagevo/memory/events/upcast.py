@@ -22,6 +22,12 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("FailureObserved", 1): _with(right=None),
     ("FailureObserved", 2): _with(against="response"),
     ("CheckpointEvaluated", 1): _with(seconds=None),
+    ("GroupIngested", 1): lambda old: {
+        **old,
+        "passed": [] if old["reference"] is None else [old["reference"]],
+        "feedback": [],
+        "tags": [],
+    },
 }
 """(type, version) -> the step to version + 1. Add one, and a frozen example of the old version, with each
 change of a payload."""

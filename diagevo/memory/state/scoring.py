@@ -121,6 +121,8 @@ def refuse_ungrouped(event: GroupIngested, config: Mapping[str, Any]) -> None:
     if (event.reference is not None) != contrast:
         raise InconsistentError("a group has a reference exactly where some passed and some failed")
     kept = [one.sample for one in event.failed]
-    known = not passes and event.answer is not None  # of which older versions kept none
-    if kept != (failed if contrast or (known and kept) else []):
+    if kept != failed and (contrast or kept):  # of groups in which all failed, version 1 may have kept none
         raise InconsistentError("its failed rollouts are not those whose rewards did not pass")
+    least, most = (1, passes) if contrast else (0, min(passes, 1))  # version 1 kept the reference alone
+    if len(event.passed) not in (least, most) or (contrast and event.passed[0] != event.reference):
+        raise InconsistentError("its passed responses are not those whose rewards passed")

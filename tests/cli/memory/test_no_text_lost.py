@@ -11,10 +11,14 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from diagevo.config.models import IngestConfig
+from diagevo.ingest.recording import IngestSummary, Recorder
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.memory.events import EVENT_TYPES, Digest, GroupIngested, Value
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import ARTIFACT
+from diagevo.memory.opening import open_memory
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, diagnose_by_rules
 from tests.memory.audit.forging import rows_of, write_rows
@@ -27,10 +31,15 @@ RUNS = ("played", "waiting")
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The hand-played run, with calls of a model, and verl's rollouts, which wait for their diagnosis."""
+    """The hand-played run, with calls of a model, and verl's rollouts, which wait for their diagnosis, with
+    one of whose failure the file says something."""
     home = tmp_path_factory.mktemp("original")
     play(f"sqlite:///{home / 'diagevo.db'}", "played", root=home)
     said(home, "ingest", "verl", DATA / "verl" / "rollouts", "--run", "waiting", "--steps-per-round", "2")
+    with open_memory(f"sqlite:///{home / 'diagevo.db'}", "waiting", create=False) as memory:
+        judged = IngestedRollout("judged", "too long", 0.0, feedback="off topic")
+        recorder = Recorder(memory, IngestConfig(steps_per_round=2))
+        recorder.record([RolloutStep(99, "judged.jsonl", [judged])], IngestSummary())
     return home
 
 
