@@ -40,7 +40,7 @@ def _played(folder: Path, name: str, rounds: int) -> list[str]:
 
 def rows() -> list[Row]:
     limits = {"--version": None, "--help": 0.6, "memory show": 1.0}
-    limits |= {"runs list": 0.4, "memory why c1": 0.4, "memory log -n 3": 0.4, "report build --list": 1.0}
+    limits |= {"runs list": 0.4, "memory why c1": 0.4, "memory log -n 3": 0.4}
     with tempfile.TemporaryDirectory() as folder:
         five, three = (_played(Path(folder), f"of-{n}", n) for n in (5, 3))
         on = {"--version": [], "--help": [], "memory show": five, "runs list": three[:2]}

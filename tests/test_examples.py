@@ -61,11 +61,9 @@ def training() -> None:
 
 
 def test_every_example_is_run_here() -> None:
-    """What is reported by other systems is read by tests/report/test_reported.py; `make lm` runs smollm2.py,
-    which reads 170 MB of packages."""
+    """`make lm` runs smollm2.py, which reads 170 MB of packages."""
     assert {file.name for file in EXAMPLES.glob("*.*")} == {
         "read_a_run.ipynb",
-        "reported.csv",
         "round_by_hand.py",
         "sample_rollouts.py",
         "smollm2.py",

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from diagevo.report.material import Material
     from diagevo.report.tables import ReportTable, TableName
 
-SHOWN = columns("paper, name, title, ready, missing, command")
 FILES = columns("figure, file")
 TABLE = "table-"
 """What the name of a table begins with; `time` is a figure, too."""
@@ -56,28 +55,23 @@ def _embedder(material: "Material", asked: bool) -> "Embedder | None":
 @options.command(
     "report build",
     rows=True,
-    example="""diagevo report build --list
-    diagevo report build --run a
+    example="""diagevo report build --run a
     diagevo report build --run a --with free-only --to report
     diagevo report build --only memory --only table-main --run a
     diagevo report build --only table-ablation --plan small
-    diagevo report build --only table-k --run a --with b --with c
-    diagevo report build --only table-baselines --run a --with b --reported others.csv""",
+    diagevo report build --only table-k --run a --with b --with c""",
 )
 def build(
     call: Call,
     *,
-    list_: Annotated[
-        bool,
-        typer.Option(
-            "--list",
-            help="Build nothing; list each figure and table, with the command for it or what is missing.",
-        ),
-    ] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Only this figure or table of --list, without pages; may be repeated."
+            metavar="NAME",
+            help="Only this figure or table, without pages; may be repeated. Figures: intro, performance, "
+            "memory, labels, case, length, diversity, difficulty, coverage. Tables: table-main, "
+            "table-ablation, table-grpo, table-training, table-thresholds, table-time, table-fixed, table-k, "
+            "table-tau.",
         ),
     ] = None,
     beside: Annotated[
@@ -89,15 +83,6 @@ def build(
         ),
     ] = None,
     plan: Annotated[str | None, typer.Option(help="Take the runs of this ablation plan.")] = None,
-    reported: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="CSV",
-            help="Results reported by other systems, marked in table-main and table-baselines: "
-            "columns solver, "
-            "method, source and the table's own, scores as percentages.",
-        ),
-    ] = None,
     to: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write into.")] = None,
     embed: Annotated[
         bool, typer.Option("--embed", help="Embed the questions: calls the run's embedding model.")
@@ -106,21 +91,16 @@ def build(
     """Write a run's pages with its figures and tables.
 
     Figures and tables are also files beside the pages. A figure comes as SVG and PNG with its data,
-    specification and caption; a table, mean ± standard deviation over runs, as Markdown, CSV and LaTeX.
+    specification and caption; a table, mean ± standard deviation over runs, as Markdown and CSV.
+    On its page, a figure that cannot be drawn yet says what is missing and which command supplies it.
     """
-    if list_:
-        if (option := _beside_list(only, beside, plan, reported, to)) or embed:
-            raise ConfigError(f"--list builds nothing, and {option or '--embed'} is about what is built")
-        return _list(call)
     _refuse_unknown(only or ())
     tables = [name.removeprefix(TABLE) for name in only or () if name.startswith(TABLE)]
-    if reported is not None and not tables:
-        raise ConfigError("--reported applies to tables", hint="name one: --only table-main")
     if plan is not None and only and not tables:
         raise ConfigError("--plan applies to tables", hint="name one: --only table-ablation")
     if only:
         figures = [name for name in only if not name.startswith(TABLE)]
-        made = _wanted(call, tables, beside or [], plan, reported)
+        made = _wanted(call, tables, beside or [], plan)
         return _build_only(call, figures, made, beside or [], to, embed)
     return _build_pages(call, beside or [], plan, to, embed)
 
@@ -133,19 +113,6 @@ def _refuse_unknown(names: Sequence[str]) -> None:
     known = [*(entry.name for entry in FIGURES), *(TABLE + name for name in TITLES)]
     if unknown := [name for name in names if name not in known]:
         raise NotFoundError(f"no figure or table {unknown[0]!r}", hint="there are: " + ", ".join(known))
-
-
-def _beside_list(*given: object) -> str | None:
-    """The first option of a build that was given."""
-    names = ("--only", "--with", "--plan", "--reported", "--to")
-    return next((name for name, value in zip(names, given, strict=True) if value is not None), None)
-
-
-def _list(call: Call) -> Result[Any]:
-    from diagevo.report.standing import standing
-
-    with _gathered(call, []) as (history, [material]):
-        return Result(list(standing(history, material, call.home)), SHOWN, run=history.run_id)
 
 
 def _build_pages(
@@ -195,7 +162,8 @@ def _build_only(
         for name in figures:
             result = draw(name, materials, _embedder(materials[0], embed))
             if isinstance(result, Missing):
-                raise NotFoundError(f"figure {name}: {result.reason}", hint=f"run: {result.command}")
+                hint = f"run: {result.command}" if result.command else None
+                raise NotFoundError(f"figure {name}: {result.reason}", hint=hint)
             with render.writing(folder):
                 files = write_figure(folder / "figures", name, result)
             lines += [{"figure": name, "file": str(file)} for file in files]
@@ -208,21 +176,14 @@ def _build_only(
 
 
 def _wanted(
-    call: Call, names: list[str], beside: list[str], plan: str | None, reported: Path | None
+    call: Call, names: list[str], beside: list[str], plan: str | None
 ) -> "dict[TableName, ReportTable]":
     """The tables of these names, from the run and those beside it, or from a plan's."""
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.build import named_table
-    from diagevo.report.reported import read_reported
     from diagevo.report.tables import OF_PLANS, SWEPT, TITLES
 
     found: dict[TableName, ReportTable] = {}
-    if reported is not None and not {*names} & {"main", "baselines"}:
-        raise ConfigError(
-            f"--reported goes with table-main and table-baselines, not with {TABLE}{names[0]}",
-            hint="leave it out",
-        )
-    given = [] if reported is None else read_reported(reported)
     for name in TITLES:
         if not names.count(name):
             continue
@@ -232,9 +193,7 @@ def _wanted(
         if planned is not None:
             of = [run.run for run in planned.runs]
             one(call, *of)
-        found[name] = named_table(
-            name, call.database, of, planned, given, lambda text: render.say(call, text)
-        )
+        found[name] = named_table(name, call.database, of, planned, lambda text: render.say(call, text))
     return found
 
 

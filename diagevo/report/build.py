@@ -15,7 +15,6 @@ from diagevo.report.figures import FIGURES, draw
 from diagevo.report.files import write_figure, write_table
 from diagevo.report.hyperparameters import ROWS, settings_table
 from diagevo.report.material import Material, gather
-from diagevo.report.reported import Reported, baselines, with_reported
 from diagevo.report.scores import RunResult
 from diagevo.report.table_text import cells
 from diagevo.report.tables import OF_PLANS, ReportTable, TableName, results, table
@@ -69,9 +68,7 @@ def tables_of(
     return found
 
 
-def named_table(
-    name: TableName, url: str, runs: Sequence[str], plan: Plan | None, reported: Sequence[Reported], say: Say
-) -> ReportTable:
+def named_table(name: TableName, url: str, runs: Sequence[str], plan: Plan | None, say: Say) -> ReportTable:
     """A table of these runs. Raises NotFoundError where nothing of it was measured."""
     if (name == "time" or name in ROWS) and len(runs) > 1:
         raise ConfigError(f"the table {name} is of one run", hint=f"name it: --run {runs[0]}")
@@ -82,10 +79,7 @@ def named_table(
         [content] = [settings_table(name, history) for history in each_run(url, runs)]
         return content
     found, world = _results(url, runs, plan, say)
-    if name == "baselines":
-        return baselines(found, reported)
-    content = table(name, found, world)
-    return with_reported(content, found, reported) if reported and name == "main" else content
+    return table(name, found, world)
 
 
 def _results(

@@ -22,10 +22,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why a figure cannot be drawn yet, and the command that supplies what is missing."""
+    """Why a figure cannot be drawn yet, and the command that supplies what is missing, if one does."""
 
     reason: str
-    command: str
+    command: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,6 @@ class Entry:
     name: str
     title: str
     draw: Callable[[Sequence[Material]], Figure | Missing]
-    paper: str | None = None
-    """Its number in the paper; None for one of DiagEvo's own."""
-    labels: tuple[str, ...] = ()
-    """In the paper's source."""
 
 
 def no_rounds(material: Material) -> Missing:

@@ -16,32 +16,18 @@ if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
 
 FIGURES: tuple[Entry, ...] = (
-    Entry("intro", "Question length and accuracy", length_and_accuracy, "Figure 1", ("fig:intro",)),
-    Entry(
-        "performance", "Performance by round", performance, "Figure 3a", ("fig:dynamics", "fig:dynamics_perf")
-    ),
-    Entry("memory", "Memory lifecycle", memory, "Figure 3b", ("fig:dynamics_memory",)),
-    Entry("labels", "Pseudo-label accuracy", label_accuracy, "Figure 3c", ("fig:dynamics_label",)),
-    Entry("case", "Case study", case_study, "Figure 4", ("fig:case_study",)),
-    Entry(
-        "length",
-        "Question length",
-        question_length,
-        "Figure 5a",
-        ("fig:question_properties", "fig:props_length"),
-    ),
-    Entry("diversity", "2-gram diversity", pair_diversity, "Figure 5b", ("fig:props_diversity",)),
-    Entry("difficulty", "Question difficulty", question_difficulty, "Figure 5c", ("fig:props_difficulty",)),
-    Entry(
-        "coverage",
-        "Question coverage",
-        question_coverage,
-        "Figure 6",
-        ("fig:coverage", "fig:coverage_r3", "fig:coverage_r4", "fig:coverage_r5"),
-    ),
+    Entry("intro", "Question length and accuracy", length_and_accuracy),
+    Entry("performance", "Performance by round", performance),
+    Entry("memory", "Memory lifecycle", memory),
+    Entry("labels", "Pseudo-label accuracy", label_accuracy),
+    Entry("case", "Case study", case_study),
+    Entry("length", "Question length", question_length),
+    Entry("diversity", "2-gram diversity", pair_diversity),
+    Entry("difficulty", "Question difficulty", question_difficulty),
+    Entry("coverage", "Question coverage", question_coverage),
 )
-NOT_MEASURED = ("Figure 2", "fig:overview")
-"""A drawing of the method: its number and label."""
+OF_PLAYED = ("intro", "performance", "labels", "difficulty")
+"""Figures of checkpoints and pseudo-labels, which an ingested run does not have."""
 
 
 def draw(
@@ -53,4 +39,7 @@ def draw(
     found = next(known for known in FIGURES if known.name == name)
     if found.draw is question_coverage:
         return question_coverage(materials, embedder)
-    return found.draw(materials)
+    drawn = found.draw(materials)
+    if isinstance(drawn, Missing) and materials[0].ingested and name in OF_PLAYED:
+        return Missing("only of a run that diagevo train plays", None)
+    return drawn

@@ -72,7 +72,7 @@ def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
 
 
 def write_table(folder: Path, name: str, content: ReportTable) -> list[Path]:
-    """NAME.md, .csv and .tex."""
+    """NAME.md and .csv."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for suffix, text in FORMATS.items():

@@ -57,7 +57,7 @@ def settings_table(name: TableName, history: History) -> ReportTable:
         for label, key in ROWS[name]
     }
     note = f"The paper's values, and those that run {history.run_id} was last configured with."
-    return ReportTable(TITLES[name], columns, rows, note, first="Setting", best=False, exact=True)
+    return ReportTable(TITLES[name], columns, rows, note, first="Setting", exact=True)
 
 
 def _value(config: Mapping[str, Any], key: str) -> Any:

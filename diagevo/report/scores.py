@@ -30,9 +30,6 @@ class RunResult:
     """Of the method, by dotted key: what replicates have in common."""
     family: frozenset[str] = frozenset()
     """The run and those that it was forked from."""
-    solver: str = ""
-    system: str = ""
-    """Base, R-Zero or DiagEvo."""
 
 
 def by_protocol(evaluations: Iterable[Evaluation]) -> dict[int, dict[str, Evaluation]]:

@@ -1,12 +1,12 @@
-"""A table as Markdown, CSV and LaTeX, and its text for a page."""
+"""A table as Markdown and CSV, and its text for a page."""
 
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 
 from diagevo.report.scores import NINE
-from diagevo.report.tables import Cell, ReportTable
-from diagevo.text.escaping import csv_text, markdown_text, visible
+from diagevo.report.tables import ReportTable
+from diagevo.text.escaping import csv_text, markdown_text
 
 
 def shown(column: str) -> str:
@@ -55,70 +55,5 @@ def as_csv(content: ReportTable) -> str:
     return buffer.getvalue()
 
 
-_TEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "τ": r"$\tau$",
-    "β": r"$\beta$",
-    "λ": r"$\lambda$",
-    "θ": r"$\theta$",
-    "†": r"$\dagger$",
-    "±": r"$\pm$",
-    "–": "--",
-}
-
-
-def in_latex(text: str) -> str:
-    """Text that LaTeX sets as it is, under pdfLaTeX too."""
-    return "".join(_TEX.get(character, character) for character in visible(" ".join(text.split())))
-
-
-def latex(content: ReportTable) -> str:
-    """A booktabs table; the best mean of each column in bold, ties included. A wide one needs graphicx."""
-    best = {
-        c: max(round(values[c].mean, 1) for values in content.rows.values() if c in values)
-        for c in content.columns
-        if content.best
-    }
-    head = " & ".join(in_latex(c) for c in [content.first, *map(shown, content.columns)])
-    tabular = [
-        rf"\begin{{tabular}}{{l{'c' * len(content.columns)}}}",
-        r"\toprule",
-        head + r" \\",
-        r"\midrule",
-    ]
-    for label, values in content.rows.items():
-        against = content.differences.get(label, {})
-        line = [
-            in_latex(label),
-            *(_in_latex_cell(content, values.get(c), best.get(c), against.get(c)) for c in content.columns),
-        ]
-        tabular.append(" & ".join(line) + r" \\")
-    tabular += [r"\bottomrule", r"\end{tabular}"]
-    if len(content.columns) > 6:
-        tabular = [r"\resizebox{\textwidth}{!}{%", *tabular[:-1], tabular[-1] + "}"]
-    caption = in_latex(f"{content.title}. {content.note}")
-    lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{caption}}}", *tabular, r"\end{table}"]
-    return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(lines) + "\n"
-
-
-def _in_latex_cell(
-    content: ReportTable, known: Cell | None, best: float | None, difference: float | None
-) -> str:
-    if known is None:
-        return "--"
-    mean = content.figure(known.mean)
-    parts = [rf"\textbf{{{mean}}}" if round(known.mean, 1) == best else mean]
-    if known.deviation is not None:
-        parts.append(rf"{{\scriptsize$\pm${known.deviation:.1f}}}")
-    if difference is not None:
-        parts.append(rf"{{\scriptsize(${difference:+.1f}$)}}")
-    return " ".join(parts)
-
-
-FORMATS: Mapping[str, Callable[[ReportTable], str]] = {"md": markdown, "csv": as_csv, "tex": latex}
+FORMATS: Mapping[str, Callable[[ReportTable], str]] = {"md": markdown, "csv": as_csv}
 """By the end of a file's name."""

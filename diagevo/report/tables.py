@@ -17,9 +17,7 @@ from diagevo.report.replicates import told_apart
 from diagevo.report.scores import GROUPS, RunResult, by_protocol, judged_by, judges
 from diagevo.text.fractions import fraction
 
-TableName = Literal[
-    "main", "ablation", "grpo", "training", "thresholds", "time", "baselines", "fixed", "k", "tau"
-]
+TableName = Literal["main", "ablation", "grpo", "training", "thresholds", "time", "fixed", "k", "tau"]
 TITLES: Mapping[TableName, str] = {
     "main": "Reasoning accuracy (%)",
     "ablation": "Ablations",
@@ -27,25 +25,11 @@ TITLES: Mapping[TableName, str] = {
     "training": "Training configuration",
     "thresholds": "Rewards, filter, thresholds",
     "time": "Training time by component",
-    "baselines": "Reported and reproduced baselines",
     "fixed": "Fixed and adaptive generation (free : targeted)",
     "k": "Sensitivity of the schedule to k",
     "tau": "Sensitivity of the filter to τ",
 }
-"""The paper's Tables 1 to 10, in its order."""
-LABELS: Mapping[TableName, str] = {
-    "main": "tab:main_results",
-    "ablation": "tab:ablation",
-    "grpo": "tab:appendix_grpo",
-    "training": "tab:appendix_diagevo",
-    "thresholds": "tab:appendix_thresholds",
-    "time": "tab:appendix_runtime",
-    "baselines": "tab:appendix_repro",
-    "fixed": "tab:ablation_fixed_ratio",
-    "k": "tab:ablation_k",
-    "tau": "tab:ablation_tau",
-}
-"""In the paper's source."""
+"""The paper's tables, in its order; its Table 7 has figures that other systems report, none of a run."""
 SWEPT: Mapping[str, tuple[str, str]] = {"k": ("k", "schedule.k"), "tau": ("τ", "filter.tau")}
 """Tables by the value of one setting: its symbol and key."""
 OF_PLANS: tuple[TableName, ...] = ("ablation", "fixed", "k", "tau")
@@ -71,8 +55,6 @@ class ReportTable:
     """Percentage points against the full method."""
     first: str = "Method"
     """Head of the first column."""
-    best: bool = True
-    """Whether the greatest value of a column is the best."""
     exact: bool = False
     """Whether values are shown as they are; percentages have one decimal."""
 
@@ -113,8 +95,6 @@ def results(history: History, plan: Plan | None = None) -> list[RunResult]:
             judges=judges(measured.get(number, {}).values()),
             settings=method(history, number),
             family=family(history),
-            solver=_model(configuration, "solver"),
-            system="Base" if number == 0 else "R-Zero" if _is_r_zero(configuration) else "DiagEvo",
         )
         for number, label in rounds.items()
         if (scores := _scores(measured.get(number, {}), validated.get(number))) or number
@@ -133,14 +113,10 @@ def _scores(measured: Mapping[str, Evaluation], validated: Mapping[str, float] |
 
 def _label(configuration: RunConfigured) -> str:
     solver = _model(configuration, "solver")
-    if _is_r_zero(configuration):
+    if configuration.config.get("method") == "r-zero":
         return f"{solver}, R-Zero"
     asked = configuration.config.get("diagnosis", {}).get("enabled", True)
     return f"{solver} (Diag. {_model(configuration, 'diagnostician') if asked else 'none'})"
-
-
-def _is_r_zero(configuration: RunConfigured) -> bool:
-    return configuration.config.get("method") == "r-zero"
 
 
 def _model(configuration: RunConfigured, role: str) -> str:

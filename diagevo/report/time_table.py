@@ -79,4 +79,4 @@ def time_table(material: Material) -> ReportTable:
     }
     columns = ("time (%)", "seconds", "the paper (%)")
     note = _time_note(material, spent, beside)
-    return ReportTable(TITLES["time"], columns, rows, note, first="Component", best=False)
+    return ReportTable(TITLES["time"], columns, rows, note, first="Component")

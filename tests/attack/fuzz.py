@@ -41,7 +41,6 @@ READERS: Sequence[tuple[str, ...]] = (
     ("eval", "show"),
     ("db", "status"),
     ("runs", "export", "-o", "{out}"),
-    ("report", "build", "--list"),
 )
 """Every kind of reading; `{out}` is a folder that is not there."""
 CLEAR = {0, 1, 2, 3, 5}

@@ -62,7 +62,6 @@ ROWS = (
     ("memory", "query", "SELECT * FROM v_diagnosis"),
     ("runs", "list"),
     ("eval", "show"),
-    ("report", "build", "--list"),
 )
 ELSEWHERE = {
     "init, train, ingest: write": ("init", "train", "ingest"),
@@ -150,7 +149,7 @@ def test_a_terminal_a_pipe_and_json_show_everything_and_obey_nothing(
         assert [line for line in shown.splitlines() if line.startswith(FORGED)] == []
 
 
-@pytest.mark.parametrize("arguments", ROWS[:-1], ids=" ".join)  # `report build --list` has no text of a model
+@pytest.mark.parametrize("arguments", ROWS, ids=" ".join)
 def test_rows_are_whole_for_other_libraries_in_every_format(
     hostile_sqlite: Store, arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -223,7 +222,7 @@ def test_the_report_draws_and_its_pages_run_nothing_of_a_text(hostile_sqlite: St
                 assert [c for c in cells if FORMULA.match(c) and not NUMBER.fullmatch(c)] == []
             case ".json":
                 msgspec.json.decode(file.read_bytes())
-            case ".txt" | ".md" | ".tex":
+            case ".txt" | ".md":
                 assert_seen(file.read_text(encoding="utf-8"))
 
 

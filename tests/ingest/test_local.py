@@ -75,10 +75,11 @@ def test_where_nothing_waits_the_next_step_is_told_and_nothing_recorded(home: Pa
 
 def test_what_only_a_played_run_has_is_not_suggested_of_an_ingested_one(home: Path) -> None:
     assert run(home, "diagnose", "--local").exit_code == 0
-    found = json.loads(run(home, "report", "build", "--list", "--json").stdout)["data"]
-    standing = {item["name"]: (item["missing"], item["command"]) for item in found}
-    for name in ("performance", "table-main", "table-time"):
-        assert standing[name] == ("only of a run that diagevo train plays", None)
+    for name in ("performance", "difficulty"):
+        lacking = run(home, "report", "build", "--only", name)
+        assert lacking.exit_code == 3
+        assert "only of a run that diagevo train plays" in lacking.stderr
+        assert "run: " not in lacking.stderr
     labels = run(home, "eval", "labels")
     assert "no label was compared with a true answer yet" in " ".join(labels.stderr.split())
 

@@ -1,5 +1,4 @@
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.store import EvaluationStore
 from diagevo.memory.history import History, open_history
 from diagevo.report.scores import GROUPS, RunResult
-from diagevo.report.table_text import FORMATS, in_latex, latex, markdown
+from diagevo.report.table_text import FORMATS, markdown
 from diagevo.report.tables import cell, results, table
 
 RUNS = [
@@ -34,15 +33,6 @@ def test_the_sweep_of_k_has_the_full_method_in_its_place_and_differences_from_it
     assert content.differences["k = 0.2"]["Math Avg."] == pytest.approx(-2.0)
     assert "| k = 0.2 | 71.0 (-2.0) | 38.0 (+0.0) |" in markdown(content)
     assert "| DiagEvo (full) | 73.0 ± 1.4 | 38.0 ± 1.4 |" in markdown(content)
-
-
-def test_latex_marks_the_best_means_and_escapes_text() -> None:
-    text = latex(table("k", RUNS))
-    assert r"\textbf{73.0} {\scriptsize$\pm$1.4}" in text
-    assert text.count(r"\textbf{38.0}") == 2  # a tie: both
-    assert r"k = 0.2 & 71.0 {\scriptsize($-2.0$)} & \textbf{38.0} {\scriptsize($+0.0$)}" in text
-    assert "±" not in text
-    assert text.count("{") == text.count("}")
 
 
 def test_csv_keeps_the_full_precision() -> None:
@@ -117,7 +107,6 @@ def test_the_main_table_is_in_the_papers_order_and_names_the_judge(measured: His
     text = markdown(content)
     assert "Judge behind the rule: gpt-4o." in text
     assert "| hand (Diag. –) | 50.0 | 60.0 | 70.0 | 80.0 | 90.0 | 70.0 | 40.0 |" in text
-    assert "gpt-4o" in latex(content)
 
 
 def test_a_table_says_where_no_judge_stood_behind_the_rule(measured: History) -> None:
@@ -127,36 +116,6 @@ def test_a_table_says_where_no_judge_stood_behind_the_rule(measured: History) ->
     both = markdown(table("main", [replace(best, judges=("none", "gpt-4o"))]))
     assert f" Judge behind the rule: gpt-4o; in part none: {alone}" in both
     assert "udge" not in markdown(table("main", [replace(best, judges=())]))  # nothing that a judge would see
-
-
-def test_latex_sets_any_text_as_it_is() -> None:
-    assert in_latex(r"a_b & 5% #1 {x} $y$ \z ~ ^ τ ± – <|>") == (
-        r"a\_b \& 5\% \#1 \{x\} \$y\$ \textbackslash{}z \textasciitilde{} \textasciicircum{} $\tau$ $\pm$ --"
-        r" \textless{}\textbar{}\textgreater{}"
-    )
-    assert in_latex("two\n\nlines") == "two lines"  # an empty line would end the cell
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX on this machine")
-def test_latex_compiles(measured: History, tmp_path: Path) -> None:
-    hostile = replace(results(measured)[1], label=r"org/model_v1.5 {50%} \x $ ^~# é τ")
-    body = latex(table("main", [hostile, *results(measured)])) + latex(table("k", RUNS))
-    preamble = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,graphicx}"
-    (tmp_path / "t.tex").write_text(
-        rf"{preamble}\begin{{document}}" + "\n" + body + r"\end{document}", encoding="utf-8"
-    )
-    command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "t.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout[-2000:]
-
-
-def test_a_latex_row_has_a_cell_a_column(measured: History) -> None:
-    for content in (table("main", results(measured)), table("k", RUNS)):
-        lines = latex(content).splitlines()
-        rows = [line for line in lines if line.endswith(r" \\")]
-        assert len(rows) == 1 + len(content.rows)
-        assert {line.count(" & ") for line in rows} == {len(content.columns)}
-        assert any(r"\resizebox" in line for line in lines) == (len(content.columns) > 6)
 
 
 def test_markdown_of_a_hostile_name_keeps_its_columns() -> None:

@@ -195,12 +195,12 @@ def test_a_stopped_ablation_goes_on_and_its_table_comes_out(ask: Ask, home: Path
 
     only = ("report", "build", "--only", "table-ablation", "--plan", "small")
     files = rows(ask(*only, "--to", home / "only", "--json"))
-    assert [Path(line["file"]).name for line in files] == ["ablation.md", "ablation.csv", "ablation.tex"]
+    assert [Path(line["file"]).name for line in files] == ["ablation.md", "ablation.csv"]
     written = list(csv.DictReader((home / "only" / "tables" / "ablation.csv").open(encoding="utf-8")))
     assert {line["method"] for line in written} == {"Pure free exploration", "DiagEvo (full)"}
     assert {line["column"] for line in written} == {"Val. mean@k", "Val. greedy"}
     assert "arithmetic world" in (home / "only" / "tables" / "ablation.md").read_text(encoding="utf-8")
     built = ask("report", "build", "--run", "small.full.s0", "--plan", "small", "--to", home / "page")
     assert built.exit_code == 0, built.output
-    assert (home / "page" / "tables" / "ablation.tex").exists()
+    assert (home / "page" / "tables" / "ablation.md").exists()
     assert 'id="table-ablation"' in (home / "page" / "small.full.s0" / "index.html").read_text()

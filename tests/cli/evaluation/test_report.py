@@ -4,11 +4,16 @@ import csv
 import io
 import json
 import shlex
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import typer
 
+from diagevo.memory.history import open_history
+from diagevo.report.figure import Missing
+from diagevo.report.figures import FIGURES, draw
+from diagevo.report.material import gather
 from tests.cli.program import leaves, load
 from tests.memory.audit import played
 
@@ -24,13 +29,12 @@ def hand(home: Path) -> Path:
     return home
 
 
-def commands(ask: Ask) -> dict[str, str]:
-    """What the figures lack; the tables of plans and of reported figures have tests of their own."""
-    found = rows(ask("report", "build", "--list", "--json"))
-    assert all((line["missing"] is None) == line["ready"] for line in found)
-    assert all(parses(line["command"]) for line in found if line["command"])
-    figures = [line for line in found if not (line["paper"] or "").startswith("Table") and line["command"]]
-    return {line["name"]: line["command"] for line in figures if not line["ready"]}
+def commands(home: Path) -> dict[str, str]:
+    """The commands that supply what figures lack."""
+    with closing(open_history(f"sqlite:///{home / 'diagevo.db'}", root=home)) as history:
+        material = gather(history)
+    drawn = {entry.name: draw(entry.name, [material]) for entry in FIGURES}
+    return {name: one.command for name, one in drawn.items() if isinstance(one, Missing) and one.command}
 
 
 def parses(command: str) -> bool:
@@ -48,8 +52,8 @@ def parses(command: str) -> bool:
     return program == "diagevo"
 
 
-def test_what_is_missing_comes_with_a_command_that_the_program_takes(ask: Ask, hand: Path) -> None:
-    missing = commands(ask)
+def test_what_is_missing_comes_with_a_command_that_the_program_takes(hand: Path) -> None:
+    missing = commands(hand)
     measured = "diagevo eval run all --run hand --round all"
     assert missing == {
         **dict.fromkeys(("intro", "performance"), measured),
@@ -59,20 +63,18 @@ def test_what_is_missing_comes_with_a_command_that_the_program_takes(ask: Ask, h
     assert all(parses(command) for command in missing.values())
 
 
-def test_each_command_leads_to_the_next_until_the_questions_have_answers(
-    ask: Ask, hand: Path, tmp_path: Path
-) -> None:
+def test_each_command_leads_to_the_next_until_the_questions_have_answers(ask: Ask, hand: Path) -> None:
     """Each step's command is the next one's cause, up to a human's answers in the exported file."""
     from tests.diagnosis.server import Answer, Server
 
-    assert ask(*shlex.split(commands(ask)["difficulty"])[1:]).exit_code == 0
-    propose = commands(ask)["difficulty"]
+    assert ask(*shlex.split(commands(hand)["difficulty"])[1:]).exit_code == 0
+    propose = commands(hand)["difficulty"]
     assert propose == "diagevo eval labels --run hand --model MODEL --base-url URL"
     assert parses(propose)
     with Server(lambda request, before: Answer(r"\boxed{42}")) as server:
         asked = propose.replace("URL", server.url) + " --samples 1"
         assert ask(*shlex.split(asked)[1:]).exit_code == 0
-    export = commands(ask)["difficulty"]
+    export = commands(hand)["difficulty"]
     assert export == "diagevo eval labels --run hand --check check.csv"
     assert ask(*shlex.split(export)[1:]).exit_code == 0
     checked = list(csv.DictReader(io.StringIO(Path("check.csv").read_text(encoding="utf-8"))))
@@ -81,18 +83,18 @@ def test_each_command_leads_to_the_next_until_the_questions_have_answers(
         writer.writeheader()
         writer.writerows(row | {"answer": "ok"} for row in checked)
     assert ask("eval", "labels", "--check", "check.csv", "--run", "hand").exit_code == 0
-    measure = commands(ask)["difficulty"]
+    measure = commands(hand)["difficulty"]
     assert measure == "diagevo eval selfplay --solver start --run hand"
     assert parses(measure)
 
 
 def test_a_played_world_lacks_the_difficulty_and_its_command_supplies_it(ask: Ask, trained: Path) -> None:
-    missing = commands(ask)
+    missing = commands(trained)
     assert missing.pop("difficulty") == "diagevo eval selfplay --solver start --run a"
     assert set(missing) <= {"case"}  # in two tiny rounds nothing may be promoted
     assert all(parses(command) for command in missing.values())
     assert ask("eval", "selfplay", "--solver", "start", "--questions", "4", "--samples", "2").exit_code == 0
-    assert "difficulty" not in commands(ask)
+    assert "difficulty" not in commands(trained)
 
 
 def test_the_page_is_built_with_every_figure_and_table_beside_it(
@@ -105,7 +107,7 @@ def test_the_page_is_built_with_every_figure_and_table_beside_it(
     suffixes = {Path(line["file"]).name for line in files if line["figure"] == "memory"}
     assert suffixes == {f"memory.{end}" for end in ("svg", "png", "csv", "vl.json", "txt")}
     tables = {Path(line["file"]).name for line in files if line["figure"] == "table-main"}
-    assert tables == {"main.md", "main.csv", "main.tex"}
+    assert tables == {"main.md", "main.csv"}
     assert f"open {tmp_path / 'out' / 'index.html'}" in built.stderr
     plain = ask("report", "build", "--to", tmp_path / "out")
     assert not {"\x1b", "\r"} & set(plain.stdout + plain.stderr)
@@ -118,7 +120,7 @@ def test_one_figure_comes_with_its_data(ask: Ask, hand: Path, tmp_path: Path) ->
     assert [row["count"] for row in data if row["series"] == "Active"] == ["3", "2", "3", "3"]
 
 
-def test_a_table_comes_in_three_forms(ask: Ask, trained: Path, tmp_path: Path) -> None:
+def test_a_table_comes_as_markdown_and_csv(ask: Ask, trained: Path, tmp_path: Path) -> None:
     made = ask("report", "build", "--only", "table-main", "--to", tmp_path, "--json")
     files = {Path(line["file"]).suffix: Path(line["file"]) for line in rows(made)}
     text = {suffix: file.read_text(encoding="utf-8") for suffix, file in files.items()}
@@ -129,7 +131,6 @@ def test_a_table_comes_in_three_forms(ask: Ask, trained: Path, tmp_path: Path) -
         "builtin:arithmetic (Diag. rules:arithmetic)",
     ]
     assert {line["runs"] for line in lines} == {"1"}
-    assert r"\begin{tabular}{lcc}" in text[".tex"]
 
 
 @pytest.mark.parametrize(
@@ -147,15 +148,7 @@ def test_a_table_comes_in_three_forms(ask: Ask, trained: Path, tmp_path: Path) -
         (["build", "--only", "table-main", "--with", "nobody"], 3, "there is no run nobody"),
         (["build", "--only", "table-ablation"], 3, "no plan"),
         (["build", "--only", "table-time", "--with", "b"], 2, "the table time is of one run"),
-        (
-            ["build", "--only", "table-k", "--reported", "taken"],
-            2,
-            "--reported goes with table-main and table-baselines",
-        ),
-        (["build", "--only", "table-main", "--reported", "taken"], 2, "taken: there is no column solver"),
-        (["build", "--only", "table-baselines"], 3, "both reported and measured"),
         (["build", "--only", "table-nothing"], 3, "no figure or table 'table-nothing'"),
-        (["build", "--reported", "taken"], 2, "name one: --only table-main"),
         (["build", "--only", "memory", "--plan", "small"], 2, "name one: --only table-ablation"),
     ],
 )
@@ -168,7 +161,7 @@ def test_bad_input(ask: Ask, hand: Path, arguments: list[str], code: int, says: 
 
 
 def test_without_a_database_there_is_nothing_to_report(ask: Ask, home: Path) -> None:
-    for arguments in (["build", "--list"], ["build"], ["build", "--only", "memory", "--only", "table-main"]):
+    for arguments in (["build"], ["build", "--only", "memory", "--only", "table-main"]):
         assert ask("report", *arguments).exit_code == 5
     assert not home.exists()
 

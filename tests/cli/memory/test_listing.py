@@ -41,7 +41,6 @@ def test_every_command_lives_where_the_listing_says_and_none_is_left_out() -> No
         ("runs list", HEAVY | EITHER | AUDIT, {"runs"}),
         ("memory log -n 3", HEAVY | EITHER | AUDIT, {"memory", "prompts"}),
         ("memory why c1", HEAVY | EITHER | AUDIT, {"memory", "prompts"}),
-        ("report build --list", EITHER, None),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -17,7 +17,7 @@ COMMANDS = [
     *("memory why r1.q0", "memory replay --round 2", "memory replay", "memory log", "memory log c1"),
     *("memory schedule", "runs diff 1..2", "memory why c1 --fields", "memory why n1 --fields"),
     *("memory what-if --k 1", "memory what-if --tau 2", "memory verify", "db status"),
-    *("config show", "config diff embedded qwen3-8b", "report build --list", "eval show"),
+    *("config show", "config diff embedded qwen3-8b", "eval show"),
     *(
         "train --plan --profile qwen3-8b",
         "memory why n1",
@@ -75,7 +75,7 @@ def _values(wide: str) -> list[str]:
         ("memory log --type Nope", "RoundCommitted"),
         ("memory query 'SELECT nope'", "no such column"),
         ("memory why c999", "there is no cause c999"),
-        ("report build --only table-nope", "table-baselines"),
+        ("report build --only table-nope", "table-tau"),
     ],
 )
 def test_an_error_breaks_at_a_word_and_says_no_word_of_a_library(
