@@ -142,7 +142,9 @@ def _call(context: typer.Context, path: str, given: dict[str, Any]) -> Call:
             raise ConfigError(f"--{name} is empty", hint="give it a value, or leave it out")
     sources = {option: context.get_parameter_source(f"{name}_") for option, name in _NAMES.items()}
     format = given.get("format")
-    if given.pop("json") and format in (None, "table"):
+    if given.pop("json"):
+        if format not in (None, "json"):
+            raise ConfigError(f"--json and --format {format} are two formats", hint="leave one out")
         format = "json"
     return Call(
         **given

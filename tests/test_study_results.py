@@ -15,7 +15,7 @@ import pytest
 from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic import answer
 from diagevo.arithmetic.families import family
-from diagevo.config.loading import resolve
+from diagevo.config.loading import of_run, resolve
 from diagevo.evaluation.ablation import VARIANTS, Plan, variant
 from diagevo.evaluation.study import VariantDifference
 from diagevo.memory.transfer.bundle import check_bundle
@@ -363,6 +363,10 @@ def test_the_runs_of_the_study_that_are_shipped_are_those_of_the_results(tmp_pat
             last = "SELECT payload ->> '$.state_hash' FROM event WHERE type = 'RoundCommitted'"
             last += " ORDER BY sequence DESC"
             assert bundle.execute(last).fetchone() == (results[run]["state_hash"],)
+            [stored] = bundle.execute("SELECT payload FROM event WHERE type = 'RunConfigured'").fetchone()
+        assert of_run(json.loads(stored)["config"], run), (
+            "an older version's, and a fork can still be planned"
+        )
 
 
 def test_an_exact_test_counts_the_signs_that_come_as_far() -> None:

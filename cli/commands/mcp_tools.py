@@ -80,14 +80,20 @@ def server(call: Call, *, queries: bool = True) -> "MCPServer":
     """The tools of one run; `query` only where an agent may ask in SQL."""
     with extra("mcp", "diagevo mcp"):
         from mcp.server.mcpserver import MCPServer
+        from mcp.server.mcpserver.tools import Tool
         from mcp_types import ToolAnnotations
 
-    made = MCPServer("diagevo", instructions=INSTRUCTIONS, log_level="ERROR")
-    tools = Tools(call)
-    offered = [tools.why, tools.replay, tools.schedule, tools.what_if, tools.diff, tools.verify]
-    for tool in (*offered, tools.query) if queries else offered:
-        made.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))(tool)
-    return made
+    tools, offered = Tools(call), list[Tool]()
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    asked = [tools.why, tools.replay, tools.schedule, tools.what_if, tools.diff, tools.verify]
+    for each in (*asked, tools.query) if queries else asked:
+        tool = Tool.from_function(each, annotations=reads)
+        arguments = tool.fn_metadata.arg_model
+        arguments.model_config["extra"] = "forbid"  # an argument that is ignored answers another question
+        arguments.model_rebuild(force=True)
+        tool.parameters = arguments.model_json_schema(by_alias=True)
+        offered.append(tool)
+    return MCPServer("diagevo", instructions=INSTRUCTIONS, log_level="ERROR", tools=offered)
 
 
 class Tools:

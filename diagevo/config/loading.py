@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from diagevo.config.models import Config, EmbedderRole, Section
+from diagevo.config.models import Config, EmbedderRole, HardwareConfig, Section
 from diagevo.config.shipped import PROFILES
 from diagevo.config.sources import (
     KeyPath,
@@ -165,11 +165,18 @@ def of_file(file: Path) -> Resolved:
     return _resolved([layer, _of_profile(name)])
 
 
+def _of_this_version(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored configuration without settings of a machine that only an older version had."""
+    known = HardwareConfig.model_fields
+    hardware = {name: value for name, value in stored.get("hardware", {}).items() if name in known}
+    return {**stored, "hardware": hardware} if "hardware" in stored else dict(stored)
+
+
 def of_run(stored: Mapping[str, Any], run: str) -> Resolved:
     """The configuration that a run has in its log. Raises ConfigError where `train` did not write it."""
     sources = dict.fromkeys(keys(), Source("run", f"run {run}"))
     try:
-        return Resolved(Config.model_validate(stored), sources)
+        return Resolved(Config.model_validate(_of_this_version(stored)), sources)
     except ValidationError as error:
         raise ConfigError(
             f"the configuration in the log of run {run} is not one of `diagevo train`: "
@@ -211,7 +218,7 @@ def over(stored: Mapping[str, Any], given: Layer, run: str) -> Config:
     with where it was written."""
     sources = {path: given.sources.get(path, Source("run", f"run {run}")) for path in keys()}
     try:
-        config = Config.model_validate(given.nested(stored))
+        config = Config.model_validate(given.nested(_of_this_version(stored)))
     except ValidationError as error:
         raise explained(error, sources) from error
     refuse_secrets(config, sources)

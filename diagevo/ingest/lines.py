@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +25,10 @@ LONGEST = 256 * 2**20
 
 UNPACKED, TIMES = 64 * 2**20, 100
 """Bytes that a compressed file may hold anyway, and how many times its size. Text packs to a tenth or so."""
+
+
+BLANK = 2**20
+"""Bytes of empty lines that a file may have anyway; it may have more where its rows are longer."""
 
 
 class CutLine(Exception):
@@ -58,8 +63,13 @@ def array(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         hint = "write it as JSON Lines: jq -c '.[]' FILE > FILE.jsonl"
         raise ConfigError(f"{file} is an array of more than {LONGEST // 2**20} MiB", hint=hint)
     try:
-        found = _loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error}", hint="check that you may read it") from error
+    _utf8(file, 1, text)
+    try:
+        found = _loads(text)
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file} is not JSON: {error}", hint=_A_ROW) from error
     for number, row in enumerate(found, start=1):
         if not isinstance(row, dict):
@@ -88,7 +98,7 @@ def raw(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, int, bytes]
 
 
 def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
-    number = start = 0
+    number = start = blank = 0
     packed = file.suffix in (".gz", ".zst")
     most = max(UNPACKED, TIMES * file.stat().st_size)
     with _opened(file) as stream:
@@ -118,9 +128,29 @@ def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
                     raise CutLine
                 return
             number += 1
-            if not line.isspace():
+            if line.isspace():
+                blank += len(line)
+                if blank > BLANK and 2 * blank > start:
+                    raise ConfigError(f"{file}, line {number}: most of it is empty lines", hint=_A_ROW)
+            else:
+                _utf8(file, number, line)
                 yield number, start, line
             start += len(line)
+
+
+def _utf8(file: Path, number: int, text: bytes) -> None:
+    """Raises ConfigError, with file and line, for bytes that are no text."""
+    if text.isascii():
+        return
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        line = number + text.count(b"\n", 0, error.start)
+        byte = error.start - text.rfind(b"\n", 0, error.start)
+        raise ConfigError(
+            f"{file}, line {line} is not UTF-8: byte {byte} of it is {text[error.start]:#04x}",
+            hint="write it as UTF-8, for example: iconv --from-code LATIN1 --to-code UTF-8 FILE",
+        ) from error
 
 
 def _opened(file: Path) -> BufferedIOBase:
@@ -138,28 +168,66 @@ def _opened(file: Path) -> BufferedIOBase:
 
 
 def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """A line's value. Raises ConfigError, with file and line."""
-    try:
-        return decoder.decode(line)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{file}, line {number}: {error}", hint=_fields(line)) from error
-    except (msgspec.DecodeError, RecursionError):
-        pass  # Python's writer leaves NaN, which is no JSON
+    """A line's value. Raises ConfigError, with file and line; also where an object has a key twice."""
     place = f"{file}, line {number}"
     try:
-        value = _loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{place} is not JSON: {error}", hint=_A_ROW) from error
+        value = decoder.decode(line)
+        if not _may_repeat(line, value):
+            return value
+    except msgspec.ValidationError as error:
+        if "out of range" not in str(error):  # 1e999, which is an infinite number
+            raise ConfigError(f"{place}: {error}", hint=_fields(line)) from error
+    except (msgspec.DecodeError, RecursionError):
+        pass  # Python's writer leaves NaN, which is no JSON
     try:
-        return msgspec.convert(value, decoder.type)
+        found = _loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ConfigError(f"{place} is not JSON: {error}", hint=_A_ROW) from error
+    except ValueError as error:
+        raise ConfigError(f"{place}: {error}", hint="write each key once, and text as UTF-8") from error
+    try:
+        return msgspec.convert(found, decoder.type)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{place}: {error}", hint=_fields(line)) from error
 
 
+_UNUSUAL = re.compile(rb'\\u00[2-7]|\\\\":|"[ \t]+:')
+"""A letter of ASCII written by its number, a backslash at the end of a name, a space before a colon."""
+
+
+def _may_repeat(line: bytes, value: Any) -> bool:
+    """Whether an object of the line may have a key twice, of which a decoder takes the last in silence."""
+    if _UNUSUAL.search(line):
+        return True
+    if isinstance(value, dict):
+        return line.count(b'":') - line.count(b'\\":') > _keys(value)
+    return any(line.count(f'"{name}"'.encode()) > 1 for name in type(value).__struct_encode_fields__)
+
+
+def _keys(value: Any) -> int:
+    if isinstance(value, dict):
+        return len(value) + sum(_keys(each) for each in value.values() if isinstance(each, dict | list))
+    return sum(_keys(each) for each in value if isinstance(each, dict | list))
+
+
 def _loads(line: bytes) -> Any:
-    value = json.loads(line)
-    json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    """The value. Raises ValueError for a key that stands twice in an object, and half a surrogate pair."""
+    value = json.loads(line, object_pairs_hook=_once)
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"half a surrogate pair, \\u{ord(error.object[error.start]):x}, is no text"
+        ) from None
     return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for i, (name, _) in enumerate(pairs) if name in dict(pairs[:i]))
+        raise ValueError(f"it has {name} twice")
+    return found
 
 
 def _fields(line: bytes) -> str:

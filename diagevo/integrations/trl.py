@@ -34,6 +34,7 @@ from diagevo.integrations.trl_prompts import COLUMN, drawn_from, follow, prompts
 from diagevo.memory.events import GroupDraw, GroupIngested
 from diagevo.memory.log.location import shown
 from diagevo.memory.memory import Memory
+from diagevo.text.numbers import count
 from diagevo.text.redaction import masked
 
 __all__ = ["RoundCallback", "prompts", "sampler"]
@@ -218,6 +219,7 @@ class RoundCallback(TrainerCallback):
                 _logger.warning(
                     "not recorded, and lost with this process: step %s", ", ".join(map(str, sorted(lost)))
                 )
+            self._attempt("diagnosed", self._say_where_it_stands)
 
     def _say_what_is_recorded(self, step: int) -> None:
         last, _ = self._last_recorded()
@@ -230,6 +232,18 @@ class RoundCallback(TrainerCallback):
                 last,
                 step,
             )
+
+    def _say_where_it_stands(self) -> None:
+        """A warning, which Python shows where nobody has set up logging."""
+        state = self.memory.state
+        waiting = {number for number, _ in Rounds(self.memory).waiting()}
+        if left := len(waiting) + (state.open is not None):
+            _logger.warning("%s to diagnose: %s --local", count(left, "round"), self._command("diagnose"))
+        elif state.round:
+            _logger.warning("%s diagnosed: %s", count(state.round, "round"), self._command("memory show"))
+
+    def _command(self, name: str) -> str:
+        return f"diagevo {name} --run {self.memory.run_id} --db {shown(self.memory.database.url)}"
 
     def _last_recorded(self) -> tuple[int, int]:
         """The last step in the log, and its round."""
@@ -292,11 +306,11 @@ class RoundCallback(TrainerCallback):
         try:
             work()
         except Exception as error:  # as the docstring says: a training goes on
-            again = f"diagevo diagnose --run {self.memory.run_id} --db {shown(self.memory.database.url)}"
             steps = {
                 "drawn": "prompts come by the schedule before",
                 "recorded": f"up to {HELD:,} rollouts are kept, and recorded as soon as possible",
-                "diagnosed": f"rounds wait and are retried after every {self.steps} steps; or later: {again}",
+                "diagnosed": f"rounds wait and are retried after every {self.steps} steps; or later:"
+                f" {self._command('diagnose')}",
             }
             things = "prompts" if what == "drawn" else "rollouts"
             self._warn(what, f"{things} cannot be {what} now: {_told(error)}", steps[what], error)

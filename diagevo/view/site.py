@@ -5,8 +5,10 @@ Paths end in `.html` and links between them are relative, so that a folder of th
 
 import posixpath
 import re
+from base64 import b64encode
 from collections.abc import Callable
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from urllib.parse import quote
 
@@ -105,6 +107,7 @@ class View:
                 "live": self.site.live,
                 "copied": self.most,
                 "style": _style() if self.most == 1 else "",
+                "policy": None if self.most is None else _policy(alone=self.most == 1),
                 "view": self,
             }
         )
@@ -135,6 +138,15 @@ def _environment() -> Environment:
 def _style() -> Markup:
     """The style sheet, for a page that stands alone. It is ours, and closes no element."""
     return Markup((files("diagevo.view") / "static" / "view.css").read_text(encoding="utf-8"))
+
+
+@cache
+def _policy(*, alone: bool) -> str:
+    """What a page of an export may load: no server sends a header with it."""
+    loaded = "script-src 'self'; style-src 'self'; img-src 'self'"
+    if alone:
+        loaded = f"style-src 'sha256-{b64encode(sha256(_style().encode()).digest()).decode()}'"
+    return f"default-src 'none'; {loaded}; base-uri 'none'; form-action 'none'"
 
 
 @pass_context

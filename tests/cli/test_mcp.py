@@ -55,6 +55,17 @@ def test_every_tool_says_that_it_only_reads(database: str) -> None:
     assert all(t.description for t in tools)
 
 
+@pytest.mark.parametrize("tool", ["why", "replay", "schedule", "what_if", "diff", "verify", "query"])
+def test_an_argument_that_a_tool_does_not_know_is_refused(ask: Ask, tool: str) -> None:
+    """It would answer about this server's run, whatever run was meant."""
+    needed = {"why": {"ref": "c1"}, "diff": {"a": 1, "b": 2}, "query": {"sql": "SELECT 1"}}.get(tool, {})
+    assert not ask(tool, **needed)[0]
+    failed, told = ask(tool, run="another", **needed)
+    assert failed
+    assert "run" in told
+    assert "Extra inputs are not permitted" in told
+
+
 def test_why_is_compact_and_keeps_what_models_wrote_apart(ask: Ask) -> None:
     failed, told = ask("why", ref="c1")
     assert not failed

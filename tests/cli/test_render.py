@@ -13,6 +13,7 @@ from diagevo.cli.render.console import dump  # pyright: ignore[reportMissingImpo
 from typer.testing import CliRunner
 
 from diagevo.errors import ConfigError
+from tests.cli.program import run
 from tests.cli.sample import HOSTILE, app
 from tests.cli.terminal import on_terminal
 
@@ -180,3 +181,10 @@ def test_words_wrap_under_themselves_and_a_word_too_long_is_cut() -> None:
     assert layout.broken("ab cd 界界 efghijk l", 5) == ["ab cd", "界界", "efghi", "jk l"]
     assert layout.broken("a  b ", 10) == ["a  b "]
     assert layout.broken("", 5) == [""]
+
+
+@pytest.mark.parametrize("format", ["csv", "table", "jsonl"])
+def test_json_and_another_format_are_not_both_asked_for(format: str, tmp_path: Path) -> None:
+    refused = run("runs", "list", "--json", "--format", format, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert f"--json and --format {format} are two formats" in refused.stdout

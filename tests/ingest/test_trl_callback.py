@@ -257,6 +257,7 @@ def test_one_line_with_a_model_observes_diagnoses_and_is_remembered(tmp_path: Pa
         said = training(tmp_path, asked=server.url, reward="two", steps=1, arguments=arguments)
         assert "trained 2 steps" in said
         assert "The training continues" not in said
+        assert "2 rounds diagnosed: diagevo memory show --run mine --db" in said
         assert {request["model"] for request in server.requests} == {"asked"}
     with diagevo.open(f"sqlite:///{tmp_path}/mine.db", run="mine") as memory:
         assert committed(memory) == [1, 2]
@@ -272,7 +273,9 @@ def test_one_line_with_a_model_observes_diagnoses_and_is_remembered(tmp_path: Pa
 
 def test_a_model_that_is_not_there_leaves_rounds_for_diagnose_which_knows_whom_to_ask(tmp_path: Path) -> None:
     gone = "http://127.0.0.1:9/v1"
-    assert "trained 2 steps" in training(tmp_path, asked=gone, arguments={"max_steps": 2})
+    said = training(tmp_path, asked=gone, arguments={"max_steps": 2})
+    assert "trained 2 steps" in said
+    assert "2 rounds to diagnose: diagevo diagnose --run mine --db" in said
     asked = invoke("diagnose", "--run", "mine", "--plan", "--json", "--db", f"sqlite:///{tmp_path}/mine.db")
     [plan] = json.loads(asked.stdout)["data"]
     assert (plan["rounds"], plan["failures"], plan["model"]) == (2, 24, "asked")

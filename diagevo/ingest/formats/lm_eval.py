@@ -86,6 +86,11 @@ def _sample(place: str, row: dict[str, Any]) -> SampleRow:
 def _rollout(
     place: str, row: dict[str, Any], sample: SampleRow, metric: str, task: str
 ) -> IngestedRollout | None:
+    if metric == "bypass":
+        raise ConfigError(
+            f"{place} was evaluated with --predict_only: nothing says whether it is right",
+            hint="evaluate without --predict_only, or score the responses and ingest them as jsonl",
+        )
     if metric not in row:
         raise ConfigError(
             f"{place} has no {metric}", hint=f"its metrics: {', '.join(sample.metrics) or 'none'}"

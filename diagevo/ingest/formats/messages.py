@@ -39,10 +39,16 @@ class ChatMessage(msgspec.Struct):
     """One message of a conversation. Of a tool's answer, `name` is the tool."""
 
     role: str | None = None
-    content: str | list[str | MessagePart | None] | None = None
+    content: str | list[str | MessagePart | None] | msgspec.UnsetType | None = msgspec.UNSET
     reasoning_content: str | None = None
     name: str | None = None
     tool_calls: list[ToolCall | None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.content is msgspec.UNSET:
+            if not self.tool_calls and not self.reasoning_content:
+                raise ValueError("a message without content")
+            self.content = None
 
 
 def messages(value: Any) -> str:
@@ -55,7 +61,7 @@ def messages(value: Any) -> str:
     try:
         found = msgspec.convert(value, list[ChatMessage])
     except (msgspec.ValidationError, RecursionError) as error:
-        said = f"neither a text nor messages: {str(value)[:80]}"
+        said = f"neither a text nor messages with role and content: {str(value)[:80]}"
         raise ConfigError(said, hint=ANOTHER) from error
     return written(found)
 
@@ -90,7 +96,7 @@ def _said(part: str) -> str:
 
 def _content(message: ChatMessage) -> str:
     """Reasoning, text (of a content in parts the text parts) and calls, a line each."""
-    content = message.content
+    content = message.content or ""
     if isinstance(content, list):
         parts = [part if isinstance(part, str) else part.text for part in content if part is not None]
         content = "\n".join(part for part in parts if part)

@@ -8,7 +8,7 @@ import msgspec
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.messages import unmarked
-from diagevo.ingest.formats.rows import Reward, Row, number, step_of, with_reward
+from diagevo.ingest.formats.rows import BatchedReward, Row, number, step_of, with_reward
 from diagevo.ingest.lines import typed
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.text.turns import Turn, joined
@@ -18,7 +18,7 @@ class NemoRow(Row):
     """A rollout. The writer puts each field into a list of its own, as a batch of one."""
 
     content: list[str | list[str]]
-    filtered_rewards: Reward | msgspec.UnsetType = msgspec.UNSET
+    filtered_rewards: BatchedReward | msgspec.UnsetType = msgspec.UNSET
     """With `use_dynamic_sampling`: the rewards of these rollouts. `rewards` are then of the whole batch
     before the filter, so they stand beside other rollouts."""
     token_ids: list[int | list[int]] | None = None
@@ -30,7 +30,7 @@ def load(file: Path, step: int, *, reward: str | None) -> RolloutStep:
     field = reward or "rewards"
     found: list[tuple[str, list[str], float | None]] = []
     row: NemoRow
-    for line, row in typed(file, with_reward(NemoRow, field)):
+    for line, row in typed(file, with_reward(NemoRow, field, BatchedReward)):
         content = [unmarked(text) for text in _flat(row.content) if isinstance(text, str)]
         if len(content) < 2 or len(content) < len(_flat(row.content)):
             raise ConfigError(

@@ -42,7 +42,11 @@ _ABSENT = object()
 T = TypeVar("T")
 _WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "true": 1.0, "false": 0.0}
 """Evaluations' words for a reward: correct, partly so, incorrect, no answer."""
-_TENSOR = re.compile(r"tensor\(([^,]+)(, \w+=[\w.:']+)*\)")
+_NUMBER = re.compile(
+    r"(tensor\()?([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:nan|inf|infinity))"
+    r"(?(1)(?:, \w+=[\w.:']+)*\))",
+    re.IGNORECASE,
+)
 
 
 class PlainRow(msgspec.Struct, kw_only=True):
@@ -194,6 +198,9 @@ class RowReader:
         """What is wrong with a field, in the file's own words."""
         said = f"{place}: its {field} is not {expected}: {str(value)[:80]}"
         name = self._mapped.get(field, field)
+        if isinstance(value, list) and any(isinstance(each, dict) for each in value):
+            hint = f"a message has role and content; or name one text of it: --map {field}={name}.0.FIELD"
+            return ConfigError(said, hint=hint)
         if isinstance(value, list):
             hint = f"write a row for each rollout, or name one of the list: --map {field}={name}.0"
             return ConfigError(said, hint=hint)
@@ -212,15 +219,15 @@ def _missing(place: str, field: str, path: tuple[str, ...], known: Iterable[str]
 def _said(place: str, reward: str) -> float | None:
     """A reward that was written as text: a number, a tensor of one, or an evaluation's word."""
     text = reward.strip()
-    tensor = _TENSOR.fullmatch(text)
     word = _WORDS.get(text, _WORDS.get(text.lower()))
-    try:
-        return number(float(tensor[1] if tensor else text) if word is None else word)
-    except ValueError:
+    if word is not None:
+        return word
+    if (found := _NUMBER.fullmatch(text)) is None:
         raise ConfigError(
             f"{place}: its reward is not a number: {text[:40]!r}",
             hint=f"a number, or one of {', '.join(_WORDS)}; name another field: --map reward=FIELD",
-        ) from None
+        )
+    return number(float(found[2]))
 
 
 def read(

@@ -15,16 +15,16 @@ from diagevo.text.escaping import json_text
 ANOTHER = (
     "name the format that wrote it: verl, trl, nemo-rl, prime-rl, slime, areal, lm-eval, inspect or jsonl"
 )
-_One = Annotated[list[float | bool | None], msgspec.Meta(min_length=1, max_length=1)]
-Reward = float | bool | None | _One
-"""A number, perhaps in a list of its own."""
+Reward = float | bool | None
+BatchedReward = Reward | Annotated[list[float | bool | None], msgspec.Meta(min_length=1, max_length=1)]
+"""NeMo-RL's, in a list of its own."""
 LAST_STEP = 2**63 - 1
 
 
 class Row(msgspec.Struct, kw_only=True):
     """A rollout of a file, or a turn of one."""
 
-    reward: Reward = None
+    reward: BatchedReward = None
 
 
 def terms(reward: str) -> list[tuple[float, str]]:
@@ -49,9 +49,9 @@ def total(parts: Iterable[tuple[float, float | None]]) -> float | None:
     return sum(there) if there else None
 
 
-def with_reward(row: type[Row], reward: str) -> type[Any]:
-    """The row's type, with its reward in this field, or the sum of these. Raises ConfigError where a field is
-    another one."""
+def with_reward(row: type[Row], reward: str, type_: Any = Reward) -> type[Any]:
+    """The row's type, with its reward, of `type_`, in this field, or the sum of these. Raises ConfigError
+    where a field is another one."""
     parts = terms(reward)
     for _, field in parts:
         if field in row.__struct_encode_fields__ and field != "reward":
@@ -59,9 +59,7 @@ def with_reward(row: type[Row], reward: str) -> type[Any]:
     weights = [weight for weight, _ in parts]
     if weights == [1.0]:
         rename = {"reward": parts[0][1]}
-        return msgspec.defstruct(
-            row.__name__, [("reward", Reward)], bases=(row,), rename=rename, kw_only=True
-        )
+        return msgspec.defstruct(row.__name__, [("reward", type_)], bases=(row,), rename=rename, kw_only=True)
     names = [f"part{place}" for place in range(len(parts))]
 
     def add(self: Any) -> None:
@@ -69,7 +67,7 @@ def with_reward(row: type[Row], reward: str) -> type[Any]:
 
     return msgspec.defstruct(
         row.__name__,
-        [("reward", Any, None), *((name, Reward) for name in names)],
+        [("reward", Any, None), *((name, type_) for name in names)],
         bases=(row,),
         rename={"reward": "(the sum)", **dict(zip(names, (field for _, field in parts), strict=True))},
         kw_only=True,
@@ -77,7 +75,7 @@ def with_reward(row: type[Row], reward: str) -> type[Any]:
     )
 
 
-def number(value: Reward) -> float | None:
+def number(value: BatchedReward) -> float | None:
     """The reward; None where there is none: null, NaN or infinite."""
     if isinstance(value, list):
         value = value[0]

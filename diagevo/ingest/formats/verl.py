@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from diagevo.errors import ConfigError
 from diagevo.ingest.formats.messages import templated, unmarked
 from diagevo.ingest.formats.rows import Row, answer, number, step_of, with_reward
 from diagevo.ingest.lines import typed
@@ -20,6 +21,7 @@ class VerlRow(Row):
     output: str
     gts: Any = None
     uid: str | int | None = None
+    step: int | None = None
 
 
 _KEY = re.compile(r"(.+)_(\d{1,9})_(\d{1,9})", re.DOTALL)
@@ -29,6 +31,12 @@ _KEY = re.compile(r"(.+)_(\d{1,9})_(\d{1,9})", re.DOTALL)
 def load(file: Path, step: int, *, reward: str | None) -> RolloutStep:
     """The rollouts of a step; of an agent loop a session is one, whatever number of outputs it has."""
     found: list[tuple[int, VerlRow]] = list(typed(file, with_reward(VerlRow, reward or "score")))
+    if other := next(((n, row.step) for n, row in found if row.step not in (None, step)), None):
+        raise ConfigError(
+            f"{file}, line {other[0]}: its step is {other[1]}, and the file is named after step {step}",
+            hint="name each file STEP.jsonl, as verl does; rows of several steps in one file: diagevo ingest"
+            " jsonl FILE --map prompt=input,response=output,reward=score,answer=gts",
+        )
     keys = [_KEY.fullmatch(row.uid) if isinstance(row.uid, str) else None for _, row in found]
     if all(keys) and len({row.uid for _, row in found}) == len(found):
         sessions: dict[tuple[str, str], dict[int, tuple[int, VerlRow]]] = {}
