@@ -16,7 +16,7 @@ from diagevo.config.loading import of_run
 from diagevo.config.models import Config
 from diagevo.config.sources import KeyPath, Layer
 from diagevo.diagnosis.embedder import identity
-from diagevo.errors import ConfigError, NotFoundError
+from diagevo.errors import ConfigError, NotFoundError, StoreError
 from diagevo.evaluation.protocol import best_round, colder
 from diagevo.evaluation.validate import validate
 from diagevo.loop.first_look import first_look
@@ -29,8 +29,9 @@ from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
 from diagevo.progress import STAGES, VALIDATION, WARM_START, Observer, StageProgress, StopFlag, playing
+from diagevo.sampling.device import numbers_of
 from diagevo.sampling.kept import CachedSampler
-from diagevo.sampling.model_folder import check_model_folder
+from diagevo.sampling.model_folder import base_of, check_model_folder
 from diagevo.sampling.sampler import Sampler
 
 
@@ -63,8 +64,11 @@ def train(
     one that was imported, endpoints and keys count only as `said` has them: the user's own words, by key.
     `given` is what changes of memory, hardware and patience from here on; it is recorded.
     Raises NotFoundError where there is nothing to resume, ConfigError where a new run's name is taken,
-    StoppedSafely at a safe point once `stop` is set, `until` is reached or `max_seconds` are over.
+    MissingDependencyError where its device is none of this machine's, StoppedSafely at a safe point once
+    `stop` is set, `until` is reached or `max_seconds` are over.
     """
+    if config is not None and config.hardware.cluster == "local":
+        numbers_of(config.hardware)  # raises where the device is missing, before a run is recorded
     with open_memory(database, run_id, root=root, create=not resume) as memory:
         if resume:
             memory.claim()  # before a validation is played that somebody else plays
@@ -124,7 +128,6 @@ class Run:
         self.memory = context.memory
         self.folder = context.folder
         self.observer = context.observer
-        self._whole: set[str] = set()  # digests of policies that were read through once
 
     def configure(self) -> None:
         """Record what the run is made of."""
@@ -193,7 +196,8 @@ class Run:
     def policy(self, role: str) -> Path:
         """The policy that the last committed round left: the newest that a stage recorded, or the start.
 
-        Raises StoreError where its folder is gone or has changed.
+        Raises StoreError where its folder, or that of the model that it is an adapter to, is gone or has
+        changed.
         """
         last = self.memory.state.round
         found = self.memory.log.read(self.memory.run_id, types=["StageCompleted"], rounds=(1, max(1, last)))
@@ -205,12 +209,29 @@ class Run:
             for artifact in event.artifacts[-1:]
         ]
         if not left:
-            return self.roles.challenger if role == "challenger" else self.roles.solver
-        number, artifact = left[-1]
-        if artifact.sha256 not in self._whole:
-            check_artifact(self.folder, artifact, role, number, self.roles.stop)
-            self._whole.add(artifact.sha256)
-        return check_model_folder(self.folder / artifact.path)
+            return self._start(role)
+        kept = {(self.folder / artifact.path).resolve(): (number, artifact) for number, artifact in left}
+        found = self.folder / left[-1][1].path
+        base = base_of(found) if found.exists() else None
+        for folder in filter(None, (found, base)):
+            if folder.resolve() in kept:
+                number, artifact = kept[folder.resolve()]
+                check_artifact(self.folder, artifact, role, number, self.roles.stop)
+            else:
+                self._start(role)
+        return check_model_folder(found)
+
+    def _start(self, role: str) -> Path:
+        """Raises StoreError where it is no longer what was recorded when the run began."""
+        folder = self.roles.challenger if role == "challenger" else self.roles.solver
+        [last] = self.memory.log.read(self.memory.run_id, types=["RunConfigured"], newest_first=True, limit=1)
+        assert isinstance(last.event, events.RunConfigured)
+        if sha256_of(folder, self.roles.stop) != last.event.models[role].revision:
+            raise StoreError(
+                f"{folder}, the {role} that run {self.memory.run_id} began with, has changed since",
+                hint="put every file of it back as it was, or begin another run",
+            )
+        return folder
 
     def measure(self, number: int) -> None:
         """Validate the solver of a committed round, once; round 0 is the model that the run starts from."""

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -171,14 +172,26 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
+_known: dict[tuple[int, ...], str] = {}
+"""Digests by what `stat` says of a file: device, inode, size, and when its content and its name changed."""
+_SETTLED = 1.0  # seconds after which another write is another time of change, on any file system
+
+
 def digest_of(path: Path, stop: StopFlag | None = None) -> str:
-    """SHA-256 of a file, in hex. Of tens of gigabytes that takes longer than a stop may: `stop` is heard."""
-    digest = hashlib.sha256()
+    """SHA-256 of a file, in hex. Of tens of gigabytes that takes longer than a stop may: `stop` is heard; and
+    a file is read once, until `stat` says otherwise."""
+    found = path.stat()
+    key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    if key in _known:
+        return _known[key]
+    digest, began = hashlib.sha256(), time.time()
     with path.open("rb", buffering=0) as file:
         while block := file.read(_BLOCK):
             if stop is not None:
                 stop.check_overdue()
             digest.update(block)
+    if began - max(found.st_mtime, found.st_ctime) > _SETTLED:
+        _known[key] = digest.hexdigest()
     return digest.hexdigest()
 
 

@@ -5,12 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-from diagevo.errors import StoppedSafely, StoreError
+from diagevo.arithmetic import WEIGHTS
+from diagevo.errors import MissingDependencyError, StoppedSafely, StoreError
+from diagevo.loop.run import Until
 from diagevo.memory.history import open_history
 from diagevo.progress import StageProgress, StopFlag
 from tests.run.program import assert_same_end
-from tests.run.small import Watcher, play, small_config
+from tests.run.small import ONE_STEP, Watcher, play, small_config
 
 WORK = Path("a/rounds/001/solver-work")
 
@@ -94,6 +97,33 @@ def test_a_policy_that_is_not_what_its_round_left_is_refused(
     history = open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a", root=tmp_path)
     assert list(history.log.read("a", rounds=(2, 2))) == [], "nothing was played"
     history.close()
+
+
+@pytest.mark.parametrize("lora", [None, 4])
+def test_a_model_that_changed_since_the_run_began_is_refused_before_anything_is_played(
+    tmp_path: Path, lora: int | None
+) -> None:
+    """Also where only adapters train, whose folders hold nothing of it."""
+    start = tmp_path / "start"
+    shutil.copytree(WEIGHTS, start)
+    model, few = {"model": str(start)}, {"candidates": 8, "train_challenger": lora is not None}
+    roles, training = {"solver": model, "challenger": model}, {"lora": lora}
+    config = small_config(**ONE_STEP, roles=roles, training=training, round=few, validation={"limit": 1})
+    if lora is None:
+        with pytest.raises(StoppedSafely):
+            play(tmp_path, config, until=Until(1, "candidates"))
+    else:
+        play(tmp_path, config, rounds=1)
+    (start / "generation_config.json").write_text('{"eos_token_id": 1}')
+    with pytest.raises(StoreError, match="began with, has changed since"):
+        play(tmp_path, None, resume=True, rounds=2)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has the GPU that is missing elsewhere")
+def test_a_run_without_the_device_it_asks_for_records_nothing(tmp_path: Path) -> None:
+    with pytest.raises(MissingDependencyError, match="no CUDA device"):
+        play(tmp_path, small_config(hardware={"device": "cuda"}))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
 import hashlib
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -99,3 +101,23 @@ def test_looking_for_a_checkpoint_hears_an_overdue_stop(tmp_path: Path) -> None:
     with pytest.raises(StoppedSafely):
         checkpoints.find(tmp_path, stop)
     assert checkpoints.find(tmp_path).step == 1, "nothing was discarded"
+
+
+def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"old")
+    old, written = hashlib.sha256(b"old").hexdigest(), file.stat()
+    assert checkpoints.digest_of(file) == old
+    file.write_bytes(b"new")  # at once, and its time put back: only where nothing was kept is this seen
+    os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
+    new = hashlib.sha256(b"new").hexdigest()
+    assert checkpoints.digest_of(file) == new
+    monkeypatch.setattr(checkpoints.time, "time", lambda: written.st_mtime + 60)
+    assert checkpoints.digest_of(file) == new
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", lambda *_, **__: pytest.fail("read again"))
+        assert checkpoints.digest_of(file) == new
+    time.sleep(0.02)  # longer than a clock of file systems ticks
+    file.write_bytes(b"own")
+    os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
+    assert checkpoints.digest_of(file) == hashlib.sha256(b"own").hexdigest()
