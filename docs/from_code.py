@@ -120,8 +120,9 @@ def views() -> str:
     from tempfile import TemporaryDirectory
 
     import diagevo
-    from diagevo.memory.audit.query import VIEWS, view_columns
+    from diagevo.memory.audit.query import view_columns
     from diagevo.memory.log.database import Database
+    from diagevo.memory.read.views import ABOUT
 
     with TemporaryDirectory() as folder:
         location = f"{folder}/a.db"
@@ -134,7 +135,7 @@ def views() -> str:
         "What `diagevo memory query` reads. `run_id` is a column of every view; `:run` in a statement is the"
         " run's name.",
     ]
-    for name, told in VIEWS.items():
+    for name, told in ABOUT.items():
         parts += [f"## {name}", told[0].upper() + told[1:] + ".", ", ".join(f"`{c}`" for c in columns[name])]
     return "\n\n".join(parts)
 

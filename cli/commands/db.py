@@ -40,10 +40,12 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
     example="diagevo db upgrade",
 )
 def upgrade(call: Call) -> Result[Any]:
-    """Migrate the database to this version's revision. A backup is written first."""
+    """Migrate the database to this version's revision.
+
+    A backup is written first. Projections are made again from the log."""
     from diagevo.memory.log import migrate
     from diagevo.memory.log.location import shown
-    from diagevo.memory.transfer.rebuilding import snapshots
+    from diagevo.memory.transfer.rebuilding import migrated, snapshots
 
     with _database(call) as database:
         migrate.refuse_foreign(database)
@@ -52,15 +54,16 @@ def upgrade(call: Call) -> Result[Any]:
         migrate.refuse_newer(database)
         old = before not in (None, migrate.HEAD)
         saved = _backup_beside(database) if old else None
-        if before != migrate.HEAD:
-            migrate.upgrade(database)
+        unread = migrated(database) if before != migrate.HEAD else []
         where, read = shown(database.url), snapshots(database)
     data: dict[str, Any] = {"database": where, "before": before, "now": migrate.HEAD, "backup": saved}
     data["next"] = read.fix
+    data["unread"] = unread
     text = (
         f"{where}: {before or 'empty'} → {migrate.HEAD}" if before != migrate.HEAD else f"{where}: up to date"
     )
     text += f"\nbackup: {saved}" if saved else ""
+    text += "".join(f"\n{run} cannot be replayed: diagevo memory verify --run {run}" for run in unread)
     return Result(data, text=text + (f"\nsnapshots: {read.detail}; {read.fix}" if read.fix else ""))
 
 

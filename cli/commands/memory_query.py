@@ -45,8 +45,9 @@ def query(
     """Run read-only SQL over the v_… views.
 
     Writing is refused by the database itself."""
-    from diagevo.memory.audit.query import VIEWS, view_columns
     from diagevo.memory.audit.query import query as ask
+    from diagevo.memory.audit.query import view_columns
+    from diagevo.memory.read.views import ABOUT
 
     if (sql is None) != views:
         raise ConfigError("give a statement or --views", hint='diagevo memory query "SELECT * FROM v_round"')
@@ -54,7 +55,7 @@ def query(
     history = call.stack.enter_context(opened(call))
     if views:
         known = view_columns(history.database)
-        listed = [{"view": v, "about": VIEWS[v], "columns": list(c)} for v, c in known.items()]
+        listed = [{"view": v, "about": ABOUT[v], "columns": list(c)} for v, c in known.items()]
         return Result(listed, columns("view, about, columns"))
     answer = call.stack.enter_context(ask(history.database, statement, run_id=history.run_id))
     names = _unique(answer.columns)

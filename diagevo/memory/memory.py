@@ -54,7 +54,6 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.events.records import event_id, payload_of, storable_event
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.log import now
 from diagevo.memory.log.vectors import Embed, Vectors
 from diagevo.memory.nearest.recall import NodeCandidate
 from diagevo.memory.nearest.similarity import Similarity
@@ -433,12 +432,11 @@ class Memory:
         Raises:
             OutOfOrderError: no round is open, or it is not complete, for example with uncounted diagnoses.
         """
-        with self.atomic() as _, self.database.write() as connection:
-            closed = self._run.opened()
+        with self.atomic():
+            self._run.opened()
             told = None if (policy := self.policy()) is None else epsilon_of(policy, self.state.known())
             event = decide.commitment(self.state, told)
             self._run.append([Item(event, self._run.id_of("RoundOpened", ""))])
-            projection.write(connection, self.state, closed, now())
             self._run.keep_head()
             self._run.after.append(self._similarity.committed)
             return event
@@ -456,7 +454,7 @@ class Memory:
         Raises:
             NotFoundError: there is no such round, or it is superseded already.
         """
-        with self.atomic() as _, self.database.write() as connection:
+        with self.atomic():
             counted = [one.round for one in self.state.began]
             if first not in counted:
                 again = played_again(self.state.superseded).get(first)
@@ -468,7 +466,6 @@ class Memory:
                 )
             event = decide.superseding(*self._before(first), first, self.state.last_opened, reason)
             self._run.append([Item(event, round=event.last)])
-            projection.write_memory(connection, self.state)
             self._similarity.reset()
             return event
 

@@ -17,7 +17,7 @@ from diagevo.memory.events.records import Pending, UnstorableText, event_id, sto
 from diagevo.memory.log import heads, heads_check
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.log import Log
+from diagevo.memory.log.log import Log, now
 from diagevo.memory.log.writer_lock import Lock, acquire
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
@@ -100,22 +100,27 @@ class RunWriter:
                 action()
 
     def append(self, items: Sequence[Item]) -> list[bool]:
-        """Append and fold; whether each event was new. Within `atomic()`."""
+        """Append, fold and project; whether each event was new. Within `atomic()`."""
         both = [self._wrapped(item) for item in items]
         done = self.log.append(self.run_id, self.state.sequence, [p for _, p in both])
         self._dirty = True
         sequence = self.state.sequence
+        projector = projection.Projector(self.database, self.run_id)
         for (event, p), position, fresh in zip(both, done.positions, done.fresh, strict=True):
             if not fresh:
                 continue
             sequence += 1
             self._unkept = True
+            fact, before = Fact(p.type, p.round, p.event_id, sequence, position, event), self.state.open
             try:
-                advance(self.state, Fact(p.type, p.round, p.event_id, sequence, position, event))
+                advance(self.state, fact)
             except InconsistentError as error:
                 refused = error.message.partition(": ")[2]
                 self._broken = OutOfOrderError(f"{p.type} {event.key()} refused: {refused}".strip())
                 raise self._broken from error
+            if p.type in projection.PROJECTED:
+                projector.take(fact, self.state, before, now())
+        projector.flush()
         return done.fresh
 
     def _wrapped(self, item: Item) -> tuple[Event, Pending]:

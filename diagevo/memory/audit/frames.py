@@ -169,7 +169,7 @@ class RunFrames:
 
     def groups(self) -> "polars.DataFrame":
         """A row a group of another trainer's rollouts: step, prompt, passes, pass rate and outcome."""
-        columns = "round step attempt prompt answer rollouts passes pass_rate outcome source void"
+        columns = "round step attempt prompt answer rollouts passes pass_rate outcome source"
         return self._view("v_group", columns)
 
     def why(self, ref: str) -> "CauseStory | NodeStory | QuestionStory | FailureStory":
@@ -240,7 +240,7 @@ def _both(value: Fraction | None) -> tuple[float | None, str | None]:
 _WHOLE = (
     "round step attempt position sequence created_round frequency failures active mastered nodes candidates"
     " kept observed promoted reactivated created responses first second label_true right_answer rollouts"
-    " passes void"
+    " passes"
 )
 _FRACTIONAL = "probability z epsilon_next p1 p2 pass_rate"
 """What each column of any frame holds, where it is no text: a frame without rows has its types too."""

@@ -18,14 +18,16 @@ from sqlalchemy.exc import DBAPIError
 from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
 from diagevo.memory.audit.groups import first_stranger
 from diagevo.memory.audit.verification import Fault, Verification
+from diagevo.memory.events import GroupIngested, RoundCommitted, RoundOpened, RoundsSuperseded
 from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.log import heads, heads_check
 from diagevo.memory.log.check import triggers
 from diagevo.memory.log.log import EVENT, Log
 from diagevo.memory.state import projection
-from diagevo.memory.state.model import MemoryState
-from diagevo.memory.state.projection import CAUSE, HISTORY, NODE, ROUND, SNAPSHOT
-from diagevo.memory.state.walk import nothing, walk
+from diagevo.memory.state.model import MemoryState, OpenRound
+from diagevo.memory.state.projection import CAUSE, GROUP, HISTORY, NODE, OPENED, QUESTION, ROUND, SNAPSHOT
+from diagevo.memory.state.superseded import played_again
+from diagevo.memory.state.walk import walk
 
 
 def verify(
@@ -146,33 +148,92 @@ def _check_replay(log: Log, run_id: str, report: Verification) -> None:
     state = MemoryState(run_id)
     causes: list[dict[str, Any]] = []
     nodes: list[dict[str, Any]] = []
+    opened: list[dict[str, Any]] = []
+    groups = Groups()
     try:
-        for fact, _, state, closed in walk(log, run_id, nothing):
-            if closed is not None:
-                report.rounds += 1
-                row = projection.round_row(state, closed, "")
-                del row["committed_at"]
-                _compare(log, report, ROUND, [row], "round", round=state.round)
-                rows = projection.history_rows(state)
-                _compare(log, report, HISTORY, rows, "cause_id", round=state.round)
-                _check_snapshot(log, report, state)
-            elif fact.type != "RoundsSuperseded":
-                continue
-            causes, nodes = projection.cause_rows(state), projection.node_rows(state)
+        for fact, before, state, closed in walk(log, run_id, lambda state, _: state.open):
+            match fact.event:
+                case GroupIngested() as group:
+                    groups.add(projection.group_row(run_id, fact.position, fact.round, group))
+                case RoundOpened():
+                    opened.append(projection.opened_row(state, fact.round, fact.position))
+                case RoundCommitted():
+                    assert closed is not None
+                    report.rounds += 1
+                    row = projection.round_row(state, closed, "")
+                    del row["committed_at"]
+                    _compare(log, report, ROUND, [row], "round", round=state.round)
+                    rows = projection.history_rows(state)
+                    _compare(log, report, HISTORY, rows, "cause_id", round=state.round)
+                    _check_questions(log, report, closed)
+                    _check_snapshot(log, report, state)
+                    causes, nodes = projection.cause_rows(state), projection.node_rows(state)
+                case RoundsSuperseded():
+                    again = played_again(state.superseded)
+                    for row in opened[fact.event.first - 1 :]:
+                        if row["superseded_by"] is None:
+                            row |= {"superseded_by": again[row["round"]], "superseded_at": fact.position}
+                    if before is not None:
+                        _check_questions(log, report, before)
+                    causes, nodes = projection.cause_rows(state), projection.node_rows(state)
+                case _:
+                    pass
     except DiagEvoError as error:
         report.faults.append(Fault("replay", error.message, *_named(log, run_id, state.sequence + 1)))
         return
     if (stranger := first_stranger(log, state)) is not None:
         report.faults.append(Fault("replay", f"#{stranger[0]}: {stranger[1]}", stranger[0]))
+    if state.open is not None:
+        _check_questions(log, report, state.open)
+    _compare(log, report, OPENED, opened, "round")
+    groups.check(log, report)
     if report.rounds:
         _compare(log, report, CAUSE, causes, "cause_id")
         _compare(log, report, NODE, nodes, "node_id")
-    _check_rounds(log, report, state.round)
+    _check_rounds(log, report, state.last_opened)
+
+
+def _check_questions(log: Log, report: Verification, now: OpenRound) -> None:
+    rows = projection.question_rows(report.run_id, now)
+    _compare(log, report, QUESTION, rows, "question_id", "cause_id", round=now.number)
+
+
+class Groups:
+    """Ingested groups as the events give them, a sum a step: a run has too many to hold them."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[int, int], int] = {}
+        self._attempt = 1
+
+    def add(self, row: dict[str, Any]) -> None:
+        attempt, step = row["attempt"], row["step"]
+        if attempt > self._attempt:
+            self._attempt = attempt
+            for key in [key for key in self._sums if key[0] < attempt and key[1] >= step]:
+                del self._sums[key]
+        self._sums[attempt, step] = self._sums.get((attempt, step), 0) + hash(tuple(row.values()))
+
+    def check(self, log: Log, report: Verification) -> None:
+        stored = Groups()
+        query = select(GROUP).where(GROUP.c.run_id == report.run_id).order_by(GROUP.c.position)
+        with log.database.read() as connection:
+            for row in connection.execute(query, execution_options={"yield_per": 1000}).mappings():
+                key = row["attempt"], row["step"]
+                stored._sums[key] = stored._sums.get(key, 0) + hash(tuple(row.values()))
+        wrong = [
+            key
+            for key in self._sums.keys() | stored._sums.keys()
+            if self._sums.get(key) != stored._sums.get(key)
+        ]
+        if wrong:
+            attempt, step = min(wrong)
+            message = f"ingested_group is not what the events give in step {step} of attempt {attempt}"
+            report.faults.append(Fault("projection", f"{message}; {REBUILD}"))
 
 
 def _check_rounds(log: Log, report: Verification, last: int) -> None:
     """No row is of a round that was never committed."""
-    for target in (ROUND, HISTORY, SNAPSHOT):
+    for target in (ROUND, HISTORY, SNAPSHOT, QUESTION):
         query = select(target.c.round).where(
             target.c.run_id == report.run_id, ~target.c.round.between(1, last)
         )
@@ -196,10 +257,10 @@ def _named(log: Log, run_id: str, sequence: int) -> tuple[int | None, str | None
 
 
 def _compare(
-    log: Log, report: Verification, target: Any, expected: Sequence[dict[str, Any]], key: str, **only: Any
+    log: Log, report: Verification, target: Any, expected: Sequence[dict[str, Any]], *key: str, **only: Any
 ) -> None:
     """Rows of a projection against those that the events give. The first difference of a table is named."""
-    for message in islice(projection.wrong_rows(log, report.run_id, target, expected, key, **only), 1):
+    for message in islice(projection.wrong_rows(log, report.run_id, target, expected, *key, **only), 1):
         report.faults.append(Fault("projection", f"{message}; {REBUILD}"))
 
 

@@ -1,8 +1,9 @@
 """The SQL rows, as SQLModel tables. Reads and writes go through SQLAlchemy Core on their `__table__`.
 
 `event` is the log and the only truth; `artifact`, `reply` and `vector` hold what events name by digest.
-`cause`, `skill_node`, `round_summary`, `cause_history` and `snapshot` are projections, written at each
-commit and made again by `memory rebuild`. `log` and `run` hold the heads under which positions and
+`opened_round`, `ingested_group`, `cause_question`, `cause`, `skill_node`, `round_summary`, `cause_history`
+and `snapshot` are projections, written with the events that they follow from and made again by
+`memory rebuild`. `log` and `run` hold the heads under which positions and
 sequences are given.
 """
 
@@ -31,6 +32,7 @@ Str = Annotated[str, Field(sa_type=Text)]
 StrOrNone = Annotated[str | None, Field(sa_type=Text)]
 Long = Annotated[int, Field(sa_type=_LONG)]
 """64 bits on every database."""
+LongOrNone = Annotated[int | None, Field(sa_type=_LONG)]
 Real = Annotated[float, Field(sa_type=_REAL)]
 RealOrNone = Annotated[float | None, Field(sa_type=_REAL)]
 Bytes = Annotated[bytes, Field(sa_type=LargeBinary)]
@@ -175,12 +177,89 @@ class RoundRow(SQLModel, table=True):
     nodes: int
     candidates: int
     kept: int
+    too_easy: int
+    too_hard: int
+    contested: int
+    no_label: int
+    invalid: int
+    invalid_reasons: Str
+    """JSON, by reason; `not_recorded` where the log is older than reasons."""
+    responses: int
+    """To valid questions that were answered in votes, and how many of them state an answer."""
+    answers: int
+    rollouts: int
+    """Of another trainer, and how many passed its own check."""
+    passes: int
+    undecided: int
+    """Pairs of answers that stand apart because comparing them came to no verdict."""
+    labels_judged: int
+    """Kept questions whose truth is known, and how many of their labels are true."""
+    labels_true: int
     observed: int
+    """Failures; the void ones are left out, here and below."""
+    against_answers: int
+    """Of them those that are compared with the known answer."""
+    failures_judged: int
+    """Of them those whose label can be checked, and those that stand against a false one."""
+    against_false_labels: int
+    right_answers: int | None = None
+    """Of those that can be checked, how many give the true answer; null where that was not recorded."""
     promoted: int
     reactivated: int
     created: int
     state_hash: Str
     committed_at: Str
+
+
+class OpenedRoundRow(SQLModel, table=True):
+    """A round that was opened, and whether it still counts."""
+
+    __tablename__ = "opened_round"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (
+        PrimaryKeyConstraint("run_id", "round"),
+        # Of rounds that count, which the migration says.
+        Index("ix_opened_round_batch", "run_id", "batch", unique=True),
+    )
+    run_id: Str
+    round: int
+    batch: int
+    """The number under which its groups were ingested."""
+    position: Long
+    superseded_by: int | None = None
+    """The round that plays its batch again."""
+    superseded_at: LongOrNone = None
+    """Position of the superseding."""
+
+
+class IngestedGroupRow(SQLModel, table=True):
+    """A group of another trainer's rollouts; those that a resumed training voided are left out."""
+
+    __tablename__ = "ingested_group"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("position"), Index("ix_ingested_group_run", "run_id"))
+    position: Long
+    run_id: Str
+    batch: int
+    step: int
+    attempt: int
+    place: int
+    question: Str
+    rollouts: int
+    passes: int
+
+
+class CauseQuestionRow(SQLModel, table=True):
+    """The failures of a question that were counted under a cause; those of superseded rounds stay."""
+
+    __tablename__ = "cause_question"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "round", "question_id", "cause_id"),)
+    run_id: Str
+    round: int
+    question_id: Str
+    cause_id: Str
+    question: Str
+    responses: int
+    first: int
+    failures: int
 
 
 class CauseHistoryRow(SQLModel, table=True):
@@ -228,6 +307,7 @@ NAMES = frozenset(
     table(row).name
     for row in (
         *(LogRow, RunRow, EventRow, ArtifactRow, ReplyRow, VectorRow),
+        *(OpenedRoundRow, IngestedGroupRow, CauseQuestionRow),
         *(CauseRow, NodeRow, RoundRow, CauseHistoryRow, SnapshotRow),
     )
 )

@@ -151,9 +151,9 @@ def _pending(now: OpenRound, failure_id: str, verdict: str) -> FailureDiagnosed:
     return diagnosis
 
 
-def _settled(now: OpenRound, failure_id: str) -> None:
+def _settled(now: OpenRound, failure_id: str, cause_id: str) -> None:
     """The failure is counted, and what was judged of it is needed no more."""
-    now.settled.add(failure_id)
+    now.settled[failure_id] = cause_id
     now.judged.pop(failure_id, None)
     now.assigned.pop(failure_id, None)
 
@@ -211,7 +211,7 @@ def cause_created(state: MemoryState, now: OpenRound, fact: Fact[CauseCreated]) 
     state.nodes[event.node_id] = replace(node, causes=(*node.causes, event.cause_id))
     state.next_cause += 1
     now.created.add(event.cause_id)
-    _settled(now, event.failure_id)
+    _settled(now, event.failure_id, event.cause_id)
 
 
 def matched(state: MemoryState, now: OpenRound, fact: Fact[CauseMatched]) -> None:
@@ -234,7 +234,7 @@ def matched(state: MemoryState, now: OpenRound, fact: Fact[CauseMatched]) -> Non
         state.causes[cause_id] = replace(cause, frequency=counted("active", cause.frequency, 1)[1])
     else:
         now.expected = cause_id, failure_id
-    _settled(now, failure_id)
+    _settled(now, failure_id, cause_id)
 
 
 def reactivated(state: MemoryState, now: OpenRound, fact: Fact[CauseReactivated]) -> None:

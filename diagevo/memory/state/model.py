@@ -85,7 +85,8 @@ class OpenRound:
     """The latest of each failure."""
     judged: dict[str, DuplicateJudged] = field(default_factory=dict[str, DuplicateJudged])
     assigned: dict[str, NodeAssigned] = field(default_factory=dict[str, NodeAssigned])
-    settled: set[str] = field(default_factory=set[str])
+    settled: dict[str, str] = field(default_factory=dict[str, str])
+    """Failures that are counted, with the cause of each."""
     reactivated: set[str] = field(default_factory=set[str])
     created: set[str] = field(default_factory=set[str])
     merging: dict[str, str | None] = field(default_factory=dict[str, str | None])

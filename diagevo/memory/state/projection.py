@@ -1,24 +1,58 @@
-"""Projections and snapshots: written with each commit, read for speed, disposable. Also how a state is
-loaded."""
+"""Projections and snapshots: written with the events that they follow from, read for speed, disposable. Also
+how a state is loaded."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import Any
+from itertools import groupby
+from typing import Any, get_args
 
 import msgspec
-from sqlalchemy import Connection, Table, delete, insert, select
+from sqlalchemy import Connection, Table, delete, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
-from diagevo.memory.events import Event, number_of
+from diagevo.memory.events import (
+    CandidateVerdict,
+    CauseCreated,
+    CauseMatched,
+    Event,
+    GroupIngested,
+    RoundCommitted,
+    RoundOpened,
+    RoundsSuperseded,
+    number_of,
+)
 from diagevo.memory.events.decode import UNREADABLE, Fact
+from diagevo.memory.log.database import Database, insert_into
 from diagevo.memory.log.log import Log
-from diagevo.memory.log.tables import CauseHistoryRow, CauseRow, NodeRow, RoundRow, SnapshotRow, table
+from diagevo.memory.log.tables import (
+    CauseHistoryRow,
+    CauseQuestionRow,
+    CauseRow,
+    IngestedGroupRow,
+    NodeRow,
+    OpenedRoundRow,
+    RoundRow,
+    SnapshotRow,
+    table,
+)
 from diagevo.memory.state.fold import fold
 from diagevo.memory.state.model import MemoryState, OpenRound
+from diagevo.memory.state.superseded import played_again
 from diagevo.text.fractions import fraction
 
 CAUSE, NODE, ROUND = table(CauseRow), table(NodeRow), table(RoundRow)
 HISTORY, SNAPSHOT = table(CauseHistoryRow), table(SnapshotRow)
+OPENED, GROUP, QUESTION = table(OpenedRoundRow), table(IngestedGroupRow), table(CauseQuestionRow)
+ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, QUESTION)
+PROJECTED = frozenset(
+    event.__name__
+    for event in (RoundOpened, RoundCommitted, RoundsSuperseded, GroupIngested, CauseCreated, CauseMatched)
+)
+"""Events that change a row of a projection."""
+VERDICTS: tuple[CandidateVerdict, ...] = get_args(CandidateVerdict)
+WAITING = 2000
+"""Rows that are collected before they are written."""
 VERSION = 5
 """Of the snapshot's form and of the fold: a snapshot of another version is ignored."""
 
@@ -90,6 +124,94 @@ def _snapshot(log: Log, run_id: str, round: int | None, sequence: int | None) ->
     return state if state.hash(state.reference_round, state.reference_failures) == row.state_hash else None
 
 
+class Projector:
+    """Keeps the rows of a run in step with its events, within write transactions of the caller.
+
+    `take` comes after the fold of an event of `PROJECTED`. Rows that come by the thousand are collected:
+    `flush` ends a transaction.
+    """
+
+    def __init__(self, database: Database, run_id: str) -> None:
+        self._database, self._run_id = database, run_id
+        self._groups: list[dict[str, Any]] = []
+        self._questions: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    def take(self, fact: Fact[Event], state: MemoryState, before: OpenRound | None, at: str) -> None:
+        """Take over an event.
+
+        Args:
+            fact: The event.
+            state: The memory after it.
+            before: The round that was open before it.
+            at: When a commit is recorded.
+        """
+        match fact.event:
+            case GroupIngested() as group:
+                self._groups.append(group_row(self._run_id, fact.position, fact.round, group))
+            case (
+                CauseCreated(cause_id=cause, failure_id=name) | CauseMatched(cause_id=cause, failure_id=name)
+            ):
+                assert before is not None
+                self._count(question_row(self._run_id, before, name.rpartition(".")[0], cause))
+            case RoundOpened():
+                with self._database.write() as connection:
+                    connection.execute(insert(OPENED), opened_row(state, fact.round, fact.position))
+            case RoundCommitted():
+                assert before is not None
+                with self._database.write() as connection:
+                    write(connection, state, before, at)
+            case RoundsSuperseded():
+                with self._database.write() as connection:
+                    write_memory(connection, state)
+                    _supersede(connection, state, fact.position)
+            case _:
+                raise AssertionError(f"{fact.type} changes no projection")
+        if len(self._groups) + len(self._questions) >= WAITING:
+            self.flush()
+
+    def _count(self, row: dict[str, Any]) -> None:
+        key = row["round"], row["question_id"], row["cause_id"]
+        if (known := self._questions.setdefault(key, row)) is not row:
+            known["failures"] += 1
+
+    def flush(self) -> None:
+        """Write what was collected."""
+        groups, questions = self._groups, list(self._questions.values())
+        self._groups, self._questions = [], {}
+        if not groups and not questions:
+            return
+        with self._database.write() as connection:
+            for attempt, of in groupby(groups, key=lambda row: row["attempt"]):
+                rows = list(of)
+                self._void(connection, attempt, rows[0]["step"])
+                connection.execute(insert(GROUP), rows)
+            if questions:
+                adding = insert_into(self._database, QUESTION)
+                more = {"failures": QUESTION.c.failures + adding.excluded.failures}
+                keys = list(QUESTION.primary_key)
+                connection.execute(adding.on_conflict_do_update(index_elements=keys, set_=more), questions)
+
+    def _void(self, connection: Connection, attempt: int, step: int) -> None:
+        """Where an attempt of the training begins, the groups of earlier ones from its first step on go."""
+        if attempt == 1:
+            return
+        own = GROUP.c.run_id == self._run_id
+        last = select(GROUP.c.attempt).where(own).order_by(GROUP.c.position.desc()).limit(1)
+        if (connection.execute(last).scalar() or 1) < attempt:
+            connection.execute(delete(GROUP).where(own, GROUP.c.attempt < attempt, GROUP.c.step >= step))
+
+
+def _supersede(connection: Connection, state: MemoryState, position: int) -> None:
+    """Mark the rounds that the last superseding took out."""
+    again, (first, last) = played_again(state.superseded), state.superseded[-1]
+    counted = select(OPENED.c.round).where(
+        OPENED.c.run_id == state.run_id, OPENED.c.round.between(first, last), OPENED.c.superseded_by.is_(None)
+    )
+    for number in connection.execute(counted).scalars().all():
+        gone = update(OPENED).where(OPENED.c.run_id == state.run_id, OPENED.c.round == number)
+        connection.execute(gone.values(superseded_by=again[number], superseded_at=position))
+
+
 def write(connection: Connection, state: MemoryState, closed: OpenRound, committed_at: str) -> None:
     """Projection rows and snapshot of a commit that `state` has just made; `closed` is its round."""
     write_memory(connection, state)
@@ -115,24 +237,29 @@ def write_memory(connection: Connection, state: MemoryState) -> None:
 
 
 def wrong_rows(
-    log: Log, run_id: str, target: Table, expected: Iterable[dict[str, Any]], key: str, **only: Any
+    log: Log, run_id: str, target: Table, expected: Iterable[dict[str, Any]], *key: str, **only: Any
 ) -> Iterator[str]:
-    """What is wrong with the stored rows of a projection, held against those that the events give. `only`
-    chooses among the stored ones."""
+    """What is wrong with the stored rows of a projection, held against those that the events give. Rows are
+    known by the columns `key`; `only` chooses among the stored ones."""
+
+    def named(row: Any) -> tuple[Any, ...]:
+        return tuple(row[name] for name in key)
+
     query = select(target).where(target.c.run_id == run_id, *(target.c[k] == v for k, v in only.items()))
     try:
         with log.database.read() as connection:
-            stored = {row[key]: row for row in connection.execute(query).mappings()}
+            stored = {named(row): row for row in connection.execute(query).mappings()}
     except DBAPIError as error:
         yield f"{target.name} cannot be read: {error.orig}"
         return
     for row in expected:
-        found, what = stored.pop(row[key], None), f"{target.name} {row[key]}"
+        found, what = stored.pop(named(row), None), f"{target.name} {' '.join(map(str, named(row)))}"
         if found is None:
             yield f"{what} is missing"
         elif (name := next((n for n, value in row.items() if found[n] != value), None)) is not None:
             yield f"{what} has {name} {found[name]!r}, the events give {row[name]!r}"
-    yield from (f"{target.name} {left} follows from no event" for left in sorted(stored, key=str))
+    for left in sorted(stored, key=str):
+        yield f"{target.name} {' '.join(map(str, left))} follows from no event"
 
 
 def cause_rows(state: MemoryState) -> list[dict[str, Any]]:
@@ -156,6 +283,47 @@ def node_rows(state: MemoryState) -> list[dict[str, Any]]:
     gone = [(n, number_of(n), label, survivor) for n, (survivor, label) in state.absorbed.items()]
     names = ("node_id", "number", "label", "absorbed_by")
     return [{"run_id": state.run_id, **dict(zip(names, row, strict=True))} for row in (*living, *gone)]
+
+
+def opened_row(state: MemoryState, number: int, position: int) -> dict[str, Any]:
+    """A round that was just opened."""
+    row = {"run_id": state.run_id, "round": number, "batch": state.batch(number), "position": position}
+    return row | {"superseded_by": None, "superseded_at": None}
+
+
+def group_row(run_id: str, position: int, batch: int, group: GroupIngested) -> dict[str, Any]:
+    return {
+        "position": position,
+        "run_id": run_id,
+        "batch": batch,
+        "step": group.step,
+        "attempt": group.attempt,
+        "place": group.group,
+        "question": group.question,
+        "rollouts": len(group.rewards),
+        "passes": group.passes,
+    }
+
+
+def question_row(run_id: str, now: OpenRound, question_id: str, cause_id: str) -> dict[str, Any]:
+    """A question with one failure that was counted under the cause."""
+    scored = now.candidates[question_id]
+    return {
+        "run_id": run_id,
+        "round": now.number,
+        "question_id": question_id,
+        "cause_id": cause_id,
+        "question": scored.question,
+        "responses": scored.responses,
+        "first": scored.first,
+        "failures": 1,
+    }
+
+
+def question_rows(run_id: str, now: OpenRound) -> list[dict[str, Any]]:
+    """All of a round."""
+    number = Counter((name.rpartition(".")[0], cause) for name, cause in now.settled.items())
+    return [question_row(run_id, now, *pair) | {"failures": count} for pair, count in number.items()]
 
 
 def history_rows(state: MemoryState) -> list[dict[str, Any]]:
@@ -192,14 +360,47 @@ def round_row(state: MemoryState, closed: OpenRound, committed_at: str) -> dict[
         "active": active,
         "mastered": len(state.causes) - active,
         "nodes": len(state.nodes),
-        "candidates": len(closed.candidates),
-        "kept": sum(c.verdict == "kept" for c in closed.candidates.values()),
-        "observed": len(closed.failures),
+        **_measured(closed),
         "promoted": len(closed.promoted),
         "reactivated": len(closed.reactivated),
         "created": len(closed.created),
         "state_hash": state.hash(state.reference_round, state.reference_failures),
         "committed_at": committed_at,
+    }
+
+
+def _measured(closed: OpenRound) -> dict[str, Any]:
+    """What was measured of a round's questions and failures."""
+    scored = closed.candidates.values()
+    verdicts = Counter(one.verdict for one in scored)
+    reasons = Counter(one.invalid_reason or "not_recorded" for one in scored if one.verdict == "invalid")
+    valid = [one for one in scored if one.verdict != "invalid"]
+    voted = [one for one in valid if one.votes_are == "answers"]
+    rewarded = [one for one in valid if one.votes_are == "rewards"]
+    labels = [one.label_true for one in scored if one.verdict == "kept" and one.label_true is not None]
+    failures = closed.failures.values()
+    judged = [
+        (label_true, failure.right)
+        for failure in failures
+        if (label_true := closed.candidates[failure.question_id].label_true) is not None
+    ]
+    right = [gives for _, gives in judged if gives is not None]
+    return {
+        "candidates": len(scored),
+        **{verdict: verdicts[verdict] for verdict in VERDICTS},
+        "invalid_reasons": msgspec.json.encode(dict(sorted(reasons.items()))).decode(),
+        "responses": sum(one.responses for one in voted),
+        "answers": sum(count for one in voted for _, count in one.votes),
+        "rollouts": sum(one.responses for one in rewarded),
+        "passes": sum(one.first for one in rewarded),
+        "undecided": sum(one.undecided for one in valid),
+        "labels_judged": len(labels),
+        "labels_true": sum(labels),
+        "observed": len(failures),
+        "against_answers": sum(failure.against == "answer" for failure in failures),
+        "failures_judged": len(judged),
+        "against_false_labels": sum(not label_true for label_true, _ in judged),
+        "right_answers": sum(right) if right else None,
     }
 
 

@@ -60,6 +60,7 @@ class Copy:
             )
         self.connection, self.log, self.run_id = connection, log, run_id
         self.state = MemoryState(run_id)
+        self._projector = projection.Projector(log.database, run_id)
         self.position = log.last_position()
         self.hash = GENESIS
         self.heads: list[heads.ChainHead] = []
@@ -138,19 +139,19 @@ class Copy:
         self._rows.append(msgspec.structs.asdict(r))
         if len(self._rows) >= BATCH:
             self._flush()
-        closed = self.state.open
-        advance(self.state, Fact(r.type, r.round, r.event_id, r.sequence, r.position, event))
+        before, fact = self.state.open, Fact(r.type, r.round, r.event_id, r.sequence, r.position, event)
+        advance(self.state, fact)
+        if r.type in projection.PROJECTED:
+            self._projector.take(fact, self.state, before, r.recorded_at)
         self._end = heads.of(r)
-        if r.type == "RoundCommitted" and closed is not None:
-            projection.write(self.connection, self.state, closed, r.recorded_at)
+        if r.type == "RoundCommitted":
             self.heads.append(self._end)
-        elif r.type == "RoundsSuperseded":
-            projection.write_memory(self.connection, self.state)
 
     def _flush(self) -> None:
         if self._rows:
             self.connection.execute(INSERT, self._rows)
             self._rows.clear()
+        self._projector.flush()
 
     def finish(self, imported: str | None = None) -> CopiedRun:
         """Move the heads. After the transaction, `keep_heads` puts them outside the database. Raises

@@ -5,15 +5,17 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, select
 
+from diagevo.errors import DiagEvoError
 from diagevo.memory.events import Embedder
 from diagevo.memory.history import History
 from diagevo.memory.log.check import Finding
 from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.migrate import upgrade
 from diagevo.memory.memory import Memory
 from diagevo.memory.state import projection
-from diagevo.memory.state.projection import CAUSE, NODE, ROUND, SNAPSHOT
-from diagevo.memory.state.projection import HISTORY as CAUSE_HISTORY
-from diagevo.memory.state.walk import nothing, walk
+from diagevo.memory.state.projection import SNAPSHOT
+from diagevo.memory.state.walk import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,27 @@ def rebuild_projections(history: History) -> int:
     with history.database.write() as connection:
         log.lock(connection)
         times = {r.round: r.recorded_at for r in log.read(run_id, types=["RoundCommitted"])}
-        for target in (CAUSE, NODE, ROUND, CAUSE_HISTORY, SNAPSHOT):
+        for target in projection.ALL:
             connection.execute(delete(target).where(target.c.run_id == run_id))
-        for fact, _, state, closed in walk(log, run_id, nothing):
-            if closed is not None:
-                projection.write(connection, state, closed, times[state.round])
-                rounds += 1
-            elif fact.type == "RoundsSuperseded":
-                projection.write_memory(connection, state)
+        projector = projection.Projector(history.database, run_id)
+        for fact, before, state, closed in walk(log, run_id, lambda state, _: state.open):
+            if fact.type in projection.PROJECTED:
+                projector.take(fact, state, before, times.get(fact.round, ""))
+            rounds += closed is not None
+        projector.flush()
     return rounds
+
+
+def migrated(database: Database) -> list[str]:
+    """Migrate a database and make the projections of its runs again, in one transaction; the runs whose log
+    does not replay, which stay without. Raises StoreError where the database is somebody else's."""
+    unread: list[str] = []
+    with database.write() as connection:
+        upgrade(database)
+        for run_id in Log(database).runs():
+            try:
+                with connection.begin_nested():
+                    rebuild_projections(History(database, run_id))
+            except DiagEvoError:
+                unread.append(run_id)
+    return unread

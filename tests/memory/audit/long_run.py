@@ -225,6 +225,12 @@ class LongRun:
                     if committed:
                         assert playing.closed is not None
                         projection.write(connection, playing.state, playing.closed, now())
+                        rows = projection.question_rows(run, playing.closed)
+                        opened = projection.opened_row(
+                            playing.state, playing.closed.number, playing.closed.first_sequence
+                        )
+                        for target, new in ((projection.QUESTION, rows), (projection.OPENED, [opened])):
+                            connection.execute(target.insert(), new)
                 written += len(batch)
                 batch = []
                 if committed:

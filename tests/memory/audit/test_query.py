@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from diagevo.errors import ConfigError, DamagedError
-from diagevo.memory.audit.query import VIEWS, query, view_columns
+from diagevo.memory.audit.query import query, view_columns
 from diagevo.memory.audit.query_result import AGENT, PERSON, Limits
 from diagevo.memory.audit.query_sqlite import FUNCTIONS
 from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
+from diagevo.memory.read.views import ABOUT
 from tests.contracts.databases import Store
 
 WRITES = [
@@ -91,11 +92,11 @@ def test_sqlite_makes_no_other_file_and_stays_read_only(
 
 def test_the_documented_views_are_those_of_the_database(history: History) -> None:
     columns = view_columns(history.database)
-    assert columns.keys() == VIEWS.keys()
+    assert columns.keys() == ABOUT.keys()
     assert all("run_id" in names for names in columns.values())
     if history.database.dialect == "sqlite":
         found = rows(history, "SELECT name FROM sqlite_master WHERE type = 'view'")
-        assert {name for (name,) in found} == VIEWS.keys()
+        assert {name for (name,) in found} == ABOUT.keys()
 
 
 def test_bad_sql_is_the_users_error(history: History) -> None:

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.query import VIEWS, query
+from diagevo.memory.audit.query import query
 from diagevo.memory.history import History
+from diagevo.memory.read.views import ABOUT
 from tests.memory.audit.played import C1, C2, C3, C4, NODES
 
 
@@ -78,8 +79,7 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
         "SELECT failure_id, question_id, stage, attempt, step FROM v_failure WHERE round = 2"
         " ORDER BY position",
         [
-            ("r2.q2.a7", "r2.q2", "solver", 1, 1),  # void, as the next: their attempt was abandoned
-            ("r2.q3.a1", "r2.q3", "solver", 1, 3),
+            # Two of attempt 1, which was abandoned, are void.
             ("r2.q2.a0", "r2.q2", "solver", 2, 1),
             ("r2.q2.a1", "r2.q2", "solver", 2, 1),
             ("r2.q3.a1", "r2.q3", "solver", 2, 1),
@@ -141,10 +141,55 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
             ("r1.q0.a0", 1, *_told("r1.q0", "a0"), "4", 1, None, "new cause", "c1", C1),
             ("r1.q0.a1", 1, *_told("r1.q0", "a1"), "4", 1, None, "deduplication", "c1", C1),
             ("r1.q0.a2", 1, *_told("r1.q0", "a2"), "4", 1, None, "new cause", "c2", C2),
-            ("r2.q3.a1", 1, *_told("r2.q3", "a1"), "8", 1, None, None, None, None),  # void
             ("r2.q3.a1", 2, *_told("r2.q3", "a1", 2), "8", 1, 0, "deduplication", "c3", C3),
         ],
     ),
+    "v_stage": (
+        "SELECT stage, attempt, ended, seconds, reward, after_step FROM v_stage WHERE round = 2"
+        " AND stage <> 'votes' ORDER BY position",
+        [
+            ("challenger", 1, "completed", 1.0, None, None),
+            ("candidates", 1, "completed", 1.0, None, None),
+            ("solver", 1, "abandoned", None, None, 0),
+            ("solver", 2, "completed", 3.0, 0.25, None),
+            ("diagnosis", 1, "completed", 0.5, None, None),
+        ],
+    ),
+    "v_checkpoint": ("SELECT benchmark FROM v_checkpoint", []),
+    "v_phase": ("SELECT stage FROM v_phase", []),
+    "v_cause_question": (
+        "SELECT round, question_id, cause_id, responses, first, failures FROM v_cause_question"
+        " ORDER BY round, question_id, cause_id",
+        [
+            (1, "r1.q0", "c1", 12, 6, 2),
+            (1, "r1.q0", "c2", 12, 6, 1),
+            (1, "r1.q3", "c3", 12, 7, 1),
+            (2, "r2.q2", "c2", 12, 6, 2),
+            (2, "r2.q3", "c3", 12, 3, 1),
+            (3, "r3.q0", "c1", 12, 9, 1),
+            (3, "r3.q1", "c2", 12, 9, 1),
+            (3, "r3.q2", "c2", 12, 8, 1),
+            (3, "r3.q3", "c2", 12, 4, 1),
+            (3, "r3.q3", "c4", 12, 4, 1),
+            (4, "r4.q0", "c3", 12, 5, 1),
+        ],
+    ),
+    "v_cause_rate": (
+        "SELECT cause_id, failures, questions, responses, first, pass_rate FROM v_cause_rate"
+        " ORDER BY cause_id",
+        [
+            ("c1", 3, 2, 24, 15, 15 / 24),
+            ("c2", 6, 5, 60, 33, 33 / 60),
+            ("c3", 3, 3, 36, 15, 15 / 36),
+            ("c4", 1, 1, 12, 4, 4 / 12),
+        ],
+    ),
+    "v_prompt_cause": (
+        "SELECT p.cause_id, q.question_id FROM v_prompt_cause p JOIN v_candidate q ON q.question = p.question"
+        " WHERE q.question_id IN ('r1.q0', 'r3.q3') ORDER BY q.position",
+        [("c1", "r1.q0"), ("c2", "r3.q3")],  # of one failure each, the cause that was found first
+    ),
+    "v_rollouts": ("SELECT prompts FROM v_rollouts", []),
     "v_group": ("SELECT step FROM v_group", []),  # its rows: test_group_views.py
     "v_step": ("SELECT step FROM v_step", []),
     "v_prompt": ("SELECT prompt FROM v_prompt", []),
@@ -157,7 +202,7 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
 
 
 def test_every_view_is_asked() -> None:
-    assert ROWS.keys() == VIEWS.keys()
+    assert ROWS.keys() == ABOUT.keys()
 
 
 @pytest.mark.parametrize("view", ROWS)

@@ -1,0 +1,69 @@
+"""Rows of a published view as values of a type."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+from sqlalchemy import text
+
+from diagevo.memory.history import History
+
+R = TypeVar("R")
+
+
+def ask(
+    history: History,
+    view: str,
+    row: type[R],
+    where: str = "",
+    *,
+    order: str = "",
+    limit: int | None = None,
+    **values: Any,
+) -> list[R]:
+    """Rows of a view, of one run.
+
+    Args:
+        history: The run.
+        view: The view's name, or several joined, as SQL's FROM takes them.
+        row: A dataclass whose fields are columns. A `Fraction` is read of its text, a flag of 0 and 1, what
+            is no plain value of JSON.
+        where: A further condition; `:name` in it is the value of that name.
+        order: Columns, as SQL's ORDER BY takes them.
+        limit: At most so many rows.
+        **values: What `where` names.
+    """
+    readers = _readers(row)
+    query = f"SELECT {', '.join(readers)} FROM {view} WHERE run_id = :run"
+    query += f" AND ({where})" if where else ""
+    query += f" ORDER BY {order}" if order else ""
+    query += "" if limit is None else f" LIMIT {limit}"
+    convert = [(place, read) for place, read in enumerate(readers.values()) if read is not None]
+    found: list[R] = []
+    with history.database.read() as connection:
+        for cells in connection.execute(text(query), {"run": history.run_id} | values):
+            row_values = list(cells)
+            for place, read in convert:
+                if row_values[place] is not None:
+                    row_values[place] = read(row_values[place])
+            found.append(row(*row_values))
+    return found
+
+
+@cache
+def _readers(row: type) -> dict[str, Callable[[Any], Any] | None]:
+    """By column, what makes its cell a value; None where it is one."""
+    return {name: _reader(kind) for name, kind in get_type_hints(row).items()}
+
+
+def _reader(kind: Any) -> Callable[[Any], Any] | None:
+    if isinstance(kind, UnionType):
+        kind = next(one for one in get_args(kind) if one is not NoneType)
+    if kind in (str, int, float):
+        return None
+    if kind is Fraction or kind is bool:
+        return kind
+    return msgspec.json.Decoder(kind).decode

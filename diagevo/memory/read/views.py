@@ -1,0 +1,220 @@
+"""The published views: each is defined here, once, for both databases.
+
+What does not count any more is left out here and nowhere else: events of superseded rounds, observations that
+went with an abandoned attempt, groups that a resumed training voided (`ingested_group` has none). `v_event`
+alone has them. `round` is the round that counts: that of a group is the one that plays it now, or will.
+"""
+
+ABOUT: dict[str, str] = {
+    "v_round": "one row per committed round: F, its reference, ε of the next, counts, the hash of the state;"
+    " superseded_at and superseded_by, if it no longer counts",
+    "v_superseded": "one row per superseding: rounds first to last no longer count, and why",
+    "v_cause": "one row per cause, as of the last commit, with its node",
+    "v_node": "one row per skill node; an absorbed one names its survivor",
+    "v_cause_history": "one row per cause and round: state, frequency and p after that commit",
+    "v_cause_question": "one row per cause and question: how many of its failures were counted under the"
+    " cause, its responses and how many agree or passed",
+    "v_cause_rate": "one row per cause with failures: the questions they are on, and how many responses to"
+    " those agree or passed",
+    "v_candidate": "one row per scored question: mode, aim, votes and what they are, verdict, "
+    "why invalid, truth",
+    "v_failure": "one row per observed failure: question, stage, step; label, truth,"
+    " whether the label is true",
+    "v_diagnosis": "one row per diagnosis: verdict, cause or description",
+    "v_match": "one row per failure counted under a stored cause: by recurrence or deduplication",
+    "v_promotion": "one row per promotion: mean p1, threshold, closed frequency",
+    "v_reactivation": "one row per reactivation, with the promotion it undid",
+    "v_question": "one row per scored question, with its text and those of its causes; votes, label, truth",
+    "v_trajectory": "one row per observed failure, with its texts; label, truth, the cause it "
+    "was counted under",
+    "v_stage": "one row per attempt of a stage that ended: how, its seconds and mean reward",
+    "v_checkpoint": "one row per measurement of a policy: benchmark, questions, conditions and metrics",
+    "v_phase": "one row per phase of training: what it measured of itself",
+    "v_group": "one row per group of another trainer's rollouts: its step, prompt, rollouts, "
+    "passes and outcome",
+    "v_step": "one row per step of another trainer: its groups by outcome, rollouts, passes and pass rate",
+    "v_prompt": "one row per prompt of another trainer: its pass rate in the first and in the last step that"
+    " had it, its failures and how many have no cause",
+    "v_prompt_cause": "one row per prompt with failures that have a cause: the cause of most of the"
+    " last ones",
+    "v_rollouts": "one row per run of another trainer: its rollouts, passes and prompts; how those that came"
+    " back changed",
+    "v_event": "one row per event, its payload as JSON text",
+}
+"""Each view and what a row of it is. `run_id` is a column of every one."""
+
+
+def views(dialect: str) -> dict[str, str]:
+    """The query of each view for `sqlite` or `postgresql`, each after those that it reads."""
+    sqlite = dialect == "sqlite"
+    real = "REAL" if sqlite else "double precision"
+
+    def read(name: str, kind: str = "text", event: str = "e") -> str:
+        """A field of an event's payload; a flag is 1, 0 or null."""
+        if sqlite:
+            return f"json_extract({event}.payload, '$.{name}')"
+        field = f"({event}.payload::json ->> '{name}')"
+        return {
+            "int": f"{field}::integer",
+            "real": f"{field}::double precision",
+            "flag": f"{field}::boolean::integer",
+        }.get(kind, field)
+
+    def named(fields: str) -> str:
+        """Fields of the payload as columns of their names: `label`, or with a kind, `first:int`."""
+        pairs = (field.partition(":") for field in fields.split())
+        return ", ".join(f"{read(name, kind)} AS {name}" for name, _, kind in pairs)
+
+    def text(artifact: str) -> str:
+        """An artifact's content as text."""
+        return f"CAST({artifact}.content AS TEXT)" if sqlite else f"convert_from({artifact}.content, 'UTF8')"
+
+    def counted(*types: str) -> str:
+        """Events of rounds that count."""
+        return f"""FROM event e JOIN opened_round o ON o.run_id = e.run_id AND o.round = e.round
+        AND o.superseded_by IS NULL WHERE e.type IN ({", ".join(f"'{each}'" for each in types)})"""
+
+    def voiding(failure: str) -> str:
+        """Abandonings that void a failure: what that attempt and those before it observed past the last step
+        that counts."""
+        stage, attempt = read("stage", event=failure), read("attempt", "int", failure)
+        return f"""SELECT 1 FROM event a WHERE a.run_id = {failure}.run_id AND a.type = 'StageAbandoned'
+        AND a.round = {failure}.round AND {read("stage", event="a")} = {stage}
+        AND {read("attempt", "int", "a")} >= {attempt}
+        AND {read("after_step", "int", "a")} < {read("step", "int", failure)}"""
+
+    def share(part: str, whole: str) -> str:
+        return f"CAST({part} AS {real}) / {whole}"
+
+    def alone(column: str, at: str) -> str:
+        """The sum in the step `at`, of a prompt's steps."""
+        return f"sum(CASE WHEN step = {at} THEN {column} ELSE 0 END)"
+
+    outcomes = ", ".join(
+        f"sum(CASE WHEN outcome = '{name}' THEN 1 ELSE 0 END) AS {name}"
+        for name in ("all_passed", "contrast", "all_failed")
+    )
+    change = "(last_pass_rate - first_pass_rate)"
+    place = "e.run_id, e.position, e.round"
+    return {
+        "v_event": """SELECT position, event_id, run_id, sequence, round, type, cause_id, payload,
+        causation_id, recorded_at FROM event""",
+        "v_cause": """SELECT c.run_id, c.cause_id, c.number, c.description, c.node_id, n.label AS node,
+        c.state, c.frequency, c.created_round
+        FROM cause c JOIN skill_node n ON n.run_id = c.run_id AND n.node_id = c.node_id""",
+        "v_node": """SELECT n.run_id, n.node_id, n.number, n.label, n.absorbed_by,
+        (SELECT count(*) FROM cause c WHERE c.run_id = n.run_id AND c.node_id = n.node_id) AS causes
+        FROM skill_node n""",
+        "v_superseded": f"""SELECT e.run_id, e.position, {named("first:int last:int reason")}
+        FROM event e WHERE e.type = 'RoundsSuperseded'""",
+        "v_round": """SELECT r.*, o.superseded_at, o.superseded_by
+        FROM round_summary r JOIN opened_round o ON o.run_id = r.run_id AND o.round = r.round""",
+        "v_cause_history": """SELECT h.* FROM cause_history h JOIN opened_round o ON o.run_id = h.run_id
+        AND o.round = h.round AND o.superseded_by IS NULL""",
+        "v_cause_question": """SELECT q.* FROM cause_question q JOIN opened_round o ON o.run_id = q.run_id
+        AND o.round = q.round AND o.superseded_by IS NULL""",
+        "v_cause_rate": f"""SELECT run_id, cause_id, sum(failures) AS failures, count(*) AS questions,
+        sum(responses) AS responses, sum(first) AS first, {share("sum(first)", "sum(responses)")} AS pass_rate
+        FROM v_cause_question GROUP BY run_id, cause_id""",
+        "v_candidate": f"""SELECT {place}, {named("question_id mode")}, e.cause_id,
+        {named("stitched_cause_id responses:int first:int second:int label verdict question reference")},
+        {named("votes invalid_reason undecided:int truth label_true:flag drawn_round:int votes_are")}
+        {counted("CandidateScored")}""",
+        "v_failure": f"""SELECT {place}, {named("failure_id question_id stage attempt:int step:int")},
+        {named("trajectory reference")}, {read("right", "flag")} AS right_answer,
+        COALESCE({read("against")}, 'response') AS against, {read("question", event="asked")} AS question,
+        {read("label", event="asked")} AS label, {read("truth", event="asked")} AS truth,
+        {read("label_true", "flag", "asked")} AS label_true
+        FROM event e JOIN opened_round o ON o.run_id = e.run_id AND o.round = e.round
+        AND o.superseded_by IS NULL
+        LEFT JOIN event asked ON asked.run_id = e.run_id AND asked.event_id = e.causation_id
+        WHERE e.type = 'FailureObserved' AND NOT EXISTS ({voiding("e")})""",
+        "v_diagnosis": f"""SELECT {place}, {named("failure_id attempt:int verdict")},
+        e.cause_id, {named("description")} {counted("FailureDiagnosed")}
+        AND NOT EXISTS (SELECT 1 FROM event f WHERE f.run_id = e.run_id AND f.event_id = e.causation_id
+            AND EXISTS ({voiding("f")}))""",
+        "v_match": f"""SELECT {place}, e.cause_id, {named("failure_id via")} {counted("CauseMatched")}""",
+        "v_promotion": f"""SELECT {place}, e.cause_id,
+        {named("questions:int consistency threshold closed_frequency:int")} {counted("CausePromoted")}""",
+        "v_reactivation": f"""SELECT {place}, e.cause_id, {named("failure_id promotion")}
+        {counted("CauseReactivated")}""",
+        "v_question": f"""SELECT c.run_id, c.position, c.round, c.question_id, c.mode,
+        c.cause_id, aim.description AS cause, c.stitched_cause_id, beside.description AS stitched_cause,
+        {text("asked")} AS text, c.votes, c.votes_are, c.responses, c.first, c.second, c.label,
+        c.truth, c.label_true, c.verdict, c.invalid_reason
+        FROM v_candidate c
+        LEFT JOIN artifact asked ON asked.digest = c.question
+        LEFT JOIN cause aim ON aim.run_id = c.run_id AND aim.cause_id = c.cause_id
+        LEFT JOIN cause beside ON beside.run_id = c.run_id AND beside.cause_id = c.stitched_cause_id""",
+        # Materialized: asked for each failure, it would be read as often as there are failures.
+        "v_trajectory": f"""WITH under AS MATERIALIZED (SELECT e.run_id, e.round,
+            {read("failure_id")} AS failure_id, COALESCE({read("via")}, 'new cause') AS via, e.cause_id
+            {counted("CauseMatched", "CauseCreated")})
+        SELECT f.run_id, f.position, f.round, f.failure_id, f.attempt,
+        f.question_id, {text("asked")} AS question, {text("failed")} AS trajectory,
+        {text("agreed")} AS reference, f.label, f.truth, f.label_true, f.right_answer, f.against,
+        under.via, under.cause_id, cause.description AS cause
+        FROM v_failure f
+        LEFT JOIN under ON under.run_id = f.run_id AND under.round = f.round
+            AND under.failure_id = f.failure_id
+        LEFT JOIN cause ON cause.run_id = f.run_id AND cause.cause_id = under.cause_id
+        LEFT JOIN artifact asked ON asked.digest = f.question
+        LEFT JOIN artifact failed ON failed.digest = f.trajectory
+        LEFT JOIN artifact agreed ON agreed.digest = f.reference""",
+        "v_stage": f"""SELECT {place}, {named("stage attempt:int")}, CASE WHEN e.type = 'StageCompleted'
+            THEN 'completed' ELSE 'abandoned' END AS ended,
+        {named("seconds:real reward:real parts after_step:int")}, {read("reason")} AS reason
+        {counted("StageCompleted", "StageAbandoned")}""",
+        "v_checkpoint": f"""SELECT {place}, {named("role benchmark checkpoint questions:int")},
+        {named("conditions metrics seconds:real")} FROM event e WHERE e.type = 'CheckpointEvaluated'
+        AND NOT EXISTS (SELECT 1 FROM opened_round o WHERE o.run_id = e.run_id AND o.round = e.round
+            AND o.superseded_by IS NOT NULL)""",
+        "v_phase": f"""SELECT {place}, {named("stage attempt:int steps:int first_kl:real sampling_gap:real")},
+        {named("reward_lowest:real reward_highest:real completions:int cut_off:int attention findings")}
+        {counted("PhaseMeasured")}""",
+        "v_group": f"""SELECT g.run_id, g.position, COALESCE(o.round, g.batch + COALESCE(w.gone, 0)) AS round,
+        g.step, g.attempt, g.place, g.question, {text("asked")} AS prompt, {read("answer")} AS answer,
+        g.rollouts, g.passes, {share("g.passes", "g.rollouts")} AS pass_rate,
+        CASE WHEN g.passes = 0 THEN 'all_failed' WHEN g.passes = g.rollouts THEN 'all_passed'
+            ELSE 'contrast' END AS outcome, {read("source")} AS source, g.batch
+        FROM ingested_group g
+        LEFT JOIN opened_round o ON o.run_id = g.run_id AND o.batch = g.batch AND o.superseded_by IS NULL
+        LEFT JOIN (SELECT run_id, count(superseded_by) AS gone FROM opened_round GROUP BY run_id) w
+            ON w.run_id = g.run_id
+        LEFT JOIN event e ON e.position = g.position
+        LEFT JOIN artifact asked ON asked.digest = g.question""",
+        "v_step": f"""SELECT run_id, round, step, count(*) AS groups, {outcomes},
+        sum(rollouts) AS rollouts, sum(passes) AS passes, {share("sum(passes)", "sum(rollouts)")} AS pass_rate
+        FROM v_group GROUP BY run_id, round, step""",
+        "v_prompt_cause": """SELECT run_id, question, cause_id FROM (SELECT q.run_id, q.question, q.cause_id,
+            row_number() OVER (PARTITION BY q.run_id, q.question ORDER BY q.round DESC,
+            length(q.question_id) DESC, q.question_id DESC, q.failures DESC, length(q.cause_id), q.cause_id)
+            AS nth FROM v_cause_question q) last WHERE nth = 1""",
+        # Failures that have a cause come as rows without a step, so that one pass over the run adds both up.
+        "v_prompt": f"""WITH part AS (SELECT run_id, question, step, rollouts, passes, 0 AS explained
+            FROM ingested_group
+            UNION ALL SELECT run_id, question, NULL, 0, 0, failures FROM v_cause_question),
+        at AS (SELECT run_id, question, step, sum(rollouts) AS rollouts, sum(passes) AS passes,
+            sum(explained) AS explained, min(step) OVER (PARTITION BY run_id, question) AS first_step,
+            max(step) OVER (PARTITION BY run_id, question) AS last_step
+            FROM part GROUP BY run_id, question, step),
+        span AS (SELECT run_id, question, count(step) AS steps, sum(rollouts) AS rollouts,
+            sum(passes) AS passes, sum(explained) AS explained, min(step) AS first_step,
+            {share(alone("passes", "first_step"), alone("rollouts", "first_step"))} AS first_pass_rate,
+            max(step) AS last_step,
+            {share(alone("passes", "last_step"), alone("rollouts", "last_step"))} AS last_pass_rate
+            FROM at GROUP BY run_id, question HAVING count(step) > 0)
+        SELECT span.run_id, span.question, {text("asked")} AS prompt, span.steps, span.rollouts, span.passes,
+        span.first_step, span.first_pass_rate, span.last_step, span.last_pass_rate,
+        span.rollouts - span.passes AS failures,
+        span.rollouts - span.passes - span.explained AS without_cause
+        FROM span LEFT JOIN artifact asked ON asked.digest = span.question""",
+        "v_rollouts": f"""SELECT run_id, count(*) AS prompts, sum(rollouts) AS rollouts,
+        sum(passes) AS passes, sum(CASE WHEN passes = 0 THEN 1 ELSE 0 END) AS never_passed,
+        sum(without_cause) AS without_cause, sum(CASE WHEN steps > 1 THEN 1 ELSE 0 END) AS came_back,
+        avg(CASE WHEN steps > 1 THEN first_pass_rate END) AS first_pass_rate,
+        avg(CASE WHEN steps > 1 THEN last_pass_rate END) AS last_pass_rate,
+        sum(CASE WHEN steps > 1 THEN {change} * {change} END) AS squared_changes,
+        sum(CASE WHEN last_pass_rate < first_pass_rate THEN 1 ELSE 0 END) AS dropped
+        FROM v_prompt GROUP BY run_id""",
+    }

@@ -1,0 +1,77 @@
+"""Random histories of every kind that is shown: played, forked, ingested, superseded, resumed."""
+
+import random
+
+from diagevo.config.models import IngestConfig
+from diagevo.ingest.recording import IngestSummary, Recorder
+from diagevo.ingest.rollouts import RolloutStep
+from diagevo.ingest.rounds import Rounds
+from diagevo.memory.history import History
+from diagevo.memory.log.database import Database
+from diagevo.memory.memory import Memory
+from diagevo.memory.transfer.fork import fork
+from tests.contracts.databases import Store
+from tests.ingest.conftest import CONFIGURED, step
+from tests.ingest.test_recording import diagnose
+from tests.memory.audit.played import Player
+from tests.memory.audit.random_play import play_on
+
+PROMPTS = "abcdef"
+SETTINGS = IngestConfig(steps_per_round=2, all_failed=True)
+
+
+def histories(store: Store, seed: int, *, again: bool = True) -> list[str]:
+    """Runs of all kinds in one database, from a seed; without `again` nothing is superseded or resumed."""
+    rng = random.Random(seed)
+    with store.open("played") as memory:
+        Player(memory).configure()
+        play_on(memory, rng, rounds=rng.randint(2, 3), pool=6)
+        if again:
+            memory.supersede(memory.state.round, "once more")
+            play_on(memory, rng, rounds=2, pool=6, commit=rng.random() < 0.5)
+    database = Database(store.url)
+    history = History(database, "played", store.root)
+    fork(history, rng.choice(history.commits).round, "forked", root=store.root)
+    database.close()
+    with store.open("forked") as memory:
+        play_on(memory, rng, rounds=1, pool=6)
+    with store.open("ingested") as memory:
+        memory.configure(CONFIGURED)
+        ingest_randomly(memory, rng, again=again)
+    return ["played", "forked", "ingested"]
+
+
+def ingest_randomly(memory: Memory, rng: random.Random, *, again: bool) -> None:
+    """Some steps, some of them diagnosed, a superseding, a training that was resumed."""
+    steps: list[RolloutStep] = []
+
+    def record(*new: RolloutStep, resumed: bool = False) -> None:
+        Recorder(memory, SETTINGS, resumed=resumed).record(new, IngestSummary())
+
+    def play_more(number: int) -> None:
+        for _ in range(number):
+            steps.append(_step(rng, len(steps) + 1))
+            record(steps[-1])
+
+    def diagnosed() -> None:
+        diagnose(memory, {prompt: f"slip {rng.randint(1, 4)}" for prompt in PROMPTS})
+
+    play_more(rng.randint(2, 5))
+    diagnosed()
+    play_more(rng.randint(1, 4))
+    if again:
+        Rounds(memory).supersede(rng.choice([one.round for one in memory.state.began]), "once more")
+        diagnosed()
+        at = rng.randint(1, len(steps))
+        del steps[at - 1 :]
+        steps.append(_step(rng, at))
+        record(steps[-1], resumed=True)
+        if rng.random() < 0.5:
+            diagnosed()
+    play_more(rng.randint(0, 2))
+
+
+def _step(rng: random.Random, number: int) -> RolloutStep:
+    asked = rng.sample(PROMPTS, rng.randint(1, 4))
+    # A rollout more than before, so that no step is like the one that it takes the place of.
+    return step(number, **{prompt: "".join(rng.choices("+-", k=rng.randint(1, 6))) for prompt in asked})

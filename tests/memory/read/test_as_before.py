@@ -1,0 +1,35 @@
+"""A view gives what it gave before it was written anew, wherever nothing was superseded or resumed."""
+
+import json
+import re
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from diagevo.memory.log.database import Database
+from tests.contracts.databases import Store
+from tests.memory.read.histories import histories
+
+BEFORE = json.loads((Path(__file__).parents[2] / "contracts" / "frozen" / "views_0001.json").read_text())
+"""The views of revision 0001."""
+LEFT = {"void"}
+"""Columns that are no more."""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_view_has_the_rows_that_it_had(store: Store, seed: int) -> None:
+    histories(store, seed, again=False)
+    compared = 0
+    with closing(Database(store.url)) as database, database.write() as connection:
+        for name, query in BEFORE[store.dialect].items():
+            query = re.sub(r"\bv_(\w+)", r"old_\1", query)
+            connection.exec_driver_sql(f"CREATE VIEW old_{name[2:]} AS {query}")
+            found = connection.exec_driver_sql(f"SELECT * FROM old_{name[2:]}")
+            columns = [column for column in found.keys() if column not in LEFT]  # noqa: SIM118
+            old = [tuple(row[column] for column in columns) for row in found.mappings()]
+            new = connection.exec_driver_sql(f"SELECT {', '.join(columns)} FROM {name}")
+            assert sorted(map(repr, map(tuple, new))) == sorted(map(repr, old)), name
+            compared += len(old)
+        connection.rollback()
+    assert compared > 200
