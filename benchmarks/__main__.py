@@ -1,7 +1,7 @@
 """Measure everything, print one table, write bench.json.
 
 `python -m benchmarks [WORD ...]` measures only the modules `bench_WORD.py`. Each module has a function
-`rows() -> list[Row]`.
+`rows() -> list[Row]`. `python -m benchmarks causes` and `growth` have options and tables of their own.
 """
 
 import json
@@ -19,6 +19,8 @@ from rich.table import Table
 from benchmarks.rows import Row
 
 HERE = Path(__file__).parent
+ALONE = ("causes",)
+"""Benchmarks with options and a table of their own."""
 
 
 def _figure(value: float | None, unit: str) -> str:
@@ -47,6 +49,8 @@ def table(rows: list[Row]) -> Table:
 def main(words: list[str]) -> int:
     """Exit code 1 where a target was missed."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if words and words[0] in ALONE:
+        return import_module(f"benchmarks.{words[0]}").main(words[1:])
     modules = sorted(path.stem for path in HERE.glob("bench_*.py"))
     if words:
         known, modules = modules, [name for name in modules if any(word in name for word in words)]

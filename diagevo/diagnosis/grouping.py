@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 PARTING = 0.6
-"""Weight of how two responses part beside that of the question (`benchmarks/bench_likeness.py`)."""
+"""Weight of how two responses part beside that of the question."""
 APART = 0.3
 """Mean cosine distance from which two groups stay apart."""
 MOST = 5_000

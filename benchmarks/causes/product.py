@@ -1,0 +1,107 @@
+"""The product's own way: `ingest jsonl`, `diagnose`, and the causes as the log has them."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.causes.rows import LabelledRow, write
+from diagevo.text.steps import parted
+
+PROGRAM = (sys.executable, "-c", "from diagevo.cli.main import app; app()")
+NOT_FOUND = 3
+"""Exit code where nothing can be said of the failures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosed:
+    """What the product says of a set."""
+
+    causes: dict[str, str]
+    """Description of each cause that has a failure, by id, the largest first."""
+    by_row: list[str | None]
+    """The cause of each row; None where it has none, or passed."""
+    lines: list[int | None]
+    """The line of each failed row that is named as where it goes wrong, from 0."""
+    printed: str
+    """What `diagnose` printed."""
+    seconds: float
+    """CPU seconds of `diagnose`."""
+    peak: int
+    """Bytes that it held at most."""
+
+
+def diagnosed(
+    rows: Sequence[LabelledRow], model: str | None = None, base_url: str | None = None
+) -> Diagnosed:
+    """Raises CalledProcessError, with what the command said, where one of the two fails."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(rows, folder / "rows.jsonl", labelled=False)
+        database = folder / "diagevo.db"
+        of_run = ["--run", "causes", "--db", f"sqlite:///{database}"]
+        _played(["ingest", "jsonl", str(folder / "rows.jsonl"), *of_run], folder)
+        who = (
+            ["--local"]
+            if model is None
+            else ["--model", model, *(["--base-url", base_url] if base_url else [])]
+        )
+        printed, seconds, peak = _played(["diagnose", *who, *of_run], folder)
+        return _read(database, rows, printed, seconds, peak)
+
+
+def _played(arguments: Sequence[str], folder: Path) -> tuple[str, float, int]:
+    """Output, CPU seconds and peak memory of a command."""
+    said = folder / "said"
+    with said.open("w") as out:
+        environment = {**os.environ, "DIAGEVO_HOME": str(folder), "COLUMNS": "100"}
+        child = subprocess.Popen([*PROGRAM, *arguments], stdout=out, stderr=out, env=environment, cwd=folder)
+        _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    text = said.read_text()
+    if child.returncode not in (0, NOT_FOUND):
+        raise subprocess.CalledProcessError(child.returncode, ["diagevo", *arguments], text)
+    return text, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+
+
+def _read(database: Path, rows: Sequence[LabelledRow], printed: str, seconds: float, peak: int) -> Diagnosed:
+    log = sqlite3.connect(database)
+    try:
+        questions = dict(log.execute("SELECT question_id, question FROM v_candidate"))
+        counted = dict(log.execute("SELECT failure_id, cause_id FROM v_match"))
+        created = (
+            "SELECT json_extract(payload, '$.failure_id'), cause_id FROM v_event WHERE type = 'CauseCreated'"
+        )
+        counted |= dict(log.execute(created))
+        texts = {
+            digest: str(text, "utf-8") for digest, text in log.execute("SELECT digest, content FROM artifact")
+        }
+        observed: dict[tuple[str, str], tuple[str | None, str | None]] = {}
+        query = "SELECT failure_id, question_id, trajectory, reference, against FROM v_failure"
+        for failure, question, trajectory, reference, against in log.execute(query):
+            key = texts[questions[question]], texts[trajectory]
+            passed = texts.get(reference) if against == "response" else None
+            observed[key] = counted.get(failure), passed
+        named = dict(log.execute("SELECT cause_id, description FROM v_cause"))
+    finally:
+        log.close()
+    by_row: list[str | None] = []
+    lines: list[int | None] = []
+    for row in rows:
+        key = row.question, row.text
+        cause, passed = observed.get(key, (None, None)) if row.failed else (None, None)
+        by_row.append(cause)
+        lines.append(None if passed is None else line_of(row.text, parted(passed, row.text)[2]))
+    sizes = {cause: by_row.count(cause) for cause in named}
+    largest = sorted((cause for cause in named if sizes[cause]), key=lambda cause: -sizes[cause])
+    return Diagnosed({cause: named[cause] for cause in largest}, by_row, lines, printed, seconds, peak)
+
+
+def line_of(text: str, step: str) -> int:
+    """The line in which a step begins; the last one where the text has no such step."""
+    at = text.find(step)
+    return text.rstrip().count("\n") if at < 0 else text.count("\n", 0, at)
