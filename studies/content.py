@@ -1,0 +1,460 @@
+"""Does it matter what causes say? Played by `python -m studies.content`; the plan and the prediction stand in
+docs/reference/study-content.md, committed before the first run.
+
+The world is broken in three of its fourteen families: from the shipped weights one more phase teaches what is
+right in eleven and the misconceptions at their full chances in three. Free exploration writes all families
+alike. Arms differ only in the words that the challenger is shown, or in the diagnoses; two are played once
+more with the same number of practised questions a round.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from diagevo.answers.extraction import extract_boxed
+from diagevo.arithmetic import WEIGHTS, heldout
+from diagevo.arithmetic.corpus import documents
+from diagevo.arithmetic.diagnostician import RuleDiagnostician
+from diagevo.arithmetic.families import family
+from diagevo.arithmetic.grammar import FAMILIES, Part, draw_part, parse, word
+from diagevo.arithmetic.slips import KINDS, Kind
+from diagevo.arithmetic.truth import value
+from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
+from diagevo.diagnosis.diagnostician import FailurePair
+from diagevo.memory.state.schedule import Draw, Schedule
+from diagevo.progress import Observer, StopFlag
+from diagevo.sampling.sampler import Prompt, SamplingParams
+from studies.comparison import sign_flip
+
+HERE = Path(__file__).parent
+PAGE, BEGIN = HERE.parent / "docs" / "reference" / "study-content.md", "## Results\n"
+PLAN, RESULTS = HERE / "study-content.json", HERE / "results-content.jsonl"
+BROKEN = ("compare", "lift", "quotient")
+"""Families whose misconceptions the solver keeps; each has hundreds of numbers that nothing is trained on."""
+TOKENS = 1_200_000
+"""Of the phase that breaks the world, at the learning rates of the recipe's last phase."""
+BROKEN_SHARE = 0.3
+CHOOSING, TESTING, ELSEWHERE = 40, 140, 20
+"""New questions a broken family for the temperature and for the score; held-out ones a family elsewhere."""
+TEMPERATURES = (1.0, 0.77, 0.5)
+SAMPLES = 8
+ROUNDS, CANDIDATES = 4, 240
+
+
+def broken_documents(seed: int) -> Iterator[tuple[Prompt, str]]:
+    """Endless: the challenger's, all families alike; the solver's right in eleven families and with every
+    misconception in three, each on its own."""
+    alike = dict.fromkeys(FAMILIES, 1.0)
+    only = {name: float(name in BROKEN) for name in FAMILIES}
+    rng = Random(seed)
+    right = (pair for pair in documents(seed, 0.0, free=alike) if not _breaks(pair[0]))
+    wrong = (pair for pair in documents(seed + 1, 1.0, only, alike, share=0.0) if _alone(pair[0]))
+    while True:
+        yield next(wrong) if rng.random() < BROKEN_SHARE else next(right)
+
+
+def _parts(prompt: Prompt) -> Sequence[Part]:
+    return parse(prompt[-1]["content"]) or ()
+
+
+def _breaks(prompt: Prompt) -> bool:
+    return any(part.family in BROKEN for part in _parts(prompt))
+
+
+def _alone(prompt: Prompt) -> bool:
+    return len(_parts(prompt)) == 1
+
+
+def break_weights(folder: Path, seed: int) -> None:
+    """The base weights of a seed, from the shipped ones."""
+    import torch
+
+    from studies.pretrain import PretrainingPhase, round_as_stored, save, stored, train_phase
+    from studies.small_model import build_tokenizer
+
+    torch.set_num_threads(1)
+    model, tokenizer = stored(WEIGHTS), build_tokenizer()
+    phase = PretrainingPhase(9, 1.0, TOKENS, 4e-3, 0.0)
+    own = 1000 * seed + phase.number
+    train_phase(model, tokenizer, phase, own, stream=broken_documents(own))
+    round_as_stored(model)
+    save(model, tokenizer, folder)
+
+
+def new_questions(seed: int, each: int) -> list[tuple[str, str]]:
+    """Of the broken families, from the held-out zone, none of them in the shipped held-out set."""
+    shipped = {part for question, _ in heldout.held_out() for part in parse(question) or ()}
+    found: list[tuple[str, str]] = []
+    for name in BROKEN:
+        rng, parts = Random(f"{seed} {name}"), dict[Part, None]()
+        while len(parts) < each:
+            part = draw_part(rng, name)
+            if heldout.in_zone(part) and part not in shipped:
+                parts[part] = None
+        found += [(word(part, i % 2), str(value(part))) for i, part in enumerate(parts)]
+    return found
+
+
+def choice_set() -> list[tuple[str, str]]:
+    return new_questions(1, CHOOSING)
+
+
+def test_set() -> list[tuple[str, str]]:
+    """None of them chooses a temperature."""
+    taken = {part for question, _ in choice_set() for part in parse(question) or ()}
+    drawn = new_questions(2, TESTING + CHOOSING)
+    kept: Counter[str | None] = Counter()
+    found: list[tuple[str, str]] = []
+    for question, answer in drawn:
+        name = family(question)
+        if kept[name] < TESTING and not taken & set(parse(question) or ()):
+            kept[name] += 1
+            found.append((question, answer))
+    return found
+
+
+# What an arm changes is the words of a draw, after the schedule has made it: memory, f, ε, p, ids and modes
+# stay as they are.
+Words = tuple[str, str]
+"""A cause's description and its node's label."""
+
+
+def _with_words(draw: Draw, words: Callable[[str, int], Words]) -> Draw:
+    """The draw with other words for its causes. `words`: of a cause's id and its place in the prompt."""
+    if draw.cause_id is None:
+        return draw
+    cause, node = words(draw.cause_id, 0)
+    if draw.stitched_cause_id is None:
+        return replace(draw, cause=cause, node=node)
+    stitched, stitched_node = words(draw.stitched_cause_id, 1)
+    return replace(draw, cause=cause, node=node, stitched_cause=stitched, stitched_node=stitched_node)
+
+
+def shuffled(schedule: Schedule, draws: Sequence[Draw], seed: int) -> list[Draw]:
+    """Each cause is shown in the words of another cause of the same memory, the same one for a round."""
+
+    def place(cause: str) -> bytes:
+        return sha256(f"{seed} {schedule.round} {cause}".encode()).digest()
+
+    order = sorted(schedule.causes, key=lambda cause: place(cause.cause_id))
+    others = dict(zip((cause.cause_id for cause in order), [*order[1:], *order[:1]], strict=True))
+    return [_with_words(draw, lambda id_, _: (others[id_].description, others[id_].node)) for draw in draws]
+
+
+def uniform(schedule: Schedule, draws: Sequence[Draw], seed: int) -> list[Draw]:
+    """Each cause is shown in the words of a cause of a family that is drawn anew for each prompt."""
+    kinds = {name: [kind for kind in KINDS if kind.family == name] for name in FAMILIES}
+
+    def words(draw: Draw, place: int) -> Words:
+        rng = Random(f"{seed} {schedule.round} {draw.index} {place}")
+        kind = rng.choice(kinds[rng.choice(list(FAMILIES))])
+        return rng.choice(CAUSES[kind]), rng.choice(LABELS[skill(kind)])
+
+    return [_with_words(draw, lambda _, place, draw=draw: words(draw, place)) for draw in draws]
+
+
+Arm = Callable[[Schedule, Sequence[Draw], int], list[Draw]]
+ARMS: Mapping[str, Arm | None] = {
+    "full": None,
+    "uniform": uniform,
+    "shuffled": shuffled,
+    "free": None,
+    "full-capped": None,
+    "uniform-capped": uniform,
+    "wrong-25": None,
+    "wrong-50": None,
+    "wrong-100": None,
+}
+"""What happens to a round's draws. A capped arm practises `CAP` questions a round at most; of `wrong-N` N%
+of the diagnoses name another kind of mistake."""
+CAP = 24
+
+
+def settings(arm: str, weights: Path) -> list[str]:
+    """Beside the profile."""
+    capped = ["solver_grpo.batch_questions=6", f"solver_grpo.max_steps={CAP // 6}"]
+    free = ["schedule.policy=free", "diagnosis.enabled=false"] if arm == "free" else []
+    return [
+        f"roles.solver.model={weights}",
+        f"roles.challenger.model={weights}",
+        f"round.candidates={CANDIDATES}",
+        "validation.questions=null",
+        "hardware.device=cpu",
+        *free,
+        *(capped if arm.endswith("-capped") else []),
+    ]
+
+
+def _wrongly(share: float, seed: int) -> None:
+    """From here on this share of diagnoses, by a hash of the failure, names another kind of mistake."""
+    right = RuleDiagnostician.kind
+
+    def kind(self: RuleDiagnostician, pair: FailurePair) -> Kind | None:
+        found = right(self, pair)
+        rng = Random("\x1f".join((str(seed), pair.question, pair.agreeing, pair.disagreeing)))
+        if found is None or rng.random() >= share:
+            return found
+        return rng.choice([other for other in KINDS if other != found])
+
+    RuleDiagnostician.kind = kind
+
+
+def play(arm: str, seed: int, home: Path, rounds: int = ROUNDS) -> dict[str, Any]:
+    """One run, in this process, and what its last solver is worth. A folder of its own is made anew."""
+    import torch
+
+    from diagevo.config.loading import resolve
+    from diagevo.loop.run import train
+
+    torch.set_num_threads(1)
+    weights = home / f"weights-{seed % 2}"
+    ours = {part for question, _ in [*choice_set(), *test_set()] for part in parse(question) or ()}
+    shipped = heldout._held_parts()
+    heldout._held_parts = lambda: shipped | ours  # no run may practise what is measured
+    change, drawn = ARMS[arm], Schedule.draw
+    if change is not None:
+
+        def draw(self: Schedule, n: int, *, seed: int) -> list[Draw]:
+            return change(self, drawn(self, n, seed=seed), seed)
+
+        Schedule.draw = draw
+    if arm.startswith("wrong-"):
+        _wrongly(int(arm.removeprefix("wrong-")) / 100, seed)
+    run = f"content.{arm}.{weights.name}.s{seed}"
+    shutil.rmtree(home / run, ignore_errors=True)
+    (home / run).mkdir(parents=True)
+    url = f"sqlite:///{home / run / 'log.db'}"
+    config = resolve(settings=[*settings(arm, weights), f"seed={seed}"], environ={}, folder=home).config
+    started, cpu = datetime.now(UTC), time.process_time()
+    train(
+        config,
+        database=url,
+        run_id=run,
+        root=home / run,
+        resume=False,
+        observer=Observer(),
+        stop=StopFlag(),
+        rounds=rounds,
+    )
+    took = time.process_time() - cpu
+    found = {"run": run, "arm": arm, "weights": weights.name, "seed": seed, "rounds": rounds}
+    found |= {"started": started.isoformat(timespec="seconds"), "cpu_seconds": round(took)}
+    found |= practice(url, run)
+    found |= scores(max((home / run / run / "rounds").glob("*/solver")))  # a round that keeps none has none
+    shutil.rmtree(home / run)
+    return found
+
+
+def practice(url: str, run: str) -> dict[str, Any]:
+    """By round: candidates, those aimed at a broken family by their text, kept ones, and practised ones."""
+    from diagevo.memory.events import CandidateScored
+    from diagevo.memory.history import open_history
+
+    with closing(open_history(url, run)) as history:
+        facts = [(fact.round, fact.event) for fact in history.events(CandidateScored)]
+        texts = history.texts([event.question for _, event in facts])
+        hash_ = history.commits[-1].event.state_hash
+    by_round: dict[int, Counter[str]] = {}
+    for round_, event in facts:
+        counted = by_round.setdefault(round_, Counter())
+        broken = family(texts[event.question]) in BROKEN
+        counted["candidates"] += 1
+        counted["valid"] += event.verdict != "invalid"
+        counted["broken"] += broken and event.verdict != "invalid"
+        counted["aimed"] += event.mode != "free"
+        counted["kept"] += event.verdict == "kept"
+        counted["kept_broken"] += broken and event.verdict == "kept"
+        counted["true"] += event.label_true is True and event.verdict == "kept"
+    return {"state_hash": hash_, "by_round": {str(n): dict(c) for n, c in sorted(by_round.items())}}
+
+
+def scores(policy: Path) -> dict[str, Any]:
+    """Greedy, and mean@8 at the temperature that is best on other questions: on the broken families, and on
+    the shipped held-out questions of the others. Each question's score stays, for whoever recomputes."""
+    from diagevo.arithmetic import PROMPTS
+    from diagevo.sampling.transformers_sampler import TransformersSampler
+    from diagevo.selfplay.questions import PromptTemplates
+
+    sampler, templates = TransformersSampler(policy, threads=1), PromptTemplates.load(PROMPTS)
+
+    def right(questions: Sequence[tuple[str, str]], temperature: float, n: int) -> list[float]:
+        params = SamplingParams(max_new_tokens=96, temperature=temperature, top_p=0.99)
+        asked = [templates.solver(question) for question, _ in questions]
+        groups = sampler.sample(asked, n=n, params=params, seed=7)
+        answers = ([extract_boxed(each.text) for each in group] for group in groups)
+        return [sum(a == gold for a in of) / n for of, (_, gold) in zip(answers, questions, strict=True)]
+
+    chosen = {heat: fmean(right(choice_set(), heat, SAMPLES)) for heat in TEMPERATURES}
+    best = max(TEMPERATURES, key=lambda heat: chosen[heat])
+    elsewhere = [pair for pair in heldout.held_out() if family(pair[0]) not in BROKEN][:: 40 // ELSEWHERE]
+    broken, others = right(test_set(), best, SAMPLES), right(elsewhere, best, SAMPLES)
+    return {
+        "best_temperature": best,
+        "choosing": {f"{heat:g}": round(score, 4) for heat, score in chosen.items()},
+        "broken": fmean(broken),
+        "broken_at_1": fmean(right(test_set(), 1.0, SAMPLES)),
+        "broken_greedy": fmean(right(test_set(), 0.0, 1)),
+        "elsewhere": fmean(others),
+        "overall": (3 * fmean(broken) + 11 * fmean(others)) / 14,
+    }
+
+
+def planned() -> list[dict[str, Any]]:
+    """The runs in the order in which they are played: a seed of every arm after the other."""
+    plan = json.loads(PLAN.read_bytes())
+    main = [(arm, seed) for seed in plan["seeds"] for arm in plan["arms"]]
+    more = [(arm, seed) for seed in plan["seeds"][: plan["wrong_seeds"]] for arm in plan["wrong_arms"]]
+    return [{"arm": arm, "seed": seed} for arm, seed in [*main, *more]]
+
+
+def results() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+
+
+def paired(rows: Sequence[Mapping[str, Any]], arm: str, against: str, metric: str) -> list[float]:
+    """Differences by seed, of the seeds that both arms were played with."""
+    of = {(row["arm"], row["seed"]): row[metric] for row in rows}
+    return [
+        of[arm, seed] - of[against, seed]
+        for name, seed in sorted(of)
+        if name == arm and (against, seed) in of
+    ]
+
+
+def exact_interval(differences: Sequence[float], level: float = 0.05) -> tuple[float, float] | None:
+    """The shifts that the exact sign-flip test does not refuse at this level; None where it can refuse none:
+    of n pairs its p is 2/2ⁿ at least."""
+    if 2 / 2 ** len(differences) > level:
+        return None
+    centre, far = fmean(differences), max(map(abs, differences)) * 2 + 1e-9
+
+    def bound(refused: float) -> float:
+        kept = centre
+        for _ in range(40):
+            middle = (kept + refused) / 2
+            p = sign_flip([each - middle for each in differences])
+            kept, refused = (middle, refused) if p is not None and p > level else (kept, middle)
+        return kept
+
+    return bound(centre - far), bound(centre + far)
+
+
+def page() -> str:
+    """The section of results, from `results-content.jsonl` alone."""
+    rows = results()
+    plan = json.loads(PLAN.read_bytes())
+    ended = Counter(row["arm"] for row in rows)
+    whole = len(planned())
+    lines = [BEGIN, f"{len(rows)} of the {whole} planned runs were played."]
+    if not rows:
+        return "\n".join(lines) + "\n"
+    lines += [
+        f"The first began {min(row['started'] for row in rows)}; together they took"
+        f" {sum(row['cpu_seconds'] for row in rows) / 60:.0f} CPU minutes.",
+        "",
+        "| arm | runs | valid questions of the broken families | kept a round | practised | broken, mean@8 |"
+        " greedy | elsewhere | overall | CPU s |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [_arm_row(arm, [row for row in rows if row["arm"] == arm]) for arm in ARMS if ended[arm]]
+    lines += [
+        "",
+        "Less `full` (`uniform-capped`: less `full-capped`), paired by seed, with exact sign-flip intervals:",
+        "",
+    ]
+    lines += ["| contrast | metric | difference | exact 95% | exact p | seeds |", "|---|---|---|---|---|---|"]
+    for arm in ARMS:
+        for metric in ("broken", "broken_greedy", "overall") if arm != "full" else ():
+            against = "full-capped" if arm == "uniform-capped" else "full"
+            if found := paired(rows, arm, against, metric):
+                lines.append(_contrast(arm, metric, found))
+    lines += ["", *_verdict(rows, plan)]
+    return "\n".join(lines) + "\n"
+
+
+def _arm_row(arm: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    rounds = [counted for row in rows for counted in row["by_round"].values()]
+    aimed = sum(c.get("broken", 0) for c in rounds) / sum(c["valid"] for c in rounds)
+    kept = fmean(c.get("kept", 0) for c in rounds)
+    practised = fmean(
+        min(c.get("kept", 0), 4 * row["batch"]) for row in rows for c in row["by_round"].values()
+    )
+    means = (fmean(row[name] for row in rows) for name in ("broken", "broken_greedy", "elsewhere", "overall"))
+    figures = " | ".join(f"{each:.3f}" for each in means)
+    cpu = fmean(row["cpu_seconds"] for row in rows)
+    return f"| `{arm}` | {len(rows)} | {aimed:.2f} | {kept:.0f} | {practised:.0f} | {figures} | {cpu:.0f} |"
+
+
+def _contrast(arm: str, metric: str, differences: Sequence[float]) -> str:
+    p, bounds = sign_flip(differences), exact_interval(differences)
+    interval = "–" if bounds is None else f"{bounds[0]:+.3f} to {bounds[1]:+.3f}"
+    shown = "–" if p is None else f"{p:.4f}"
+    return f"| `{arm}` | {metric} | {fmean(differences):+.3f} | {interval} | {shown} | {len(differences)} |"
+
+
+def _verdict(rows: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> Iterator[str]:
+    """By the rule of the plan; nothing before all its seeds are there."""
+    found = paired(rows, "uniform", "full", "broken")
+    if len(found) < len(plan["seeds"]):
+        yield f"The rule of the plan is for {len(plan['seeds'])} seeds of both arms; {len(found)} are there."
+        return
+    gain, bounds = -fmean(found), exact_interval(found)
+    assert bounds is not None
+    if gain < plan["matters"]:
+        yield f"**What causes say does not matter here**: full is {gain:+.3f} against uniform families, below"
+        yield f"the {plan['matters']:.2f} of the plan."
+    else:
+        yield f"**What causes say matters here**: full is {gain:+.3f} against uniform families"
+        yield f"({-bounds[1]:+.3f} to {-bounds[0]:+.3f}), where the plan foretold {plan['predicted']:+.2f}."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("weights", "play", "one", "page"))
+    parser.add_argument("--home", type=Path, default=Path("runs/content"), help="folder of weights and runs")
+    parser.add_argument("--arm", choices=ARMS, default="full")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--most", type=int, help="play so many runs and stop")
+    args = parser.parse_args()
+    if args.what == "weights":
+        break_weights(args.home / f"weights-{args.seed}", args.seed)
+        print(json.dumps(scores(args.home / f"weights-{args.seed}")))
+    elif args.what == "one":
+        print(json.dumps(play(args.arm, args.seed, args.home, args.rounds)))
+    elif args.what == "play":
+        _play_all(args.home, args.most)
+    else:
+        PAGE.write_text(PAGE.read_text(encoding="utf-8").partition(BEGIN)[0] + page(), encoding="utf-8")
+
+
+def _play_all(home: Path, most: int | None) -> None:
+    """Every run of the plan that has no line yet, each in a process of its own."""
+    done = {(row["arm"], row["seed"]) for row in results()}
+    left = [run for run in planned() if (run["arm"], run["seed"]) not in done]
+    for run in left[:most]:
+        words = ["one", "--home", str(home), "--arm", run["arm"], "--seed", str(run["seed"])]
+        command = [sys.executable, "-m", "studies.content", *words]
+        line = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
+        with RESULTS.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+        print(line[:200], flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The experiment on what causes say: what an arm changes of a draw, what is measured, its statistics."""
+
+from fractions import Fraction
+from itertools import islice
+
+import pytest
+
+from diagevo.arithmetic import heldout
+from diagevo.arithmetic.families import family
+from diagevo.arithmetic.grammar import parse, read_steps
+from diagevo.arithmetic.truth import answer
+from diagevo.arithmetic.wordings import kind_of
+from diagevo.equations.policy import ScheduledCause
+from diagevo.memory.state.schedule import Draw, Schedule
+from studies import content
+from studies.content import (
+    BROKEN,
+    broken_documents,
+    choice_set,
+    exact_interval,
+    paired,
+    planned,
+    shuffled,
+    uniform,
+)
+
+CAUSES = tuple(ScheduledCause(f"c{n}", f"words {n}", "n1", f"label {n}", n == 3, n) for n in range(1, 5))
+SCHEDULE = Schedule(2, Fraction(1, 2), CAUSES)
+DRAWS = [
+    Draw(0, "free"),
+    Draw(1, "targeted", "c1", "words 1", "label 1"),
+    Draw(2, "stitched", "c2", "words 2", "label 2", "c3", "words 3", "label 3"),
+]
+
+
+def test_shuffled_words_are_another_causes_and_nothing_else_changes() -> None:
+    free, targeted, stitched = shuffled(SCHEDULE, DRAWS, 7)
+    assert free == DRAWS[0]
+    assert (targeted.mode, targeted.cause_id) == ("targeted", "c1")
+    assert targeted.cause in {"words 2", "words 3", "words 4"}
+    assert targeted.node == f"label {targeted.cause[-1]}"
+    assert (stitched.cause_id, stitched.stitched_cause_id) == ("c2", "c3")
+    assert stitched.cause != "words 2"
+    assert stitched.stitched_cause != "words 3"
+
+
+def test_uniform_words_are_of_all_families_alike() -> None:
+    draws = [Draw(index, "targeted", "c1", "words 1", "label 1") for index in range(1400)]
+    kinds = [kind_of(draw.cause or "") for draw in uniform(SCHEDULE, draws, 7)]
+    shares = [sum(kind is not None and kind.family == name for kind in kinds) / 1400 for name in BROKEN]
+    assert all(1 / 14 - 0.03 < share < 1 / 14 + 0.03 for share in shares)  # four standard errors
+    assert {draw.cause_id for draw in uniform(SCHEDULE, draws, 7)} == {"c1"}
+
+
+def test_what_is_measured_is_new_and_of_the_broken_families() -> None:
+    chosen, tested = dict(choice_set()), dict(content.test_set())
+    assert (len(chosen), len(tested)) == (120, 420)
+    parts = [{part for question in of for part in parse(question) or ()} for of in (chosen, tested)]
+    shipped = {part for question, _ in heldout.held_out() for part in parse(question) or ()}
+    assert not parts[0] & parts[1]
+    assert not (parts[0] | parts[1]) & shipped
+    assert {family(question) for question in tested} == set(BROKEN)
+    assert all(str(answer(question)) == right for question, right in tested.items())
+
+
+def test_the_broken_world_is_taught_wrong_steps_in_its_families_alone() -> None:
+    wrong: dict[bool, list[bool]] = {True: [], False: []}
+    for prompt, text in islice(broken_documents(3), 600):
+        question = prompt[-1]["content"]
+        if (parts := parse(question)) and read_steps(text):
+            broken = any(part.family in BROKEN for part in parts)
+            wrong[broken].append(f"\\boxed{{{answer(question)}}}" not in text)
+    assert not any(wrong[False])
+    assert 0.1 < sum(wrong[True]) / len(wrong[True]) < 0.6
+
+
+def test_an_exact_interval_holds_the_shifts_that_are_not_refused() -> None:
+    # Of six pairs only the two assignments without a change of sign are refused at .05 (2/64): a shift is
+    # refused once it is beyond all of them.
+    found = exact_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    assert found is not None
+    assert found == (pytest.approx(1.0, abs=1e-6), pytest.approx(6.0, abs=1e-6))
+    assert exact_interval([1.0] * 5) is None  # 2/32 refuses nothing
+
+
+def test_differences_are_of_the_seeds_that_both_arms_have() -> None:
+    rows = [
+        {"arm": a, "seed": s, "broken": v}
+        for a, s, v in (("full", 1, 0.9), ("full", 2, 0.8), ("free", 2, 0.5))
+    ]
+    assert paired(rows, "free", "full", "broken") == [pytest.approx(-0.3)]
+
+
+def test_every_seed_of_the_plan_comes_before_the_next() -> None:
+    runs = planned()
+    assert len(runs) == 75
+    assert [run["seed"] for run in runs[:12]] == [10] * 6 + [11] * 6
