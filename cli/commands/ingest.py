@@ -1,5 +1,6 @@
 """`diagevo ingest`: the rollouts of another trainer, from its files."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -38,6 +39,7 @@ ALIKE = (
 diagevo ingest trl output --run math --reward accuracy_reward -c diagevo.yaml
 diagevo ingest jsonl rollouts.jsonl --run math --steps-per-round 4
 diagevo ingest jsonl chats.parquet --run math --map prompt=question,response=choices.0.text,reward=ok
+diagevo ingest jsonl judged.csv --run chats --map reward=verdict,feedback=rationale,tags=topic
 diagevo ingest lm-eval results/model --run evals --reward exact_match,strict-match
 diagevo ingest verl rollouts --run math --follow""",
 )
@@ -58,7 +60,8 @@ def ingest(
         str | None,
         typer.Option(
             metavar="FIELD=PATH,…",
-            help="For jsonl: where prompt, response, reward, group, answer, step stand (messages.0.content).",
+            help="For jsonl: where prompt, response, reward, group, answer, step, feedback, tags stand"
+            " (messages.0.content; samples.*.text: a rollout each; tags=topic+level).",
         ),
     ] = None,
     pass_at: Annotated[
@@ -103,14 +106,15 @@ def ingest(
     )
     with session, stopped_by_signals(stop, waits=follow):
         settings = session.settings()
-        steps = read(
+        steps = partial(
+            read,
             format,
             path,
             reward=settings.reward,
             mapped=settings.map,
             wait=session.wait if follow else None,
-            on_cut=report.cut.append,
-            on_note=report.notes.append,
+            on_cut=lambda name: report.cut.append(name),
+            on_note=lambda note: report.notes.append(note),
         )
         session.take(steps, path, settings.pass_at, report)
         if report.rollouts == report.groups.total():

@@ -1,8 +1,10 @@
 """The tables of a run of another trainer's rollouts: what passed, by round, by step and by cause."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from diagevo.text.numbers import count, number
+from diagevo.text.steps import common_head
 
 from ..render.result import Rows
 from ..render.rows import row_of
@@ -20,6 +22,7 @@ STEPS = columns("step, round, groups, rollouts, passes: passed, pass_rate: pass 
 CAUSES = columns(
     "cause_id: cause, failures, share: of these, groups: in groups, pass_rate: their pass rate, description"
 )
+TAGS = columns("tag, groups, rollouts, passes: passed, pass_rate: pass rate")
 DROPS = columns(
     "first_step: step, first_pass_rate: pass rate, last_step: then step, "
     "last_pass_rate: pass rate, cause_id: cause, prompt"
@@ -43,7 +46,7 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
         for line in story.rounds
     ]
     steps, causes = rates.steps[-SHOWN:], rates.causes[:SHOWN]
-    tables = ((ROUNDS, rounds), (STEPS, steps), (CAUSES, causes))
+    tables = ((ROUNDS, rounds), (STEPS, steps), (TAGS, rates.tags[:SHOWN]), (CAUSES, causes))
     parts: list[str | Rows] = [Rows(shown, rows) for shown, rows in tables if rows]
     run = story.line.run_id
     if hidden := len(rates.steps) - len(steps):
@@ -51,13 +54,22 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
         parts.append(f"{hidden} steps before: {listed}")
     if hidden := len(rates.causes) - len(causes):
         parts.append(f"{hidden} more causes: diagevo runs show {run} --json")
+    if (hidden := len(rates.tags) - SHOWN) > 0:
+        parts.append(f"{hidden} more tags: diagevo runs show {run} --json")
     if rates.left is not None:
-        parts += [f"{rates.incomparable or rates.left}", Rows(UNEXPLAINED, rates.unexplained[:FALLEN])]
+        rows = _beyond(rates.head, rates.unexplained[:FALLEN])
+        parts += [f"{rates.incomparable or rates.left}", Rows(UNEXPLAINED, rows)]
     if rates.dropped:
         again = f"{rates.dropped:,} of {count(rates.prompts, 'prompt')} that came back passed less often"
         listed = f'diagevo memory query "SELECT * FROM v_prompt WHERE run_id = :run" --run {run}'
-        parts += [f"{again}; all: {listed}", Rows(DROPS, rates.drops[:FALLEN])]
+        parts += [f"{again}; all: {listed}", Rows(DROPS, _beyond(rates.head, rates.drops[:FALLEN]))]
     return parts
+
+
+def _beyond(head: int, lines: Sequence[Any]) -> list[dict[str, Any]]:
+    """Rows without what every prompt begins with."""
+    rows = [row_of(line) for line in lines]
+    return [row | {"prompt": f"…{row['prompt'][head:]}"} for row in rows] if head else rows
 
 
 def in_both(found: "PromptsInBoth | None", runs: tuple[str, str]) -> list[str | Rows]:
@@ -73,5 +85,7 @@ def in_both(found: "PromptsInBoth | None", runs: tuple[str, str]) -> list[str | 
         f" less often and {found.more:,} more often\n"
     )
     sides = (Column("a", a), Column("b", b), *columns("cause_id: cause, prompt"))
-    rows = [row_of(each) | {"a": each.pass_rates[0], "b": each.pass_rates[1]} for each in found.drops]
+    head = common_head({each.prompt for each in found.drops})
+    drops = zip(_beyond(head, found.drops), found.drops, strict=True)
+    rows = [row | {"a": each.pass_rates[0], "b": each.pass_rates[1]} for row, each in drops]
     return [said, Rows(sides, rows[:SHOWN])] if rows else [said]

@@ -1,5 +1,6 @@
 """JSON Lines as a trainer writes them: perhaps still writing, so the last line may be cut."""
 
+import csv
 import gzip
 import json
 import re
@@ -56,6 +57,33 @@ def is_array(file: Path) -> bool:
         return stream.read(64).lstrip().startswith(b"[")
 
 
+def cells(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each row of a CSV file (or TSV, by its name) that begins with the names of its columns, with the line
+    that it ends in. Raises ConfigError, with file and line."""
+    regular(file)
+    csv.field_size_limit(LONGEST)
+    texts = (line.decode("utf-8-sig" if number == 1 else "utf-8") for number, _, line in _lines(file))
+    delimiter = "\t" if ".tsv" in file.suffixes else ","
+    found = csv.reader(texts, strict=True, delimiter=delimiter)
+    try:
+        names = next(found, [])
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None or not all(names):
+            what = f"two columns {twice}" if twice else "a column without a name"
+            raise ConfigError(f"{file} has {what}", hint="name each column once, in the first line")
+        for row in found:
+            if row and len(row) != len(names):
+                raise ConfigError(
+                    f"{file}, line {found.line_num} has {len(row)} cells for {len(names)} columns",
+                    hint='put a cell that has a comma or a line break in quotes: "a, b"',
+                )
+            if row:
+                yield found.line_num, dict(zip(names, row, strict=True))
+    except csv.Error as error:
+        hint = "put a cell that has a quote in quotes, and write the quote twice"
+        raise ConfigError(f"{file}, line {found.line_num} is not CSV: {error}", hint=hint) from error
+
+
 def array(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each object of a file that is one JSON array, with its place from 1. Raises ConfigError."""
     regular(file)
@@ -91,13 +119,24 @@ def typed(file: Path, type_: type[T], wait: Wait | None = None) -> Iterator[tupl
 def raw(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, int, bytes]]:
     """Each line that is not empty, with its number and where it begins. Raises as `typed` does."""
     regular(file)
+    return (
+        (number, start, line) for number, start, line in _lines(file, wait, _is_object) if not line.isspace()
+    )
+
+
+def _lines(
+    file: Path, wait: Wait | None = None, whole: Callable[[bytes], bool] = lambda _: True
+) -> Iterator[tuple[int, int, bytes]]:
+    """Every line, the last one without its newline if it is `whole`."""
     try:
-        yield from _raw(file, wait)
+        yield from _bounded(file, wait, whole)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error}", hint="check that you may read it") from error
 
 
-def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
+def _bounded(
+    file: Path, wait: Wait | None, whole: Callable[[bytes], bool]
+) -> Iterator[tuple[int, int, bytes]]:
     number = start = blank = 0
     packed = file.suffix in (".gz", ".zst")
     most = max(UNPACKED, TIMES * file.stat().st_size)
@@ -120,10 +159,13 @@ def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
                     f"{file}, line {number + 1}: unpacked it is more than {TIMES} times as large",
                     hint="unpack it and name the file that comes out, if you trust it",
                 )
-            if not line.endswith(b"\n") and (not line or not _is_object(line)):
+            if not line.endswith(b"\n") and (not line or not whole(line)):
                 if wait is not None and not packed and wait():
                     stream.seek(start)
                     continue
+                if b"}\r{" in line:
+                    hint = f"write a line feed after each: tr '\\r' '\\n' < {file.name} > lines.jsonl"
+                    raise ConfigError(f"{file}, line {number + 1}: carriage returns end its lines", hint=hint)
                 if line:
                     raise CutLine
                 return
@@ -134,7 +176,7 @@ def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
                     raise ConfigError(f"{file}, line {number}: most of it is empty lines", hint=_A_ROW)
             else:
                 _utf8(file, number, line)
-                yield number, start, line
+            yield number, start, line
             start += len(line)
 
 

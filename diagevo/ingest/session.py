@@ -3,7 +3,7 @@ waited for, so that others may write in between."""
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from diagevo.text.numbers import count
 POLL_SECONDS = 2.0
 """How often a followed training is looked at."""
 HELD = 10_000
-"""Rollouts that wait for one on the other side of --pass-at, before a run begins without it."""
+"""Rollouts that are kept until one on the other side of --pass-at comes; of more the files are read again."""
 
 
 class IngestSession:
@@ -79,10 +79,13 @@ class IngestSession:
         finally:
             history.close()
 
-    def take(self, steps: Iterable[RolloutStep], path: Path, pass_at: float, report: IngestSummary) -> None:
-        """Record steps of the files at `path`, and count them in `report`. A new run begins with a pass
-        beside a failure, since a wrong --pass-at leaves none. Raises ConfigError where there is no rollout,
-        or no such beginning, and for what is no rollout: then the steps before it are recorded."""
+    def take(
+        self, steps: Callable[[], Iterable[RolloutStep]], path: Path, pass_at: float, report: IngestSummary
+    ) -> None:
+        """Record the steps that the files at `path` have each time they are read, and count them in `report`.
+        A new run begins with a pass beside a failure, since a wrong --pass-at leaves none. Raises ConfigError
+        where there is no rollout, or no such beginning, and for what is no rollout: then the steps before it
+        are recorded."""
         try:
             self._take(steps, path, pass_at, report)
         except ConfigError as error:
@@ -92,44 +95,55 @@ class IngestSession:
                 raise ConfigError(error.message, hint=hint) from error
             raise
 
-    def _take(self, steps: Iterable[RolloutStep], path: Path, pass_at: float, report: IngestSummary) -> None:
+    def _take(
+        self, steps: Callable[[], Iterable[RolloutStep]], path: Path, pass_at: float, report: IngestSummary
+    ) -> None:
         held: list[RolloutStep] = []
-        least, most, pending, begins = math.inf, -math.inf, 0, False
-        for step in steps:
+        begins = self._known or self._follow
+        least, most, number, unscored, answered = math.inf, -math.inf, 0, 0, False
+        for step in steps():
             if not self._follow:
                 self._stop.check(f"before step {step.number}")
-            held.append(step)
             rewards = [rollout.reward for rollout in step.rollouts]
-            least, most = min([least, *rewards]), max([most, *rewards])
-            pending += len(rewards)
-            begins = self._known or self._follow or least < pass_at <= most
-            if begins or pending > HELD:
+            least, most, number = min([least, *rewards]), max([most, *rewards]), number + len(rewards)
+            unscored += step.unscored
+            answered = answered or any(rollout.answer is not None for rollout in step.rollouts)
+            if number <= HELD or begins:
+                held.append(step)
+            if not begins and least < pass_at <= most:
+                begins = True
+                if number > HELD:
+                    break  # what was not kept is read again
+            if begins:
                 self.recorder.record(held, report)
                 held.clear()
-                pending = 0
             if self._follow:
                 self._say(f"step {step.number}: {len(step.rollouts)} rollouts")
         if most == -math.inf and not self._follow:
-            report.unscored += sum(step.unscored for step in held)
+            report.unscored += unscored
             raise _nothing(path, report)
         if not begins and most > -math.inf:
-            told = self._one_sided(held, pass_at, least, most, recorded=report.rollouts)
-            self.recorder.record(held, report)
-            report.notes.append(told)
+            report.notes.append(self._one_sided(number, pass_at, least, most, answered=answered))
+        if most > -math.inf and not report.steps:
+            if number > HELD:
+                report.cut.clear()  # the files say it again
+                report.notes = [note for note in report.notes if "(--pass-at)" in note]
+            self._record_all(steps() if number > HELD else held, report)
         if report.steps:
             self._open_next(full=False)
 
-    def _one_sided(
-        self, steps: Sequence[RolloutStep], pass_at: float, least: float, most: float, *, recorded: int
-    ) -> str:
+    def _record_all(self, steps: Iterable[RolloutStep], report: IngestSummary) -> None:
+        for step in steps:
+            self._stop.check(f"before step {step.number}")
+            self.recorder.record([step], report)
+
+    def _one_sided(self, number: int, pass_at: float, least: float, most: float, *, answered: bool) -> str:
         """What is said where all rollouts passed or all failed. Raises ConfigError where --pass-at is more
         likely wrong than the model right, or wrong, every time."""
         seen = f"seen {least:g} to {most:g}" if least < most else f"every one is {most:g}"
-        number = count(recorded + sum(len(step.rollouts) for step in steps), "rollout")
-        what = f"all of {number} {'passed' if least >= pass_at else 'failed'}: "
+        what = f"all of {count(number, 'rollout')} {'passed' if least >= pass_at else 'failed'}: "
         what += f"a reward of {pass_at:g} or more passes, {seen}"
-        answered = any(rollout.answer is not None for step in steps for rollout in step.rollouts)
-        if recorded or least == most or ("pass_at" in self._asked and most < pass_at and answered):
+        if least == most or ("pass_at" in self._asked and most < pass_at and answered):
             return f"{what} (--pass-at)"
         raise ConfigError(what, hint=f"say what passes: --pass-at {most:g}; nothing was recorded")
 
@@ -232,9 +246,8 @@ def _nothing(path: Path, report: IngestSummary) -> ConfigError:
     why = [f"{name} ends inside a line: wait for its writer, or --follow" for name in report.cut]
     why += report.notes
     if report.unscored:
-        why.append(
-            f"{count(report.unscored, 'rollout')} without a reward: name its field with --reward FIELD"
-        )
+        without = f"{count(report.unscored, 'rollout')} without a reward"
+        why.append(f"{without}: score them, or name the field that has one, --reward FIELD")
     what = "no rollout" if not report.unscored else "no rollout with a reward"
     if report.cut:
         what = "no step that is whole"

@@ -1,9 +1,12 @@
 """The steps of a response, and where two responses part."""
 
 import re
+from collections.abc import Collection
 
 END = "no further step"
 """In place of a step, where a response has none left."""
+HEAD = 80
+"""Characters of a head that is worth leaving out."""
 AHEAD = 3
 """Steps that one response may say more than the other before they meet again."""
 _STEP = re.compile(r"[\n;]+|(?<=[.!?])\s+")
@@ -13,6 +16,17 @@ _SUM = re.compile(r"\d+(?:[.,]\d+)*|[+*/×÷-](?=\s*\$?[\d(])")
 def steps(text: str) -> list[str]:
     """Lines, sentences, and what semicolons part."""
     return [step for part in _STEP.split(text) if (step := part.strip())]
+
+
+def common_head(texts: Collection[str]) -> int:
+    """Characters that all the texts begin with, to the end of a line: examples, say, before each question. 0
+    where they are fewer than `HEAD`, or the texts are too few to tell."""
+    if len(texts) < 3:
+        return 0
+    first, last = min(texts), max(texts)
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), 0)
+    end = first.rfind("\n", 0, same) + 1
+    return end if end >= HEAD else 0
 
 
 def parted(passed: str, failed: str) -> tuple[int, str, str]:

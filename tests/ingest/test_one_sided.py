@@ -205,14 +205,25 @@ def test_a_step_may_be_written_as_text(home: Home) -> None:
     assert told.exit_code == 0, told.output
 
 
-def test_rollouts_all_on_one_side_wait_in_bounded_memory(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_scale_is_refused_whatever_the_number_of_rollouts(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more than `HELD` none is kept: the files are read again."""
     monkeypatch.setattr("diagevo.ingest.session.HELD", 3)
     scaled = [
         row | {"step": step, "reward": 10.0 * step} for step in (1, 2) for row in rows(SHEEP, "9", "8", "-+")
     ]
-    told = home.ingest(scaled, "--map", "step=step")
-    assert told.exit_code == 0, told.output
-    assert len(home.runs()) == 1, "recorded, with what all of it is"
-    assert "all of 4 rollouts passed" in told.stderr
-    refused = home.ingest(scaled[1:3], "--map", "step=step", run="few")
-    assert (refused.exit_code, len(home.runs())) == (2, 1), refused.output
+    refused = home.ingest(scaled, "--map", "step=step")
+    assert (refused.exit_code, home.runs()) == (2, []), refused.output
+    assert "all of 4 rollouts passed: a reward of 0.5 or more passes, seen 10 to 20" in refused.stderr
+    late = home.ingest([*scaled, *(row | {"step": 3, "reward": 0.0} for row in scaled[:1])])
+    assert "3 steps (3 new), 5 rollouts in 3 groups" in late.stdout
+
+
+def test_all_that_pass_are_recorded_whatever_their_number(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diagevo.ingest.session.HELD", 3)
+    told = home.ingest([row | {"step": step} for step in (1, 2) for row in rows(SHEEP, "9", "8", "++")])
+    assert "2 steps (2 new), 4 rollouts in 2 groups" in told.stdout
+    assert told.stderr.count("all of 4 rollouts passed") == 1

@@ -28,6 +28,12 @@ class SampleRow(msgspec.Struct):
     target: Any = None
 
 
+class Results(msgspec.Struct):
+    """What lm-eval writes of a whole evaluation, beside its samples."""
+
+    model_name: str | None = None
+
+
 class Metric(msgspec.Struct):
     value: Reward
 
@@ -49,6 +55,9 @@ def read(path: Path, reward: str | None) -> Iterator[RolloutStep]:
     if len(folders) > 1:
         names = ", ".join(folder.name for folder in folders)
         raise ConfigError(f"{path} has evaluations of several models: {names}", hint="name the folder of one")
+    if len(models := _models(files)) > 1:
+        hint = "move the files of each into a folder of its own, or name one file"
+        raise ConfigError(f"{path} has evaluations of several models: {', '.join(models)}", hint=hint)
     name, _, filter_ = (reward or "").partition(",")
     found: list[IngestedRollout | None] = []
     known: dict[tuple[str, str], str] = {}  # where each metric of a filter stands first
@@ -73,6 +82,23 @@ def read(path: Path, reward: str | None) -> Iterator[RolloutStep]:
         said = f"another metric, {','.join(asked[-1])}" if asked else f"no metric {reward or ''}".rstrip()
         raise ConfigError(f"{place} has {said}", hint=f"name one, --reward METRIC,FILTER: {names}")
     yield step_of(1, named(files), found)
+
+
+def _models(files: list[Path]) -> list[str]:
+    """What the `results_DATE.json` beside them name as evaluated. Raises ConfigError for one that is none."""
+    found: set[str] = set()
+    for file in {each.with_name(f"results_{each.stem.rpartition('_')[2]}.json") for each in files}:
+        if not file.exists():
+            continue  # the samples alone were copied
+        regular(file)
+        try:
+            results = msgspec.json.decode(file.read_bytes(), type=Results)
+        except (OSError, ValueError, RecursionError) as error:
+            hint = "let the evaluation end, or remove the file"
+            raise ConfigError(f"{file} cannot be read: {error}", hint=hint) from error
+        if results.model_name is not None:
+            found.add(results.model_name)
+    return sorted(found)
 
 
 def _sample(place: str, row: dict[str, Any]) -> SampleRow:

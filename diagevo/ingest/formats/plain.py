@@ -1,8 +1,8 @@
-"""Rows of one's own, in order of their steps: JSON Lines (also compressed), a JSON array, Parquet, or a data
-set's folder.
+"""Rows of one's own, in order of their steps: JSON Lines or CSV (also compressed), a JSON array, Parquet, or
+a data set's folder.
 
 Each field of a rollout is found by a path into the row: `prompt`, or `messages.0.content` for a row of
-another shape.
+another shape; `samples.*.content` makes a rollout of each sample of a row.
 """
 
 import re
@@ -25,23 +25,31 @@ from diagevo.ingest.formats.rows import (
     total,
 )
 from diagevo.ingest.formats.tables import TableReader, decoded
-from diagevo.ingest.lines import CutLine, Wait, array, is_array, rows
+from diagevo.ingest.lines import CutLine, Wait, array, cells, is_array, rows
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+from diagevo.text.numbers import count
 
-FIELDS = ("prompt", "response", "reward", "group", "answer", "step")
-STEPS = ("global_step", "train_step", "training_step", "iteration", "iter", "epoch", "rollout_id")
+FIELDS = ("prompt", "response", "reward", "group", "answer", "step", "feedback", "tags")
+STEPS = ("global_step", "train_step", "training_step", "iteration", "iter", "rollout_id")
 """Names under which trainers write a step."""
-NAMES = ("*.jsonl", "*.jsonl.gz", "*.jsonl.zst", "*.parquet")
+NAMES = ("*.jsonl", "*.csv", "*.tsv", "*.jsonl.gz", "*.csv.gz", "*.jsonl.zst", "*.csv.zst", "*.parquet")
+OWN = 40
+"""Characters of a response from which it is no chance that its prompt ends with it."""
+TAG = 200
+"""Characters of a tag."""
 _NEEDED = FIELDS[:3]
 _EXPECTED = {
     "reward": "one number",
     "step": "a whole number from 0 to 2^63 - 1",
     "group": "a text or a whole number",
+    "tags": f"a text of up to {TAG} characters, a number, or a list or an object of them",
 }
 _ABSENT = object()
 T = TypeVar("T")
-_WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "true": 1.0, "false": 0.0}
-"""Evaluations' words for a reward: correct, partly so, incorrect, no answer."""
+_PASSED = ("true", "correct", "yes", "pass", "passed", "right", "success")
+_FAILED = ("false", "incorrect", "no", "fail", "failed", "wrong", "failure")
+_WORDS = dict.fromkeys(("C", *_PASSED), 1.0) | dict.fromkeys(("I", "N", *_FAILED), 0.0) | {"P": 0.5}
+"""Words for a reward, and Inspect's letters: correct, partly so, incorrect, no answer."""
 _NUMBER = re.compile(
     r"(tensor\()?([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:nan|inf|infinity))"
     r"(?(1)(?:, \w+=[\w.:']+)*\))",
@@ -56,6 +64,8 @@ class PlainRow(msgspec.Struct, kw_only=True):
     step: Annotated[int, msgspec.Meta(ge=0, le=LAST_STEP)] | None = None
     answer: Any = None
     group: str | int | None = None
+    feedback: Any = None
+    tags: Any = None
 
 
 class SummedReward(msgspec.Struct):
@@ -80,40 +90,73 @@ class RowReader:
     def __init__(self, mapped: Mapping[str, str], tables: TableReader) -> None:
         self._mapped = mapped
         self._tables = tables
-        self._paths = {field: _path(mapped.get(field, field)) for field in FIELDS if field != "reward"}
+        paths = {field: mapped.get(field, field) for field in FIELDS if field not in ("reward", "tags")}
+        self._paths = {field: _path(name) for field, name in paths.items()}
         self._parts = [(weight, _path(name)) for weight, name in terms(mapped.get("reward", "reward"))]
+        self._tags = [_path(name.strip()) for name in mapped.get("tags", "tags").split("+")]
+        self._starred = [path for path in self._every() if "*" in path]
         self._steps: bool | None = None
         """Whether rows have steps: all do, or none."""
         self._like: dict[str, set[Any]] = {}
         """Of fields that look like a step and are not mapped, the first two values."""
+        self._read = self._own = 0
+        """Rollouts, and those whose prompt ends with the response."""
+
+    def _every(self) -> list[tuple[str, ...]]:
+        return [*self._paths.values(), *(path for _, path in self._parts), *self._tags]
 
     def rollouts(self, file: Path, wait: Wait | None = None) -> Iterator[tuple[int, IngestedRollout | None]]:
-        """Each row's step and rollout, None where it has no reward. Raises ConfigError, with its place."""
-        word = "row"
+        """Each row's step and rollouts, None for one without a reward. Raises ConfigError, with its place."""
+        word, plain = "line", file.name.removesuffix(".gz").removesuffix(".zst")
         if file.suffix in (".parquet", ".arrow"):
-            found = self._table(file)
+            found, word = self._table(file), "row"
         elif file.suffix == ".json" and is_array(file):
-            found = array(file)
+            found, word = array(file), "row"
+        elif plain.endswith((".csv", ".tsv")):
+            if wait is not None:
+                raise ConfigError(f"{file} is CSV, which is read whole", hint="leave --follow out")
+            found = cells(file)
         else:
-            found, word = rows(file, wait), "line"
+            found = rows(file, wait)
         step = -1
         for line, row in found:
-            place = f"{file}, {word} {line}"
-            one = self._row(place, row)
-            if self._steps is None:
-                self._steps = one.step is not None
-            if self._steps != (one.step is not None):
-                raise ConfigError(
-                    f"{place} has {'no' if self._steps else 'a'} step, unlike the rows before it",
-                    hint="give every row a step, or none",
+            for place, sample in self._samples(f"{file}, {word} {line}", row):
+                one = self._row(place, row, sample)
+                if self._steps is None:
+                    self._steps = one.step is not None
+                if self._steps != (one.step is not None):
+                    raise ConfigError(
+                        f"{place} has {'no' if self._steps else 'a'} step, unlike the rows before it",
+                        hint="give every row a step, or none",
+                    )
+                if (now := 1 if one.step is None else one.step) < step:
+                    raise ConfigError(
+                        f"{place}: step {now} comes after step {step}",
+                        hint="write the rollouts in order of their steps",
+                    )
+                step = now
+                yield step, self._rollout(place, one)
+
+    def _samples(self, place: str, row: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+        """The row once, or once for each place in the lists that stars stand for."""
+        if not self._starred:
+            yield place, 0
+            return
+        lengths: dict[str, int] = {}
+        for path in self._starred:
+            before = path[: path.index("*")]
+            listed = _at(row, before, 0)
+            if not isinstance(listed, list):
+                what = (
+                    f"no {'.'.join(before)}" if listed is _ABSENT else f"a {'.'.join(before)} that is no list"
                 )
-            if (now := 1 if one.step is None else one.step) < step:
-                raise ConfigError(
-                    f"{place}: step {now} comes after step {step}",
-                    hint="write the rollouts in order of their steps",
-                )
-            step = now
-            yield step, self._rollout(place, one)
+                raise ConfigError(f"{place} has {what}", hint=f"its fields: {', '.join(sorted(row))[:200]}")
+            lengths[".".join(before)] = len(listed)
+        if len(set(lengths.values())) > 1:
+            said = ", ".join(f"{number} in {name}" for name, number in lengths.items())
+            raise ConfigError(f"{place}: its samples do not match: {said}", hint="name lists of equal length")
+        for sample in range(next(iter(lengths.values()))):
+            yield f"{place}, sample {sample}", sample
 
     def _rollout(self, place: str, row: PlainRow) -> IngestedRollout | None:
         assert not isinstance(row.reward, str)
@@ -126,21 +169,32 @@ class RowReader:
                 texts.append(messages(said))
             except ConfigError as error:
                 raise self._other(place, field, said, "a text or messages") from error
+        prompt, response = texts
+        self._read += 1
+        self._own += len(response) >= OWN and prompt.rstrip().endswith(response.strip())
         group = None if row.group is None else str(row.group)
-        return IngestedRollout(texts[0], texts[1], value, answer(place, row.answer), group)
+        expected, feedback = (answer(place, each) for each in (row.answer, row.feedback))
+        return IngestedRollout(prompt, response, value, expected, group, feedback, row.tags)
 
     def _table(self, file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-        paths = [*self._paths.items(), *(("reward", path) for _, path in self._parts)]
-        columns, lines = self._tables.read(file, [*(path[0] for _, path in paths), *STEPS])
-        for field, path in paths:
-            if path[0] not in columns.columns and self._needs(field):
+        every = self._every()
+        columns, lines = self._tables.read(
+            file, [*{n for path in every for n in (path[0], ".".join(path))}, *STEPS]
+        )
+        for field, path in [*self._paths.items(), *(("reward", path) for _, path in self._parts)]:
+            if not {path[0], ".".join(path)} & set(columns.columns) and self._needs(field):
                 raise _missing(str(file), field, path, columns.columns)
         decoder = msgspec.json.Decoder(dict[str, Any])
         for place, line in enumerate(lines, start=1):
             yield place, decoded(file, place, line, decoder)
 
-    def unmapped(self) -> Iterator[str]:
-        """What was read as one step, and seems to be several."""
+    def notes(self) -> Iterator[str]:
+        """What was read, and seems to be something else: one step that is several, a prompt that is more."""
+        if 2 * self._own > self._read:
+            yield (
+                f"{self._own:,} of {count(self._read, 'prompt')} end with their own response, so that none is"
+                " asked twice: name the prompt alone, for example --map prompt=messages.0.content"
+            )
         for name in sorted(name for name, values in self._like.items() if len(values) > 1):
             yield (
                 f"all rows are one step, but {name} differs: if it is the step, ingest into another run with"
@@ -150,7 +204,7 @@ class RowReader:
     def _needs(self, field: str) -> bool:
         return field in _NEEDED or field in self._mapped
 
-    def _row(self, place: str, row: Mapping[str, Any]) -> PlainRow:
+    def _row(self, place: str, row: Mapping[str, Any], sample: int) -> PlainRow:
         if "step" not in row and "step" not in self._mapped:
             for name in STEPS:
                 if (
@@ -160,18 +214,22 @@ class RowReader:
                     seen.add(row[name])
         values: dict[str, Any] = {}
         for field, path in self._paths.items():
-            value = _at(row, path)
+            value = _at(row, path, sample)
+            if value == "" and field in ("group", "answer", "step", "feedback"):
+                continue  # an empty cell
             if value is not _ABSENT:
                 values[field] = value
             elif self._needs(field):
                 raise _missing(place, field, path, row)
-        parts = [(weight, _at(row, path), path) for weight, path in self._parts]
+        parts = [(weight, _at(row, path, sample), path) for weight, path in self._parts]
         for _, value, path in parts:
             if value is _ABSENT:
                 raise _missing(place, "reward", path, row)
         values["reward"] = parts[0][1]
         if len(parts) > 1 or parts[0][0] != 1:
             values["reward"] = total((weight, self._reward(place, value)) for weight, value, _ in parts)
+        tags = ((path, _at(row, path, sample)) for path in self._tags)
+        values["tags"] = tuple(tag for path, value in tags for tag in self._tagged(place, path[-1], value))
         step = values.get("step")
         if isinstance(step, str) and step.isascii() and step.isdecimal() and len(step) < 20:
             values["step"] = int(step)
@@ -179,6 +237,20 @@ class RowReader:
         if isinstance(one.reward, str):
             one.reward = _said(place, one.reward)
         return one
+
+    def _tagged(self, place: str, name: str, value: Any, *, inside: bool = False) -> list[str]:
+        """A text as it is; what is no text, or stands in an object, behind its name, as level=3."""
+        if value is _ABSENT and "tags" in self._mapped:
+            raise _missing(place, "tags", (name,), ())
+        if value is _ABSENT or value is None or value == "":
+            return []
+        if isinstance(value, list):
+            return [tag for each in value for tag in self._tagged(place, name, each, inside=inside)]
+        if isinstance(value, dict):
+            return [tag for key, each in value.items() for tag in self._tagged(place, key, each, inside=True)]
+        if not isinstance(value, str | int | float) or (isinstance(value, str) and len(value) > TAG):
+            raise self._other(place, "tags", value, _EXPECTED["tags"])
+        return [value if isinstance(value, str) and not inside else f"{name}={value}"]
 
     def _reward(self, place: str, value: Any) -> float | None:
         reward = self._typed(place, {"reward": value}, SummedReward).reward
@@ -225,7 +297,8 @@ def _said(place: str, reward: str) -> float | None:
     if (found := _NUMBER.fullmatch(text)) is None:
         raise ConfigError(
             f"{place}: its reward is not a number: {text[:40]!r}",
-            hint=f"a number, or one of {', '.join(_WORDS)}; name another field: --map reward=FIELD",
+            hint="a number, or true, correct, pass, yes, C or their contrary; name another field:"
+            " --map reward=FIELD",
         )
     return number(float(found[2]))
 
@@ -242,12 +315,16 @@ def read(
     line."""
     mapped = {**({"reward": reward} if reward else {}), **(mapped or {})}
     files = [path] if path.is_file() else _files(path)
+    beside = [] if path.is_file() or (path / "state.json").is_file() else sorted(path.glob("*.json"))
     if not files:
-        raise ConfigError(f"{path} has no rollout file: expected {', '.join(NAMES)}", hint=ANOTHER)
+        hint = f"name a JSON array alone: {beside[0]}" if beside else ANOTHER
+        raise ConfigError(f"{path} has no rollout file: expected {', '.join(NAMES)}", hint=hint)
+    if beside:
+        on_note(f"{beside[0].name} is not read beside the other files: name it alone, where it has rollouts")
     with TableReader() as tables:
         if wait is None:
             _check(files, reader := RowReader(mapped, tables))  # before a step of it is kept
-            for note in reader.unmapped():
+            for note in reader.notes():
                 on_note(note)
         yield from _steps(files, RowReader(mapped, tables), wait, on_cut)
 
@@ -308,13 +385,21 @@ def _path(name: str) -> tuple[str, ...]:
     return tuple(name.split("."))
 
 
-def _at(value: Any, path: tuple[str, ...]) -> Any:
-    """What stands at a path of keys and places in lists; _ABSENT where nothing does."""
+def _at(value: Any, path: tuple[str, ...], sample: int) -> Any:
+    """What stands at a path of keys and places in lists, `*` for the sample's; _ABSENT where nothing does. A
+    name with dots, as of a column, counts first."""
+    if len(path) > 1 and (name := ".".join(path)) in value:
+        return value[name]
     for key in path:
+        if isinstance(value, str) and value[:1] in ("[", "{"):  # a table's cell may hold JSON
+            try:
+                value = msgspec.json.decode(value)
+            except (msgspec.DecodeError, RecursionError):
+                return _ABSENT
         if isinstance(value, dict):
             value = value.get(key, _ABSENT)
-        elif isinstance(value, list) and key.removeprefix("-").isdecimal() and len(key) < 10:
-            place = int(key)
+        elif isinstance(value, list) and (key == "*" or key.removeprefix("-").isdecimal()) and len(key) < 10:
+            place = sample if key == "*" else int(key)
             value = value[place] if -len(value) <= place < len(value) else _ABSENT
         else:
             return _ABSENT

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ Reward = float | bool | None
 BatchedReward = Reward | Annotated[list[float | bool | None], msgspec.Meta(min_length=1, max_length=1)]
 """NeMo-RL's, in a list of its own."""
 LAST_STEP = 2**63 - 1
+_WEIGHTED = re.compile(r"\s*(-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)\s*\*(.*)", re.IGNORECASE)
 
 
 class Row(msgspec.Struct, kw_only=True):
@@ -31,12 +33,9 @@ def terms(reward: str) -> list[tuple[float, str]]:
     """`a+0.1*b` as weights and fields; a field alone has weight 1. Raises ConfigError."""
     found: list[tuple[float, str]] = []
     for term in reward.split("+"):
-        weight, times, field = term.rpartition("*")
-        try:
-            found.append((float(weight) if times else 1.0, field.strip()))
-        except ValueError:
-            found.append((math.nan, field))
-    if any(not field or not math.isfinite(weight) for weight, field in found):
+        weighted = _WEIGHTED.fullmatch(term)
+        found.append((float(weighted[1]), weighted[2].strip()) if weighted else (1.0, term.strip()))
+    if any(not field or "*" in field.replace(".*", "") or not math.isfinite(w) for w, field in found):
         raise ConfigError(
             f"--reward {reward}: neither a field nor a sum of fields", hint="for example: --reward a+0.1*b"
         )

@@ -1,6 +1,7 @@
 """What passed of another trainer's rollouts, by its own check: by step, and by the cause of what failed."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
@@ -12,6 +13,7 @@ from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.log import Log
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count
+from diagevo.text.steps import common_head
 
 DROPS = 20
 """Prompts that are listed."""
@@ -43,6 +45,17 @@ class CauseRate:
     failures: int
     share: float
     """Of the failures of all opened rounds, slips and undiagnosed ones too."""
+    groups: int
+    rollouts: int
+    passes: int
+    pass_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class TagRate:
+    """The groups whose prompt the files class so."""
+
+    tag: str
     groups: int
     rollouts: int
     passes: int
@@ -103,6 +116,10 @@ class PassRates:
     """Prompts of which no rollout passed."""
     unexplained: tuple[PromptFailures, ...]
     """Those with most failures that no cause explains, up to `DROPS`."""
+    tags: tuple[TagRate, ...] = ()
+    """Lowest pass rate first."""
+    head: int = 0
+    """Characters that every prompt begins with, such as examples: lists leave them out."""
 
     @property
     def incomparable(self) -> str | None:
@@ -125,7 +142,7 @@ class PassRates:
         if self.never:
             text += f"; {count(self.never, 'prompt')} never passed"
         worst = self.unexplained[0]
-        asked = visible(worst.prompt, one_line=True)
+        asked = visible(worst.prompt[self.head :], one_line=True)
         asked = asked if len(asked) <= SHOWN else f"{asked[: SHOWN - 1]}…"
         failed = f"{worst.failures:,} of {worst.rollouts:,} failed"
         return f"{text}. The most on one prompt are {worst.without_cause:,}, on “{asked}” ({failed})"
@@ -150,7 +167,8 @@ def pass_rates(history: History) -> PassRates | None:
     changes, dropped = _drops(prompts)
     failing = _prompts(found, prompts)
     left = sorted((one for one in failing if one.without_cause), key=lambda one: -one.without_cause)
-    texts = Artifacts(history.database).get_many([one.prompt for one in left[:DROPS]])
+    listed = [*(one.prompt for one in left[:DROPS]), *(prompt for prompt, _, _ in dropped[:DROPS])]
+    texts = Artifacts(history.database).get_many([*listed, *list(prompts)[:DROPS]])
     causes = [_cause(found, cause, asked) for cause, asked in found.causes.items()]
     return PassRates(
         source=history.ingested,
@@ -168,7 +186,21 @@ def pass_rates(history: History) -> PassRates | None:
         uncompared=sum(len(one.rewards) for one in found.standing if not one.passes) - found.against_answers,
         never=sum(not one.passes for one in failing),
         unexplained=tuple(replace(one, prompt=texts[one.prompt]) for one in left[:DROPS]),
+        tags=_tags(found.standing),
+        head=common_head(set(texts.values())),
     )
+
+
+def _tags(groups: Iterable[GroupIngested]) -> tuple[TagRate, ...]:
+    of_tag: dict[str, list[GroupIngested]] = {}
+    for group in groups:
+        for tag in group.tags:
+            of_tag.setdefault(tag, []).append(group)
+    found: list[TagRate] = []
+    for tag, tagged in of_tag.items():
+        rollouts, passes = sum(len(one.rewards) for one in tagged), sum(one.passes for one in tagged)
+        found.append(TagRate(tag, len(tagged), rollouts, passes, passes / rollouts))
+    return tuple(sorted(found, key=lambda one: (one.pass_rate, one.tag)))
 
 
 def _prompts(found: Rollouts, prompts: dict[str, dict[int, list[GroupIngested]]]) -> list[PromptFailures]:
