@@ -8,12 +8,18 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from benchmarks.causes.planted import mathematics
+from benchmarks.causes.planted import chinese, code, letters, mathematics, sql, tools
 from benchmarks.causes.planted.voice import Prompt
 from benchmarks.causes.rows import LabelledRow
 
 DOMAINS: Mapping[str, Callable[[random.Random], Prompt]] = {
     "mathematics": mathematics.prompt,
+    "sql": sql.prompt,
+    "code": code.prompt,
+    "tools": tools.prompt,
+    "judge": letters.english,
+    "german": letters.german,
+    "chinese": chinese.prompt,
 }
 PROMPTS, RESPONSES, MANY = 80, 8, 450
 JUDGED = ("judge", "german")
@@ -23,7 +29,7 @@ JUDGED = ("judge", "german")
 def planted(domain: str, seed: int, *, many: bool = False) -> list[LabelledRow]:
     """`many`: prompts enough for one response of each; its unplanned share is drawn from 10 to 25%."""
     rng = random.Random(f"{domain} {seed}")
-    unplanned = rng.uniform(0.1, 0.25)
+    unplanned = rng.uniform(0.11, 0.24)
     rows: list[LabelledRow] = []
     asked: set[str] = set()
     counted: Counter[str] = Counter()
@@ -35,16 +41,17 @@ def planted(domain: str, seed: int, *, many: bool = False) -> list[LabelledRow]:
         usual = min(prompt.modes, key=lambda mode: (1 + counted[mode]) * rng.uniform(0.3, 1.7))
         failing = rng.choice((0.0, 0.2, 0.4, 0.6, 0.7))
         for place in range(RESPONSES):
-            mode = None
+            mode, failures = None, sum(counted.values()) - counted["passed"]
             if place >= 2 and rng.random() < failing:
                 other = rng.choice(prompt.modes)
-                mode = "" if rng.random() < unplanned else usual if rng.random() < 0.8 else other
+                odd = counted[""] < unplanned * failures
+                mode = "" if odd else usual if rng.random() < 0.8 else other
             response, wrong, style = prompt.write(rng, mode)
             low, high = (5, 10) if mode is None else (0, 4)
             reward = rng.randint(low, high) / 10 if domain in JUDGED else float(mode is None)
             line = wrong if mode is not None else None
             group = f"{domain} {len(asked)}"
-            counted[mode or ""] += 1
+            counted["passed" if mode is None else mode] += 1
             rows.append(
                 LabelledRow(prompt.question, response, reward, group, mode, line, prompt.answer, style)
             )
