@@ -8,6 +8,7 @@ parent sees it gone (`algebra`).
 
 import json
 import os
+import re
 import resource
 import signal
 import sys
@@ -15,16 +16,29 @@ import time
 from functools import lru_cache
 from typing import Any
 
-from math_verify import parse, verify
+from math_verify import LatexExtractionConfig, parse, verify
 from math_verify.grader import is_assignment_relation, is_equation, take_first_relation, take_last_relation
 
 MEMORY_BYTES = 4 << 30
 
 
+_LATEX = [LatexExtractionConfig()]
+_NAMES = re.compile(r"\\(?:mathbb\s*\{?\s*[A-Z]|(?:begin|end)\s*\{[a-z]*\}|[A-Za-z]+)|([A-Za-z])")
+_KNOWN = {"e", "i", "d"}
+
+
 @lru_cache(maxsize=4096)
 def parsed(text: str) -> tuple[Any, ...]:
-    """What math-verify reads in a text: an expression and the text it came from, or nothing."""
-    return tuple(parse(text, parsing_timeout=None))  # pyright: ignore[reportArgumentType]  (None is off, as its docs say)
+    """What math-verify reads in a text: an expression and the text it came from, or nothing.
+
+    A formula counts where all of it was read: no number is taken out of a formula that is not understood, and
+    every name in it is in the expression. Prose is searched for its answer.
+    """
+    if not (text.startswith("$") and text.endswith("$")):
+        return tuple(parse(text, parsing_timeout=None))  # pyright: ignore[reportArgumentType]  (None is off, as its docs say)
+    read = tuple(parse(text, _LATEX, fallback_mode="no_fallback", parsing_timeout=None))  # pyright: ignore[reportArgumentType]
+    shown = set(re.findall("[a-z]", str(read[0]).lower())) if read else set[str]()
+    return read if _small(set(_NAMES.findall(text))) - {""} <= shown | _KNOWN else ()
 
 
 def _value(side: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -34,14 +48,19 @@ def _value(side: tuple[Any, ...]) -> tuple[Any, ...]:
     return side
 
 
+def _small(names: set[str]) -> set[str]:
+    return {name.lower() for name in names}
+
+
 def agree(a: str, b: str) -> bool:
     """math-verify's verdict in either direction.
 
     One direction is left out: an equation that is no assignment (`a + 3z = 0`) is not its right side (`0`).
     """
     sides = [_value(parsed(a)), _value(parsed(b))]
-    if not all(sides):
-        return False
+    names, others = set(_NAMES.findall(a)), set(_NAMES.findall(b))
+    if not all(sides) or (names != others and _small(names) == _small(others)):
+        return False  # math-verify takes X for x
     equations = [is_equation(side[0]) for side in sides]
     if equations[0] != equations[1]:
         equation, value = sides if equations[0] else sides[::-1]

@@ -10,18 +10,22 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, nesting, normalise
+from diagevo.answers.cache import remembered
+from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, nesting, normalise, says_something
 from diagevo.answers.reading import (
     Answer,
     Assignment,
     Collection,
     Opaque,
     Scalar,
+    Within,
     Words,
+    prose_piece,
     readings,
     stated,
 )
 from diagevo.answers.terms import parse
+from diagevo.answers.units import Unit
 from diagevo.answers.values import closed, exact, infinite, same_value, symbols, value_at
 
 DECIMAL_TOLERANCE = Fraction(1, 2_000_000)
@@ -30,7 +34,6 @@ DECIMAL_TOLERANCE = Fraction(1, 2_000_000)
 Verdict = bool | None
 Item = TypeVar("Item")
 
-_SAYS_SOMETHING = re.compile(r"\w")
 _CLOCK = re.compile(r"\d{1,2}:[0-5]\d(?::[0-5]\d)?")
 _HUGE = re.compile(
     r"(?<!\d)\d{400,}"  # a number of hundreds of digits
@@ -39,6 +42,20 @@ _HUGE = re.compile(
     r"|!\s*+(?:\)\s*+)?!"  # a factorial of a factorial
     r"|\d[\s})]*+(?:\^|\*\*)[\s{(]*+\d++[\s})]*+(?:\^|\*\*)[\s{(]*+\d"  # a power of powers
 )
+_READ_NAMES = """
+frac sqrt binom pi infty pm mp cdot times sum prod int lim sin cos tan cot sec csc arcsin arccos arctan
+sinh cosh tanh exp ln log min max le ge ne in cup cap setminus emptyset mathbb lfloor rfloor lceil
+rceil begin end alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta kappa lambda mu nu xi rho
+sigma tau phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega
+"""
+_READ = frozenset(_READ_NAMES.split())
+"""Commands that math-verify reads as they are meant; it passes over others, so that 5 ⊕ 7 would be 7."""
+_COMMANDS = re.compile(r"\\([A-Za-z]++)")
+_FOREIGN = re.compile(r"""(?<![A-Za-z\\])[A-Za-z]\d|[^\x00-\x7f]|[?"'&~]| mod |\.\.|\b[A-Z]{2,}\b""")
+_ENVIRONMENTS = re.compile(r"\\(?:begin|end)\s*+\{\w++\}|&|\\mathbb\s*+\{?\s*+[A-Z]\s*+\}?")
+_TYPED = {"sequence", "range", "remainder"}
+"""Kinds that agree with their own kind alone."""
+
 MAX_COMPARISONS = 2_500
 """Items of one list times items of the other, above which math-verify compares them."""
 
@@ -50,13 +67,24 @@ def decide(a: str, b: str) -> Verdict:
     """Whether two answers agree; None where that needs math-verify."""
     spelling = _spelling(a)
     if spelling == _spelling(b):
-        return spelling != ""
+        return says_something(a)
     lefts, rights = readings(a), readings(b)
     comparison = _Comparison()
     try:
-        return _any([comparison.same(left, right) for left in lefts for right in rights])
+        verdict = _any([comparison.same(left, right) for left in lefts for right in rights])
     except _TooMuch:
         return None
+    return verdict if verdict is not None or (_readable(a) and _readable(b)) else False
+
+
+@remembered
+def _readable(text: str) -> bool:
+    """Whether math-verify reads the whole of an answer. Where it does not, it takes a number out of it."""
+    first = readings(text)[0]
+    if isinstance(first, Opaque) and first.prose:
+        return _READ.issuperset(_COMMANDS.findall(normalise(prose_piece(first.text))))
+    spelled = _ENVIRONMENTS.sub(" ", normalise(str(stated(text))))
+    return _READ.issuperset(_COMMANDS.findall(spelled)) and not _FOREIGN.search(spelled)
 
 
 def _spelling(text: str) -> str:
@@ -74,7 +102,7 @@ def _expression(text: str) -> str | None:
     first = readings(text)[0]
     if isinstance(first, Opaque) and first.prose:
         answer = first.text
-        if not _SAYS_SOMETHING.search(answer):
+        if not says_something(answer):
             return None
     else:
         answer = f"${normalise(first.text if isinstance(first, Opaque) else str(stated(text)))}$"
@@ -131,6 +159,8 @@ class _Comparison:
         return self.known[pair]
 
     def _same(self, a: Answer, b: Answer) -> Verdict:
+        if isinstance(a, Within) or isinstance(b, Within):
+            return self._same_within(a, b)
         if isinstance(a, Assignment) and isinstance(b, Assignment):
             # x = 1 is not y = 1; whether x > 1 is 1 < y is math-verify's to say.
             return self.same(a.value, b.value) if a.name == b.name or not (a.name and b.name) else None
@@ -158,12 +188,25 @@ class _Comparison:
         """A list of one value, however often it is listed, is that value."""
         if group.kind == "list":
             return self._cover([scalar], group.items, self.same)
+        if group.kind in _TYPED:
+            return False
         return None if parse(scalar.value) is None else False
 
     def _same_as_words(self, words: Words, other: Answer) -> Verdict:
         if isinstance(other, Scalar) and len(words.text) == 1:
             return _same_scalars(Scalar(words.text, words.text), other)
-        return None if isinstance(other, Opaque) else False
+        if isinstance(other, Collection) and other.kind == "list":
+            return self._cover([words], other.items, self.same)
+        return None if isinstance(other, Opaque) and (other.prose or words.text == "no solution") else False
+
+    def _same_within(self, a: Answer, b: Answer) -> Verdict:
+        """A domain is compared; integers may go without saying where they number the solutions."""
+        if isinstance(a, Within) and isinstance(b, Within):
+            return self.same(a.answer, b.answer) if (a.name, a.domain) == (b.name, b.domain) else False
+        within, plain = (a, b) if isinstance(a, Within) else (b, a)
+        assert isinstance(within, Within)
+        numbers = isinstance(within.answer, Assignment) and within.answer.name != within.name
+        return self.same(within.answer, plain) if numbers and within.domain == "Z" else False
 
     def _same_solution(self, a: dict[str, Answer], b: dict[str, Answer]) -> Verdict:
         return _all([self.same(a[name], b[name]) for name in a]) if a.keys() == b.keys() else False
@@ -177,6 +220,8 @@ class _Comparison:
 
     def _same_groups(self, a: Collection, b: Collection) -> Verdict:
         kinds = {a.kind, b.kind}
+        if len(kinds) == 2 and kinds & _TYPED:
+            return False
         if kinds == {"list"}:
             left, right = _solutions(a.items), _solutions(b.items)
             if left and right and max(map(len, left + right)) > 1:
@@ -200,25 +245,39 @@ class _Comparison:
 
 
 def _same_scalars(a: Scalar, b: Scalar) -> Verdict:
-    if a.unit == b.unit:
+    u, v = a.unit, b.unit
+    if u is not None and v is not None:
+        if u.scale and v.scale:
+            if u.dimension == v.dimension:
+                return _same_values(a, b) if u == v else _same_terms(_based(a, u), _based(b, v))
+            return _same_terms(a.text, b.text) or False  # 5 cm is not 5 s, but 5ms may be 5sm
+        one, other = set(u.dimension), set(v.dimension)
+        return _same_values(a, b) if one <= other or other <= one else False
+    if u is None and v is None:
         return _same_values(a, b)
-    if a.unit and b.unit:
-        if a.unit.startswith("?") or b.unit.startswith("?"):
-            return _same_values(a, b)  # "12 ways" and "12 arrangements"
-        return _same_terms(a.text, b.text) or False  # 5 cm is not 5 m, but 5ms may be 5sm
-    with_unit, without = (a, b) if a.unit else (b, a)
-    if with_unit.ambiguous and not closed(without.value):
+    with_unit, without, unit = (a, b, u) if u is not None else (b, a, v)
+    if unit is not None and unit.ambiguous and not closed(without.value):
         return _same_terms(with_unit.text, without.text)
     return _same_values(a, b)
 
 
+def _based(scalar: Scalar, unit: Unit) -> str:
+    """A value in the base units of its dimension."""
+    value = f"({scalar.value})+{unit.zero}" if unit.zero else scalar.value
+    return value if unit.scale == "1" else f"({value})*{unit.scale}"
+
+
 def _same_values(a: Scalar, b: Scalar) -> Verdict:
     """Values without their units. 28% is 28 and is 0.28: which of the two a plain number is, nobody knows."""
-    if a.percent == b.percent:
+    if a.parts == b.parts:
         return _same_terms(a.value, b.value)
-    percent, plain = (a, b) if a.percent else (b, a)
-    hundredth = _same_terms(f"({percent.value})/100", plain.value)
-    return _any([_same_terms(percent.value, plain.value), hundredth])
+    small, large = (a, b) if a.parts > b.parts else (b, a)
+    share = _same_terms(f"({small.value})*{large.parts}/{small.parts}", large.value)
+    return (
+        _any([_same_terms(small.value, large.value), share])
+        if (large.parts, small.parts) == (1, 100)
+        else share
+    )
 
 
 def _same_terms(a: str, b: str) -> Verdict:

@@ -40,6 +40,7 @@ from diagevo.answers.algebra import AlgebraPool, Ended
 from diagevo.answers.cache import brief
 from diagevo.answers.comparison import decide, expressions
 from diagevo.answers.extraction import extract_boxed, extract_choice
+from diagevo.answers.notation import says_something
 from diagevo.answers.votes import Votes, count
 from diagevo.progress import StopFlag
 
@@ -111,7 +112,8 @@ class AnswerChecker:
         return self._each(pairs, lambda pair, wait: self._agree(*pair, wait=wait)[0])
 
     def group(self, answers_per_question: Sequence[Sequence[str | None]]) -> list[Votes]:
-        """The votes of each question from its extracted answers in sample order (None: no box, no vote)."""
+        """The votes of each question from its extracted answers in sample order. None is no vote, and so is
+        an answer that says nothing. The partition is the same in every order of the answers."""
         return self._each(answers_per_question, self._vote)
 
     def _vote(self, answers: Sequence[str | None], wait: bool) -> Votes:
@@ -123,7 +125,7 @@ class AnswerChecker:
             left -= seconds
             return verdict
 
-        return count(answers, same)
+        return count([a if a is not None and says_something(a) else None for a in answers], same)
 
     def _each(self, items: Sequence[Item], work: Callable[[Item, bool], Result]) -> list[Result]:
         """`work` on each item: at once where no worker process is needed, else side by side."""
@@ -145,7 +147,7 @@ class AnswerChecker:
     def _agree(self, a: str, b: str, *, wait: bool, spent: bool = False) -> tuple[bool, float]:
         """The verdict and the CPU seconds of a worker that it took. `spent`: it may take none."""
         if a == b:
-            return bool(a.strip()), 0.0
+            return says_something(a), 0.0
         pair = (a, b) if a < b else (b, a)
         key = (brief(pair[0]), brief(pair[1]))
         known = self._verdicts.get(key)

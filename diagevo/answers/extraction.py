@@ -5,11 +5,18 @@ and begins once a run, so its work grows with the length of the text and no fast
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-_BOX_PARTS = re.compile(r"(?P<box>\\++boxed\s*+\{)|(?:\\\\)++|\\.|(?P<open>\{)|(?P<close>\})", re.DOTALL)
+from diagevo.answers.notation import MAX_ANSWER, says_something
+
+_BOX_PARTS = re.compile(
+    r"\\++(?:boxed|fbox)(?:(?P<box>\s*+\{)|(?![A-Za-z])\s*+(?P<bare>[-+]?\d++(?:\.\d++)?|[A-Za-z](?![A-Za-z])"
+    r"|\\[dt]?frac(?:\s*+(?:\{[^{}]*+\}|\d)){2}))|(?:\\\\)++|\\.|(?P<open>\{)|(?P<close>\})",
+    re.DOTALL,
+)
 _WORD = re.compile(r"[A-Za-z]+")
 _COMMAND = re.compile(r"\\(?:text|mathrm|textbf|mbox)\b|\\[A-Za-z]+")
 
@@ -24,9 +31,10 @@ class Box:
 
 
 def boxes(text: str) -> list[Box]:
-    r"""All balanced, non-blank `\boxed{…}` of a text, by start.
+    r"""All balanced `\boxed{…}` and `\fbox{…}` of a text that say something, by start.
 
     One pass over the text: 100 kB of braces take no longer than any other 100 kB. Escaped braces are content.
+    Without braces a box holds the number, letter or fraction that follows: `\boxed 42`.
     """
     opened: list[tuple[re.Match[str], bool]] = []  # the brace, and whether something stands behind it
     found: list[Box] = []
@@ -35,21 +43,26 @@ def boxes(text: str) -> list[Box]:
         if opened and (part.lastgroup is None or text[at : part.start()].strip()):
             opened[-1] = (opened[-1][0], True)
         at = part.end()
-        if part["box"] or part["open"]:
+        if part["bare"]:
+            found.append(Box(part.start(), part.end(), slice(part.start("bare"), part.end("bare"))))
+            opened[-1:] = [(brace, True) for brace, _ in opened[-1:]]
+        elif part["box"] or part["open"]:
             opened.append((part, False))
         elif part["close"] and opened:
             brace, filled = opened.pop()
             if filled and opened:
                 opened[-1] = (opened[-1][0], True)
-            if filled and brace["box"]:
-                found.append(Box(brace.start(), part.end(), slice(brace.end(), part.start())))
+            inside = slice(brace.end(), part.start())
+            brief = inside.stop - inside.start <= MAX_ANSWER
+            if filled and brace["box"] and not (brief and not says_something(text[inside])):
+                found.append(Box(brace.start(), part.end(), inside))
     return sorted(found, key=lambda box: box.start)
 
 
 def extract_boxed(text: str) -> str | None:
     r"""Content of the last balanced `\boxed{…}`, stripped; None where there is none, which is no vote.
 
-    Of nested boxes the innermost counts. A box that is blank or never closed is passed over.
+    Of nested boxes the innermost counts. A box that says nothing or is never closed is passed over.
     """
     found = boxes(text)
     return text[found[-1].inside].strip() if found else None
@@ -118,6 +131,21 @@ def _in_box(letters: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=64)
+def _small_letters(letters: str) -> tuple[re.Pattern[str], ...]:
+    """Ways to state a small letter: alone, behind "answer" or in brackets."""
+    letter = rf"(?P<letter>[{re.escape(letters.lower())}])"
+    end = r"(?=\s*(?:[.):,*\]}]|$))"
+    return (
+        re.compile(rf"\W*+(?:\\[a-z]++\s*+\{{)?+\W*+{letter}\W*+"),
+        re.compile(
+            rf"(?i:answer|solution|option|choice)(?:\s++is)?+\s*+(?::\s*+)?+[(\[*]*+{letter}{end}",
+            re.MULTILINE,
+        ),
+        re.compile(rf"[(\[]\s*+{letter}\s*+[)\]]"),
+    )
+
+
+@lru_cache(maxsize=64)
 def _another(letters: str) -> re.Pattern[str]:
     """What follows the first letter of "A or B"."""
     return re.compile(rf"\s*+[)\]*]*+\s*+(?:,|or|and|/)\s*+[(\[*]*+\s*+[{re.escape(letters)}](?![A-Za-z])")
@@ -130,9 +158,10 @@ def extract_choice(text: str, letters: Sequence[str]) -> str | None:
     a mark at the start ("D. …", "(D) …"); "it's D", "option D"; a letter in brackets; a letter that heads a
     line; the last letter that stands alone. A letter after a negation does not count, "A or B" decides
     nothing, and a letter that reads as a word ("A train", "I think") is taken only where it heads a line
-    before a name.
+    before a name. A small letter counts where no capital does, alone, behind "answer" or in brackets.
     """
     joined = "".join(letters)
+    text = unicodedata.normalize("NFKC", text)
     box = extract_boxed(text)
     if box is not None:
         bare = _in_box(joined).fullmatch(box)
@@ -149,4 +178,10 @@ def extract_choice(text: str, letters: Sequence[str]) -> str | None:
             if letter in "AI" and _SMALL.match(text, end):
                 continue
             return letter
-    return None
+    alone, *named = _small_letters(joined)
+    small = alone.fullmatch(text if box is None else box)
+    for pattern in named if small is None else ():
+        for match in pattern.finditer(text):
+            if not _NEGATED.search(text[max(0, match.start() - 40) : match.start("letter")]):
+                small = match
+    return small["letter"].upper() if small else None

@@ -1,8 +1,10 @@
 r"""One spelling for an answer: LaTeX and Unicode variants, spacing, wrappers, currency and percent signs."""
 
 import re
+import unicodedata
 
 from diagevo.answers.cache import remembered
+from diagevo.answers.numerals import plain_numbers
 
 MAX_ANSWER = 1_000
 """Longest answer, in characters, that is read as mathematics; longer ones agree only if spelled alike."""
@@ -10,53 +12,55 @@ MAX_ANSWER = 1_000
 MAX_NESTING = 60
 """Deepest brackets that are read as mathematics."""
 
-_SIGN_NAMES = "times sqrt pi infty ne approx cup cap in pm mp emptyset theta alpha beta gamma lambda phi"
-_UNICODE = str.maketrans(
-    {
-        **dict.fromkeys("−–—‐", "-"),
-        **dict.fromkeys("·⋅∙", r"\cdot "),
-        **dict.fromkeys("≤⩽", r"\le "),
-        **dict.fromkeys("≥⩾", r"\ge "),
-        **dict.fromkeys("\u00a0\u2009\u202f€£¥₹", " "),
-        **dict.fromkeys("\u2061\u200b", ""),
-        **dict.fromkeys("“”", '"'),
-        **dict.fromkeys("’‘", "'"),
-        **{digit: f"^{power}" for power, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
-        **dict(zip("，；：（）［］【】％＝。÷", (", ", "; ", *":()[][]%=./"), strict=True)),
-        **{
-            sign: rf"\frac{{{top}}}{{{bottom}}} "
-            for sign, top, bottom in ("½12", "⅓13", "⅔23", "¼14", "¾34", "⅕15")
-        },
-        **{
-            sign: f"\\{name} "
-            for sign, name in zip(
-                "×√π∞≠≈∪∩∈±∓∅θαβγλφ",
-                _SIGN_NAMES.split(),
-                strict=True,
-            )
-        },
-        "°": r"^\circ ",
-    }
-)
+_SIGN_NAMES = """× times √ sqrt ∞ infty ≠ ne ≈ approx ∪ cup ∩ cap ∈ in ± pm ∓ mp ∅ emptyset ≡ equiv → to ∑ sum
+∏ prod ∫ int ∖ setminus · cdot ⋅ cdot ∙ cdot ≤ le ⩽ le ≥ ge ⩾ ge"""
+_PLAIN_SIGNS = r"""− - – - — - ‐ - ‑ - ‒ - “ " ” " ″ " ’ ' ‘ ' ′ ' 。 . 【 [ 】 ] ÷ / ⁄ / ∛ \sqrt[3]
+∜ \sqrt[4] º ° 、 , € EUR £ GBP ¥ JPY ₹ INR"""
 
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    words = text.split()
+    return list(zip(words[::2], words[1::2], strict=True))
+
+
+_SIGNS = str.maketrans(
+    {sign: f"\\{name} " for sign, name in _pairs(_SIGN_NAMES)}
+    | {sign: f" {name} " if name.isalpha() else name for sign, name in _pairs(_PLAIN_SIGNS)}
+    | dict.fromkeys("\u00ad\u2061\u2062\u2063\u200b\u200c\u200d\u200e\u200f\u2060\ufeff", "")
+)
+_GREEK_WORD = re.compile(r"[\u0370-\u03ff\u1f00-\u1fff]+")
+_RAISED = {"<super>": "^", "<sub>": "_"}
+_UNICODE_ROOT = re.compile(r"√\s*+(\d++)")
+_TEX_ACCENT = re.compile(
+    r"""(?<!\\)\\(['`^"~=.]|[cvHu](?=[\s{]))\s*+(?:\{\s*+\\?([A-Za-z])\s*+\}|\\?([A-Za-z]))"""
+)
+_MARKS = dict(
+    zip("'`^\"~=.cvHu", "\u0301\u0300\u0302\u0308\u0303\u0304\u0307\u0327\u030c\u030b\u0306", strict=True)
+)
+_MARKED_DIGIT = re.compile("(?:(?:\\d[\u0304\u0305])+)|(\\d)\u0307")
 _ALIASES = {
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "leq": "le", "leqslant": "le", "geq": "ge",
     "geqslant": "ge", "neq": "ne", "ast": "cdot", "dbinom": "binom", "tbinom": "binom",
     "varnothing": "emptyset",
     "lbrace": "{", "rbrace": "}", "lbrack": "[", "rbrack": "]", "colon": ":", "percent": "%",
     "degree": "^\\circ ", "degrees": "^\\circ ", "arccot": "acot", "lvert": "|", "rvert": "|", "vert": "|",
+    "pounds": "GBP", "euro": "EUR", "yen": "JPY", "textdollar": "USD",
     "mid": "|", "gt": ">", "lt": "<", "div": "/", "land": "and", "lor": "or", "infin": "infty",
 }  # fmt: skip
 _DROPPED_NAMES = """\
 left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits
-nolimits rm bf it sf tt quad qquad hfill centering noindent ensuremath mathstrut strut
+nolimits rm bf it sf tt quad qquad hfill centering noindent ensuremath mathstrut strut enspace thinspace
+negthinspace medspace thickspace nobreakspace newline linebreak par null relax smallskip medskip bigskip
 """
 _DROPPED = frozenset(_DROPPED_NAMES.split())
 _TEXT = re.compile(
     r"\\(?:text|mbox|hbox|textrm|textbf|textit|textsf|textnormal|mathrm|mathbf|mathit|mathsf|operatorname|emph)"
     r"\*?\s*+\{([^{}]*+)\}"
 )
-_GAP = re.compile(r"(?<!\\)\\(?:[,;:> ]|(?:hspace|vspace|phantom|hskip)\*?\s*+\{[^{}]*+\})|~")
+_GAP = re.compile(
+    r"(?<!\\)\\(?:[,;:> ]|(?:[hv]?phantom|[hv]space|hskip|(?:text)?color|label|tag)\*?\s*+"
+    r"\{(?:[^{}]|\{[^{}]*+\})*+\})|~"
+)
 _COMMAND = re.compile(r"\\([A-Za-z]++)")
 _MATRIX = re.compile(r"\\begin\s*+\{|\\\\\s*+\[")
 _ESCAPED_TWICE = re.compile(r"\\\\(?=[A-Za-z(){}\[\]])")
@@ -73,22 +77,27 @@ _FRAC = re.compile(
 _SQRT = re.compile(r"\\sqrt\s*+([0-9A-Za-z])")
 _SINGLE = re.compile(r"([\^_])\s*+\{\s*+([0-9A-Za-z])\s*+\}")
 _SPACES = re.compile(r"\s++")
-_REPEATING = re.compile(r"(?<!\d)(\d*+)\.(\d*+)\s*+\\(?:overline|bar|dot)\s*+(?:\{\s*+)?(\d++)\s*+\}?")
 _SEGMENT = re.compile(r"\\(?:overline|overleftrightarrow)\s*+\{\s*+([A-Z]{2,}+)\s*+\}")
 _ACCENT = re.compile(r"\\(vec|hat|bar|overline|widehat|tilde|overrightarrow)\s*+\{\s*+([A-Za-z])\s*+\}")
-_MILLIONS = re.compile(r"(?<=\d)(\s*+)(thousand|million|billion|trillion)(?![A-Za-z])", re.IGNORECASE)
-_ZEROS = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_DOTS = re.compile(r"\\(?:[lc]dots|dots[cbmio]?)(?![A-Za-z])|(?<=[-,+*/:;=<>])\s*+\.{3,}")
+_TIMES = re.compile(r"(?<=\d)(?:\s++[xX]\s++(?=\d)|[xX](?=10\s*+\^))")
+_TEMPERATURE = re.compile(r"degrees\s++(?:([CFK])(?![A-Za-z])|(?=(?i:celsius|fahrenheit|kelvin)))")
+_SCALES = {"C": "celsius", "F": "fahrenheit", "K": "kelvin", None: ""}
+_MICRO = re.compile(r"(?<=[\d ])\\mu\s*+(?=(?:m|g|s|L|l|A|V|F|W|mol)(?![A-Za-z]))")
+_DOLLAR = re.compile(r"(?:US\s?)?\\\$|\$(?=[-+]?\.?\d)|(?<=\d)\s?+\$")
+_MOD = re.compile(
+    r"\\pmod\s*+(?:\{([^{}]*+)\}|(\w))|\\[bp]?mod(?![A-Za-z])|\(\s*+mod\s++([^()]*+)\)|(?<![a-z])modulo(?![a-z])"
+)
+_CHOOSE = re.compile(r"\{\s*+([^{}\\]*+)\\choose\s*+([^{}\\]*+)\}")
+_COMBINATIONS = re.compile(
+    r"(?<![\w)}])(?:\{\s*+\}\s*+)?[\^_]\s*+(?:\{\s*+)?(\w++)\s*+\}?\s*+\{?([CP])\}?\s*+_\s*+(?:\{\s*+)?(\w++)\s*+\}?"
+)
+_CALLED = re.compile(r"(?<![\w\\])C\((\d++)\s*+,\s*+(\d++)\)|(?<!\w)(\d++)C(\d++)(?!\w)")
+_PER_MILLE = re.compile(r"(?<![a-z])(?:per ?mill?e?|basis points?|bps?)(?![a-z])")
 _INDEXED_POWER = re.compile(r"([A-Za-z])\^(\w|\{[^{}]*+\})_(\w|\{[^{}]*+\})")
-_BOX = re.compile(r"\\++boxed\s*+(?=\{)")
+_BOX = re.compile(r"\\++(?:boxed|fbox)\s*+(?=\{)")
 _BRACES = re.compile(r"(?<!\\)[{}]")
 _DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ('"', '"'))
-
-
-def _repeating(match: re.Match[str]) -> str:
-    """0.1\\overline{6} as the fraction 15/90."""
-    whole, fixed, cycle = match.groups()
-    value = int((whole + fixed + cycle) or 0) - int((whole + fixed) or 0)
-    return f"\\frac{{{value}}}{{{'9' * len(cycle) + '0' * len(fixed)}}}"
 
 
 def _fraction(match: re.Match[str]) -> str:
@@ -106,7 +115,8 @@ def _command(match: re.Match[str]) -> str:
         return match[0]
     if replaced in ("{", "}"):
         return "\\" + replaced
-    return f"\\{replaced}" if replaced.isalpha() and replaced not in ("and", "or") else f" {replaced} "
+    plain = replaced.isupper() or replaced in ("and", "or") or not replaced.isalpha()
+    return f" {replaced} " if plain else f"\\{replaced}"
 
 
 def nesting(text: str) -> int:
@@ -173,6 +183,67 @@ def strip_wrappers(text: str) -> str:
             return text
 
 
+def plain_unicode(text: str) -> str:
+    """NFKC with signs as LaTeX: powers, indices, fractions and letters keep what their place says."""
+    if text.isascii():
+        return text
+    text = _MARKED_DIGIT.sub(
+        lambda match: f"\\dot{{{match[1]}}}" if match[1] else f"\\overline{{{match[0][::2]}}}", text
+    )
+    text = _UNICODE_ROOT.sub(r"\\sqrt{\1}", text.replace("º", "°"))
+    pieces: list[str] = []
+    raised = ""
+    for char in text:
+        kind, _, code = ("", "", "") if char.isascii() else unicodedata.decomposition(char).partition(" ")
+        mark = _RAISED.get(kind, "")
+        if mark != raised:
+            pieces.append(("}" if raised else "") + (f"{mark}{{" if mark else ""))
+            raised = mark
+        if kind == "<fraction>":
+            top, _, bottom = "".join(chr(int(part, 16)) for part in code.split()).partition("\u2044")
+            pieces.append(f"\\frac{{{top}}}{{{bottom}}} " if bottom else f"{top}/")
+        elif kind == "<font>" and "DOUBLE-STRUCK CAPITAL" in unicodedata.name(char):
+            pieces.append(f"\\mathbb{{{unicodedata.normalize('NFKC', char)}}}")
+        else:
+            digit = unicodedata.decimal(char, None)
+            pieces.append(char if digit is None else str(digit))
+    if raised:
+        pieces.append("}")
+    text = unicodedata.normalize("NFKC", "".join(pieces).translate(_SIGNS)).translate(_SIGNS)
+    return _GREEK_WORD.sub(_greek, text.replace("°", "^\\circ "))
+
+
+def _greek(match: re.Match[str]) -> str:
+    """Letters of formulas by their commands; a word of three letters and more stays a word."""
+    if len(match[0]) > 2:
+        return match[0]
+    names = [unicodedata.name(char).split() for char in match[0]]
+    if any(len(name) != 4 or name[2] != "LETTER" for name in names):
+        return match[0]
+    called = [name[3].lower().replace("lamda", "lambda") for name in names]
+    return "".join(
+        f"\\{each.title() if name[1] == 'CAPITAL' else each} "
+        for each, name in zip(called, names, strict=True)
+    )
+
+
+_NOTHING = re.compile(
+    rf"{_GAP.pattern}|\\(?:{'|'.join(sorted(_DROPPED))}|f?box(?:ed)?)(?![A-Za-z])|\\[!$%#&_]"
+)
+_SOMETHING = re.compile(r"[^\W_]|[<>=+]|\\[{]\s*+\\[}]")
+
+
+def says_something(answer: str) -> bool:
+    r"""Whether an answer says anything: letters, digits, a relation or an empty set.
+
+    White space of any kind, `\text{}`, `\phantom{5}`, dots, dashes and question marks say nothing.
+    """
+    text = plain_unicode(answer)
+    for _ in range(3):
+        text = _TEXT.sub(r" \1 ", _NOTHING.sub(" ", text))
+    return _SOMETHING.search(text) is not None
+
+
 @remembered
 def normalise(text: str) -> str:
     r"""The spelling that answers are compared in: no spacing commands, one name a command, words of \text.
@@ -181,7 +252,10 @@ def normalise(text: str) -> str:
     """
     if len(text) > MAX_ANSWER:
         return " ".join(text.split())
-    text = strip_wrappers(text.translate(_UNICODE))
+    text = plain_unicode(text)
+    text = _TEX_ACCENT.sub(lambda m: unicodedata.normalize("NFC", (m[2] or m[3]) + _MARKS[m[1]]), text)
+    text = _CHOOSE.sub(lambda m: f"\\binom{{{(m[1] or m[3]).strip()}}}{{{m[2] or m[4]}}}", text)
+    text = strip_wrappers(_DOTS.sub(r"\\dots ", plain_numbers(text)))
     if "\\\\" in text and not _MATRIX.search(text):
         text = _ESCAPED_TWICE.sub(r"\\", text)  # a string that was escaped once too often
     text = _TIGHT.sub("", text)
@@ -194,16 +268,22 @@ def normalise(text: str) -> str:
         text = _TEXT.sub(
             lambda match: f" {match[1]} " if len(match[1].strip()) != 1 else match[1].strip(), text
         )
+    text = _DOLLAR.sub(" USD ", text) if r"\$" in text or text.count("$") % 2 else text
     text = _COMMAND.sub(_command, text)
     text = _DEGREES.sub(" degrees ", text)
-    text = _REPEATING.sub(_repeating, text)
+    text = _TEMPERATURE.sub(lambda match: _SCALES[match[1]], text)
+    text = _MICRO.sub("u", text)
     text = _SEGMENT.sub(r"\1", text)
     text = _ACCENT.sub(r"\\\1 \2", text)
     text = _ORDINAL.sub("", text)
     text = _NOON.sub(r"\1\2", text)
-    text = _MILLIONS.sub(lambda match: f"{match[1]}\\times 10^{{{_ZEROS[match[2].lower()]}}} ", text)
-    text = text.replace(r"\$", " ").replace("$", " ").replace(r"\%", "%").replace(r"\#", " ")
+    text = text.replace("$", " ").replace(r"\%", "%").replace(r"\#", " ").replace(r"\'", "'")
     text = _PERCENT.sub("%", text)
+    text = _PER_MILLE.sub(lambda match: "‱" if match[0].startswith("b") else "‰", text)
+    text = _TIMES.sub(r" \\times ", text)
+    text = _MOD.sub(lambda match: f" mod {match[1] or match[2] or match[3] or ''} ", text)
+    text = _COMBINATIONS.sub(_combinations, text)
+    text = _CALLED.sub(lambda m: f"\\binom{{{m[1] or m[3]}}}{{{m[2] or m[4]}}}", text)
     for _ in range(3):
         text = _FRAC.sub(_fraction, text)
     text = _SQRT.sub(r"\\sqrt{\1}", text)
@@ -211,3 +291,8 @@ def normalise(text: str) -> str:
     text = _SPACES.sub(" ", text)
     text = _INDEXED_POWER.sub(r"\1_\3^\2", text)
     return strip_wrappers(text)
+
+
+def _combinations(match: re.Match[str]) -> str:
+    n, k = match[1], match[3]
+    return f"\\binom{{{n}}}{{{k}}}" if match[2] == "C" else f"\\frac{{{n}!}}{{({n}-{k})!}}"

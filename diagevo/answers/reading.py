@@ -1,6 +1,7 @@
 """What an answer says: a scalar with a unit, an assignment, a list, a tuple or interval, a matrix, or words.
 
-A reading is syntax only; `comparison` decides which readings agree. What this module does not know for
+The type is decided before anything is computed: a date, a range, a version or a string of capitals is no
+term. A reading is syntax only; `comparison` decides which readings agree. What this module does not know for
 certain it leaves opaque, for math-verify.
 """
 
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 
 from diagevo.answers.cache import remembered
 from diagevo.answers.extraction import boxed_answer
+from diagevo.answers.kinds import text_type
 from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, nesting, normalise, strip_wrappers
-from diagevo.answers.units import is_unit, is_word, split_unit
+from diagevo.answers.numerals import number_words
+from diagevo.answers.units import Unit, is_unit, is_word, split_unit
 from diagevo.answers.values import closed
 
 MAX_PROSE = 4_000
@@ -35,10 +38,9 @@ class Scalar:
 
     text: str
     value: str
-    unit: str = ""
-    ambiguous: bool = False
-    """The unit could be an unknown instead: `5m`."""
-    percent: bool = False
+    unit: Unit | None = None
+    parts: int = 1
+    """Of how many parts a whole has: 100 in 5%, 1,000 in 5‰."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """`kind`: "list" (sets and bare lists, unordered), "union", "matrix", "row", or brackets "()" to "[]"."""
+    """`kind`: "list" (sets and bare lists, unordered), "union", "matrix", "row", brackets "()" to "[]",
+    "sequence" (a list with dots), "range" (5-7) or "remainder" (3 R 2)."""
 
     kind: str
     items: tuple[Answer, ...]
@@ -59,9 +62,19 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text answer or a choice, as its words in small letters (a single letter keeps its case)."""
+    """A text answer, a choice, a date, a version, a code: equal if spelled alike, whatever its case (a single
+    letter keeps its own)."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """An answer with the domain of a name: `x = 2kπ, k ∈ ℤ`."""
+
+    answer: Answer
+    name: str
+    domain: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +85,9 @@ class Opaque:
     prose: bool = False
 
 
-Answer = Scalar | Assignment | Collection | Words | Opaque
+Answer = Scalar | Assignment | Collection | Words | Within | Opaque
 
-_WORDS = re.compile(r"(?<![A-Za-z\\])[A-Za-z]+(?:['-][A-Za-z]{2,})*")
+_WORDS = re.compile(r"(?<![^\W\d_])(?<!\\)[^\W\d_]+(?:['-][^\W\d_]{2,})*")
 _COMMANDS = re.compile(r"\\(?:begin|end)\s*+\{\w++\}|\\[A-Za-z]++")
 _MATHS = re.compile(
     r"\$\$.*?\$\$|(?<!\\)\$(?:\\\$|[^$])*?(?<!\\)\$"
@@ -97,35 +110,66 @@ _RELATION = re.compile(
     r"\\(?:ne|approx|equiv|sim|mapsto|to|rightarrow|Rightarrow|iff|subset|notin|forall|exists)(?![A-Za-z])|:="
 )
 _THOUSANDS = re.compile(
-    r"(?P<sign>[-+]?\s*+)(?P<whole>\d{1,3}(?:,\d{3})++|\d{1,3}(?: \d{3}(?!\d))++)"
+    r"(?P<sign>(?:[A-Z]{3}\s*+)?+[-+]?\s*+)(?P<whole>\d{1,3}(?:,\d{3})++|\d{1,3}(?: \d{3}(?!\d))++)"
     r"(?P<rest>(?:\.\d++)?(?![\d.])[^,;]*+)"
 )
 _DECIMAL_COMMA = re.compile(r"[-+]?\d++,\d++[^,;]*+")
+_SHORT_DECIMAL = re.compile(r"[-+]?\d++,\d++")
 _SEPARATOR = re.compile(r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])", re.IGNORECASE)
 _AND = re.compile(r"(?<![A-Za-z\\])and(?![A-Za-z])", re.IGNORECASE)
 _CHOICE = re.compile(r"[(\[]\s*+([A-Z])\s*+[)\]]|([A-Z])[.)]?")
 _BASE = re.compile(
-    r"(?P<digits>[0-9]++(?:\.[0-9]++)?)\s*+_\s*+(?:\{\s*+)?"
+    r"(?P<digits>[0-9A-F]++(?:\.[0-9]++)?)\s*+_\s*+(?:\{\s*+)?"
     r"(?P<base>\d++|two|three|four|five|six|seven|eight|nine)\s*+\}?"
 )
+_DIGIT = re.compile(r"\d")
 _GROUPING = re.compile(r"[ ,]")
 _MATHEMATICS = re.compile(r"[\d=^_\\+*/|<>{}%]")
-_NO_LETTERS = re.compile(r"[^a-z]++")
+_STATES = re.compile(
+    r"(?<!\\)\$|\\[(\[]|(?i:\b(?:answer|solution|result|total|it's|is|are|equals)\b|=|:\s)|\A[^\d]*+\d[\d.,]*+[^\d]*+\Z"
+)
+"""Prose that states an answer: a formula, "the answer is", or a single number."""
+_INDIAN = re.compile(r"[-+]?\d{1,2}(?:,\d{2}(?!\d))++,\d{3}")
+_NO_LETTERS = re.compile(r"(?<=\w)-(?=\w)|[^\w+-]++")
+_SPELLED = re.compile(r"[\s{}$]++")
 _MATRIX = re.compile(
     r"[(\[]?\s*+\\begin\s*+\{(?P<kind>[pb]?matrix|array)\}(?:\s*+\{[clr|\s]*+\})?"
     r"(?P<body>(?:(?!\\begin|\\hline|\\end).)*+)\\end\s*+\{(?P=kind)\}\s*+[)\]]?",
     re.DOTALL,
 )
 _PREFIX = re.compile(
-    r"(?i:(?:the\s++)?(?:final\s++)?answer\s*+(?:is|:)\s*+:?"
+    r"(?i:(?:the\s++)?(?:final\s++)?answer\s*+(?:is|:)\s*+:?|(?:答案|答え|答)\s*+[是为為は]?\s*+:?"
+    r"|(?:antwort|respuesta|réponse|resposta|risposta|ответ)\s*+:"
     r"|about|approximately|roughly|approx\.?|around|\\approx)\s*+"
+)
+_CURRENCIES = r"(?:(?:USD|EUR|GBP|JPY|INR)\s*+)?+"
+_RANGE = re.compile(
+    rf"(?:from\s++)?+(?P<low>{_CURRENCIES}\d++(?:\.\d++)?)(?P<percent>\s?%)?+(?P<sign>\s*+(?:--?+|to(?![a-z]))\s*+)"
+    rf"(?P<high>{_CURRENCIES}\d++(?:\.\d++)?)(?P<unit>\s*+(?:[%‰]|[^\W\d_][^\d]*+)?)"
+)
+_REMAINDER = re.compile(
+    r"(?:quotient\s*+(?:is\s*+)?)?+(?P<quotient>-?\d++)\s*+,?\s*+(?:and\s*+|with\s*+)?+(?:an?\s*+)?+"
+    r"(?:remainder|rem\.?|[rR])\s*+(?:of\s*+|is\s*+|=\s*+|:\s*+)?+(?P<remainder>\d++)"
+)
+_MODULUS = re.compile(r"\d{1,300}")
+_DOMAIN = re.compile(
+    r"(?:[,;(]|\s(?:where|for|with|and)(?:\s(?:all|any|some))?)\s*+(?P<name>[A-Za-z])\s*+\\in\s*+"
+    r"(?:\\mathbb\s*+\{?\s*+)?+(?P<set>[ZNQRC])\s*+\}?(?P<part>[\^_]?\{?[+*]?\}?)\s*+\)?\Z"
+)
+MAX_DOMAIN = 60
+"""How much of the end of an answer is searched for the domain of a name, in characters."""
+_BUILDER = re.compile(
+    rf"\s*+(?P<name>{_NAMED})\s*+(?:\\in\s*+\\mathbb\s*+\{{?\s*+(?P<set>[A-Z])\s*+\}}?\s*+)?+[|:](?P<condition>.++)",
+    re.DOTALL,
 )
 _NO_SOLUTION = frozenset(
     f"{article}{adjective}solution{s}"
     for article in ("no ",)
     for adjective in ("", "real ")
     for s in ("", "s")
-) | {"none", "empty set", "the empty set", "does not exist", "\\emptyset", "\\{\\}", "\\{ \\}"}
+) | {"none", "empty set", "the empty set", "does not exist", "dne", "\\emptyset", "\\{\\}", "\\{ \\}"}
+_SHARES = re.compile("[%‰‱]")
+_PARTS = {"%": 100, "‰": 1000, "‱": 10_000}
 _BASE_WORDS = {
     "two": "2",
     "three": "3",
@@ -158,6 +202,14 @@ def split_top_level(text: str, separators: str) -> list[str]:
     return [*parts, text[start:]]
 
 
+def _items(text: str) -> list[str]:
+    """The items of a list. Semicolons part lists of lists: 1,2;3. There 1,5 is a decimal."""
+    rows = [row.strip() for row in split_top_level(text, ";") if row.strip()]
+    if len(rows) > 1 and "=" not in text:
+        return [row.replace(",", ".") if _SHORT_DECIMAL.fullmatch(row) else row for row in rows]
+    return [part.strip() for part in split_top_level(text, ",;") if part.strip()]
+
+
 def has_word(text: str) -> bool:
     """Whether an English word stands in a text, commands left aside."""
     return any(is_word(word) for word in _WORDS.findall(_COMMANDS.sub(" ", text)))
@@ -186,6 +238,12 @@ def stated(text: str) -> Opaque | str:
     return text
 
 
+def prose_piece(text: str) -> str:
+    """The formula at the end of prose, if no number follows it."""
+    formulas = list(_MATHS.finditer(text))
+    return formulas[-1][0] if formulas and not _DIGIT.search(text, formulas[-1].end()) else ""
+
+
 @remembered
 def readings(text: str) -> tuple[Answer, ...]:
     """What an answer may mean, the likeliest first: `1,22` is a decimal with a comma, or a list of two."""
@@ -198,9 +256,13 @@ def readings(text: str) -> tuple[Answer, ...]:
     try:
         first = _Reader().read(spelled)
         if _is_prose(first):
-            return (Opaque(answer, prose=True),)
+            return (
+                Opaque(answer, prose=True) if _STATES.search(answer) else Words(_in_small_letters(spelled)),
+            )
         if _DECIMAL_COMMA.fullmatch(spelled) and not _THOUSANDS.fullmatch(spelled):
             return first, _Reader().read(spelled.replace(",", ".", 1))
+        if _INDIAN.fullmatch(spelled):
+            return first, _Reader().read(spelled.replace(",", ""))
     except _TooMuch:
         return (Opaque(answer),)
     return (first,)
@@ -214,7 +276,14 @@ def _is_prose(answer: Answer) -> bool:
             return any(_is_prose(item) for item in answer.items)
         case Assignment():
             return _is_prose(answer.value)
+        case Within():
+            return _is_prose(answer.answer)
     return False
+
+
+def _in_small_letters(text: str) -> str:
+    words = _NO_LETTERS.sub(" ", text.casefold()).split()
+    return " ".join(word for word in words if word not in ("+", "-"))
 
 
 def _words(text: str) -> Words | None:
@@ -226,9 +295,38 @@ def _words(text: str) -> Words | None:
         return Words("no solution")
     if not text or text.lower() == "no":
         return Words(text.lower())
+    typed = text_type(text)
+    if typed is not None:
+        return Words(typed)
     if _MATHEMATICS.search(text) or not has_word(text):
         return None
-    return Words(_NO_LETTERS.sub(" ", text.lower()).strip())
+    return Words(_in_small_letters(text))
+
+
+def _in_digits(text: str) -> str:
+    """Number words as digits: `twenty-five`, `five apples`."""
+    value = number_words(text)
+    if value is None:
+        counted, _, noun = text.rpartition(" ")
+        value = number_words(counted) if is_word(noun) else None
+        return text if value is None else f"{value} {noun}"
+    return value
+
+
+def _residue(answer: Answer, modulus: str) -> Answer | None:
+    """An answer modulo a number, which is then the unit of its values; None where it has no plain values."""
+    match answer:
+        case Scalar(unit=None, value=value):
+            if value.lstrip("-").isdigit() and int(modulus):
+                value = str(int(value) % int(modulus))
+            return Scalar(f"{answer.text} mod {modulus}", value, Unit(((f"mod {modulus}", 1),), "1"))
+        case Assignment():
+            inner = _residue(answer.value, modulus)
+            return inner and Assignment(answer.name, inner)
+        case Collection():
+            items = [_residue(item, modulus) for item in answer.items]
+            return Collection(answer.kind, tuple(item for item in items if item)) if all(items) else None
+    return None
 
 
 def _bracketed(text: str) -> tuple[str, str, str] | None:
@@ -274,11 +372,23 @@ def _scalar(text: str) -> Answer:
     text = text.strip()
     based = _BASE.fullmatch(text)
     if based:
-        return Scalar(text, based["digits"], f"base {_BASE_WORDS.get(based['base'], based['base'])}")
-    value, unit, ambiguous = split_unit(text)
-    percent = "%" in value
-    value = " ".join(value.replace("%", " ").split()) if percent else value
-    return Opaque(text, prose=True) if has_word(value) else Scalar(text, value, unit, ambiguous, percent)
+        base = _BASE_WORDS.get(based["base"], based["base"])
+        return Scalar(text, based["digits"], Unit(((f"base {base}", 1),), "1"))
+    value, unit = split_unit(text)
+    parts = next((parts for sign, parts in _PARTS.items() if sign in value), 1)
+    value = (
+        " ".join(value.replace("%", " ").replace("‰", " ").replace("‱", " ").split()) if parts > 1 else value
+    )
+    return Opaque(text, prose=True) if has_word(value) else Scalar(text, value, unit, parts)
+
+
+def _bounds(low: Answer, high: Answer, named: bool, tight: bool) -> bool:
+    """Whether two numbers are the ends of a range: 5-7 cm, but not 5-7x, and 7 - 5 is a difference."""
+    if not (isinstance(low, Scalar) and isinstance(high, Scalar)) or (named and high.unit is None):
+        return False
+    if high.unit is not None and high.unit.ambiguous:
+        return False
+    return tight or float(low.value) < float(high.value)
 
 
 class _TooMuch(Exception):
@@ -304,6 +414,7 @@ class _Reader:
 
     def _read(self, text: str) -> Answer:
         text = strip_wrappers(_PREFIX.sub("", text, count=1) if _PREFIX.match(text) else text)
+        text = _in_digits(text)
         words = _words(text)
         if words is not None:
             return words
@@ -312,12 +423,45 @@ class _Reader:
         thousands = _THOUSANDS.fullmatch(text)
         if thousands:
             text = thousands["sign"] + _GROUPING.sub("", thousands["whole"]) + thousands["rest"]
+        typed = self._typed(text)
+        if typed is not None:
+            return typed
         member = _MEMBER.fullmatch(text)
         if member:
             return Assignment("", self.read(member["set"]))
+        name, near, value = text.partition("\\approx")
+        if near and _NAME.fullmatch(name):
+            return Assignment(_NAME_NOISE.sub("", name), self.read(value))
         if _RELATION.search(text):
             return Opaque(text)
         return self._parts(text)
+
+    def _typed(self, text: str) -> Answer | None:
+        """A range, a division with remainder, a residue, an answer with a domain."""
+        span = _RANGE.fullmatch(text)
+        if span:
+            low, high = (
+                _scalar(span["low"] + (span["percent"] or span["unit"])),
+                _scalar(span["high"] + span["unit"]),
+            )
+            if _bounds(low, high, span["unit"].strip(" %‰") != "", span["sign"] != " - "):
+                return Collection("range", (low, high))
+        divided = _REMAINDER.fullmatch(text)
+        if divided:
+            return Collection("remainder", (_scalar(divided["quotient"]), _scalar(divided["remainder"])))
+        left, mod, modulus = text.rpartition(" mod ")
+        if mod and _MODULUS.fullmatch(modulus):
+            answer = _residue(self.read(left.replace("\\equiv", "=").rstrip(" (")), modulus.rstrip(" )"))
+            return answer or Opaque(text)
+        return self._within(text)
+
+    def _within(self, text: str) -> Answer | None:
+        """An answer behind which the domain of a name stands: x = 2kπ, k ∈ ℤ."""
+        match = _DOMAIN.search(text, max(0, len(text) - MAX_DOMAIN))
+        if match is None or not match.start():
+            return None
+        answer = self.read(text[: match.start()])
+        return answer if match["set"] in "RC" else Within(answer, match["name"], match["set"] + match["part"])
 
     def _matrix(self, text: str) -> Answer:
         r"""A lone matrix or vector, row by row; anything else between \begin and \end is opaque."""
@@ -332,7 +476,8 @@ class _Reader:
 
     def _parts(self, text: str) -> Answer:
         """Lists first, then unions, brackets, relations; what is left is a scalar."""
-        parts = [part.strip() for part in split_top_level(_SEPARATOR.sub(",", text), ",;") if part.strip()]
+        text = _SEPARATOR.sub(",", text)
+        parts = _items(text)
         if len(parts) > 1:
             return self._list(text, parts)
         text = parts[0] if parts else text
@@ -342,17 +487,27 @@ class _Reader:
         around = _bracketed(text)
         if around is not None:
             opening, inside, closing = around
-            pieces = [part for part in split_top_level(inside, ",;") if part.strip()]
+            builder = _BUILDER.fullmatch(inside) if opening == "\\{" else None
+            if builder:
+                condition = self.read(builder["condition"])
+                plain = builder["set"] in (None, "R", "C")
+                return condition if plain else Within(condition, builder["name"], builder["set"])
+            pieces = _items(inside)
             if len(pieces) < 2 and opening != "\\{":
                 return self.read(inside) if opening + closing == "()" else Opaque(text)
             items = tuple(self.read(piece) for piece in pieces)
-            return Collection("list" if opening == "\\{" else opening + closing, items)
+            kind = "sequence" if any("\\dots" in piece for piece in pieces) else "list"
+            return Collection(kind if opening == "\\{" else opening + closing, items)
+        if "\\dots" in text:
+            return Words(_SPELLED.sub("", text))
         if _ORDER.search(text):
             return _interval(text)
         sides = split_top_level(text, "=")
         if len(sides) > 1:
             if _NAME.fullmatch(sides[0]) or all(closed(side.strip()) for side in sides):
                 return Assignment(_NAME_NOISE.sub("", sides[0]), self.read(sides[-1]))
+            if len(sides) == 2 and _NAME.fullmatch(sides[1]) and closed(sides[0].strip()):
+                return Assignment(_NAME_NOISE.sub("", sides[1]), self.read(sides[0]))
             return Opaque(text)
         if "\\pm" in text or "\\mp" in text:
             plus = text.replace("\\pm", "+").replace("\\mp", "-")
@@ -369,4 +524,4 @@ class _Reader:
         ]
         if any(intervals):  # x < 1 or x > 2
             return Opaque(text) if not all(intervals) or _AND.search(text) else Collection("union", items)
-        return Collection("list", items)
+        return Collection("sequence" if any("\\dots" in part for part in parts) else "list", items)

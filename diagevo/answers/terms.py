@@ -138,9 +138,12 @@ class _Reader:
         while True:
             if self.is_sign("!"):
                 self.take()
-                if term[0] == "!" or self.is_sign("!"):
-                    raise _Unknown  # 5!! is a double factorial
-                term = ("!", term)
+                kind = "!!" if self.is_sign("!") else "!"
+                if kind == "!!":
+                    self.take()
+                if term[0] in ("!", "!!") or self.is_sign("!"):
+                    raise _Unknown
+                term = (kind, term)
             elif self.is_sign("^") or (self.peek()[0] == "sign" and self.peek()[1] == "**"):
                 self.take()
                 term = ("^", term, self.exponent())

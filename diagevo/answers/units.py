@@ -1,59 +1,142 @@
-"""Units of measure behind a number: which words they are, and which words are the same unit."""
+"""Units of measure behind a number: what they are worth in each other, and number words that multiply it."""
+
+from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import lru_cache
 
-_FAMILIES = """
+_TABLE = """
 m meter meters metre metres
-cm centimeter centimeters centimetre centimetres
-mm millimeter millimeters millimetre millimetres
-km kilometer kilometers kilometre kilometres
-ft foot feet
-in inch inches
-yd yard yards
-mi mile miles
 g gram grams gm
-kg kilogram kilograms kilo kilos
-mg milligram milligrams
-lb lbs pound pounds
-oz ounce ounces
-l L liter liters litre litres
-ml mL milliliter milliliters
-gal gallon gallons
 s sec secs second seconds
-min mins minute minutes
-h hr hrs hour hours
-day days
-week weeks
-month months
-yr yrs year years
-degree degrees deg
-radian radians rad
-N newton newtons
-J joule joules
-W watt watts
+L l liter liters litre litres = 1/1000 m^3
+N newton newtons = 1000 g m s^-2
+J joule joules = 1000 g m^2 s^-2
+W watt watts = 1000 g m^2 s^-3
+Pa pascal pascals = 1000 g m^-1 s^-2
+Hz hertz = 1 s^-1
 V volt volts
 A ampere amperes amp amps
-K kelvin kelvins
-Hz hertz
-Pa pascal pascals
-dollar dollars usd buck bucks
-cent cents
-mph
+Ω ohm ohms
+mol mole moles
+eV
+B byte bytes
+bit bits
+cal calorie calories = 4.184 J
+Wh = 3600 J
+ft foot feet = 0.3048 m
+in inch inches = 0.0254 m
+yd yard yards = 0.9144 m
+mi mile miles = 1609.344 m
+kilo kilos = 1000 g
+tonne tonnes = 1000000 g
+lb lbs pound pounds = 453.59237 g
+oz ounce ounces = 28.349523125 g
+gal gallon gallons = 0.003785411784 m^3
+qt quart quarts = 0.000946352946 m^3
+pint pints = 0.000473176473 m^3
+ha hectare hectares = 10000 m^2
+acre acres = 4046.8564224 m^2
+min mins minute minutes = 60 s
+h hr hrs hour hours = 3600 s
+day days = 86400 s
+week weeks = 604800 s
+month months
+yr yrs year years = 12 month
+decade decades = 120 month
+century centuries = 1200 month
+mph = 1609.344/3600 m s^-1
+kph kmh kmph = 1000/3600 m s^-1
+degree degrees deg
+arcminute arcminutes arcmin = 1/60 degree
+arcsecond arcseconds arcsec = 1/3600 degree
+radian radians rad = 180/\\pi degree
+revolution revolutions rev = 360 degree
+kelvin kelvins K
+celsius centigrade = 1 kelvin
+fahrenheit = 5/9 kelvin
+dB decibel decibels
+USD dollar dollars usd buck bucks
+EUR euro euros eur
+GBP gbp quid
+JPY yen jpy
+INR rupee rupees Rs Rs. rs
+cent cents ¢ = 1/100 USD
 am a.m. AM A.M.
 pm p.m. PM P.M.
 unit units
 """
-CANONICAL = {name: line.split()[0] for line in _FAMILIES.strip().splitlines() for name in line.split()}
-"""Each spelling of a unit and the one it is compared by."""
+_PREFIXES = {"k": "1000", "c": "1/100", "m": "1/1000", "d": "1/10", "u": "1/10^6", "n": "1/10^9",
+             "M": "10^6", "G": "10^9", "T": "10^{12}"}  # fmt: skip
+_PREFIX_WORDS = {"kilo": "k", "centi": "c", "milli": "m", "deci": "d", "micro": "u", "nano": "n",
+                 "mega": "M", "giga": "G", "tera": "T"}  # fmt: skip
+_PREFIXED = "m g s L N J W Pa Hz V A Ω mol eV B bit cal Wh"
+_ZERO = {"celsius": "273.15", "fahrenheit": "459.67"}
+"""What is added to a temperature before it is scaled."""
+
+MULTIPLIERS = {
+    "dozen": "12", "dozens": "12", "hundred": "100", "thousand": "1000", "k": "1000", "K": "1000",
+    "grand": "1000", "lakh": "10^5", "lakhs": "10^5", "lac": "10^5", "crore": "10^7", "crores": "10^7",
+    "million": "10^6", "mn": "10^6", "billion": "10^9", "bn": "10^9", "trillion": "10^{12}",
+}  # fmt: skip
+"""Words behind a number that multiply it."""
 
 MAX_UNIT = 200
 """How much of the end of a text may be a number's unit, in characters."""
 
 SQUARE, CUBIC = frozenset({"square", "sq", "sq."}), frozenset({"cubic", "cu", "cu."})
-AMBIGUOUS = frozenset(name for name in CANONICAL if len(name) == 1) | {"in", "min"}
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit of measure. (value + `zero`) · `scale` is the value in the base units `dimension`.
+
+    Known units of one dimension are converted into each other. The dimension of words that are no unit
+    ("12 apples") is these words, and `scale` is empty.
+    """
+
+    dimension: tuple[tuple[str, int], ...]
+    scale: str = ""
+    zero: str = ""
+    ambiguous: bool = False
+    """It could be an unknown instead: `5m`."""
+
+
+def _table() -> tuple[dict[str, str], dict[str, Unit]]:
+    canonical: dict[str, str] = {}
+    units: dict[str, Unit] = {}
+    for line in _TABLE.strip().splitlines():
+        names, _, worth = line.partition(" = ")
+        first, *others = names.split()
+        scale, *bases = worth.split() or ["1", first]
+        dimension: dict[str, int] = {}
+        for base in bases:
+            name, _, power = base.partition("^")
+            inner = units.get(name, Unit(((name, 1),), "1"))
+            scale = scale if inner.scale == "1" else f"{scale}*{inner.scale}"
+            for part, of_it in inner.dimension:
+                dimension[part] = dimension.get(part, 0) + of_it * int(power or 1)
+        units[first] = Unit(tuple(sorted(dimension.items())), scale, _ZERO.get(first, ""))
+        canonical |= dict.fromkeys([first, *others], first)
+        if first in _PREFIXED.split():
+            for prefix, factor in _PREFIXES.items():
+                units[prefix + first] = Unit(units[first].dimension, f"{factor}*{scale}")
+                canonical.setdefault(prefix + first, prefix + first)
+            longer = [name for name in others if len(name) > 3]
+            for word, prefix in _PREFIX_WORDS.items():
+                canonical |= dict.fromkeys([word + name for name in longer], prefix + first)
+    canonical |= {"ml": "mL", "ul": "uL", "cl": "cL", "dl": "dL", "kilometre": "km"}
+    return canonical, units
+
+
+CANONICAL, UNITS = _table()
+"""Each spelling of a unit and the one it is compared by; what that is worth."""
+
+AMBIGUOUS = frozenset(name for name in CANONICAL if len(name) == 1) | {"in", "min", "ms", "k", "K", "mn"}
 """Units that could be unknowns: 5m, 0.64N."""
 
-_NAME = r"(?:[ap]\.m\.|[AP]\.M\.|[A-Za-z]+(?:['-][A-Za-z]{2,})*\.?)"
+_NAME = r"(?:[ap]\.m\.|[AP]\.M\.|[^\W\d_]+(?:['-][^\W\d_]{2,})*\.?|¢)"
 _POWER = r"(?:\s*+(?:\^|\*\*)\s*+(?:-?\d|\{\s*+-?\d\s*+\}))?"
 _MORE = rf"(?:(?:\s*+(?:/|\\cdot)\s*+|\s++){_NAME}{_POWER})*"
 _TAIL = re.compile(
@@ -63,7 +146,12 @@ _TAIL = re.compile(
 _ATOM = re.compile(
     rf"(?P<over>/|\bper\b)?\s*+(?:\\cdot\s*+)?(?P<name>{_NAME})(?:\s*+(?:\^|\*\*)\s*+(?:\{{\s*+)?(?P<power>-?\d)\s*+\}}?)?"
 )
-_OVER = re.compile(r"/ ++|//")
+_CURRENCY = re.compile(
+    r"(?P<sign>[-+]?)\s*+(?P<name>USD|EUR|GBP|JPY|INR|Rs\.?)\s*+(?P<value>[-+]?[\d.\\(].*)"
+)
+_STEP = re.compile(
+    r"(?P<value>\d++(?:\.\d++)?)\s*+(?P<name>[A-Za-z]++\.?|''?|\")\s*+(?:(?:,|and(?![a-z]))\s*+)?"
+)
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _SHORT_LIST = """\
 the and for not are was its can all one two six ten men day way odd yes red cup cat dog car egg box bag
@@ -72,10 +160,14 @@ old big out off far low sea sky ice tea hen cow pig bee fox owl bat bar kid mom 
 may our who
 """
 _SHORT_WORDS = frozenset(_SHORT_LIST.split())
+_LINKS = frozenset({"of", "a", "an", "in", "at"})
+"""Small words inside a unit of words: "1/3 of the total"."""
 
 
 def is_word(name: str) -> bool:
-    """An English word rather than a product of unknowns: `apples`, `Bob`, `odd`; not `ABC`, `xyz`, `abx`."""
+    """A word rather than a product of unknowns: `apples`, `Bob`, `odd`, `東京`; not `ABC`, `xyz`, `abx`."""
+    if not name.isascii():
+        return True
     if name.isupper() and len(name) < 5:
         return False
     if len(name) == 3:
@@ -84,46 +176,115 @@ def is_word(name: str) -> bool:
 
 
 def is_unit(word: str) -> bool:
-    """Whether a word is a known unit of measure or part of one."""
-    return word in CANONICAL or word.lower() in SQUARE | CUBIC
+    """Whether a word is a known unit of measure or part of one, or multiplies a number."""
+    return word in CANONICAL or word.lower() in SQUARE | CUBIC | MULTIPLIERS.keys()
 
 
-def split_unit(text: str) -> tuple[str, str, bool]:
-    """Value, canonical unit and whether the unit may be an unknown instead. No unit: (text, "", False).
+def _known(name: str) -> str | None:
+    """The spelling that a unit is compared by."""
+    bare = name if name in CANONICAL else name.rstrip(".")
+    return CANONICAL.get(bare) or (CANONICAL.get(bare.lower()) if len(bare) > 2 else None)
 
-    Known units and their spellings have one canonical form ("square centimeters" is "cm^2"); any other words
-    behind a number count as a unit too ("12 apples"), with the words themselves as the canonical form.
+
+def split_unit(text: str) -> tuple[str, Unit | None]:
+    """A number's value and unit; (text, None) where it has no unit. Multipliers go into the value.
+
+    Any words behind a number are its unit ("12 apples"); letters that may be a product are not (5ab).
     """
+    currency = _CURRENCY.fullmatch(text)
+    if currency:
+        value, unit = split_unit(f"{currency['sign']}{currency['value']} {currency['name']}")
+        return value, unit
+    steps = _steps(text) if len(text) <= MAX_UNIT else None
+    if steps is not None:
+        return steps
     match = _TAIL.fullmatch(text[-MAX_UNIT:])
-    if match is None:
-        return text, "", False
-    parts: list[str] = []
-    power = 1
-    known = True
-    names = []
-    for atom in _ATOM.finditer(match["unit"]):
+    read = match and _atoms(match["unit"], bool(match["gap"]))
+    if match is None or not read:
+        return text, None
+    times, unit = read
+    value = f"{text[:-MAX_UNIT]}{match['value']}".strip()
+    return f"({value})*{times}" if times else value, unit
+
+
+@lru_cache(4096)
+def _atoms(text: str, apart: bool) -> tuple[str, Unit] | None:
+    """What a unit's words multiply its number by, and the unit; None for letters that may be a product."""
+    times: list[str] = []
+    scales: list[str] = []
+    words: list[str] = []
+    names: list[str] = []
+    dimension: dict[str, int] = {}
+    power, sign, zero = 1, 1, ""
+    for atom in _ATOM.finditer(text):
         name = atom["name"]
-        bare = name if name in CANONICAL else name.rstrip(".")
-        if bare.lower() in SQUARE or bare.lower() in CUBIC:
-            power = 2 if bare.lower() in SQUARE else 3
+        if name.rstrip(".").lower() in SQUARE | CUBIC:
+            power = 2 if name.rstrip(".").lower() in SQUARE else 3
             continue
-        if bare == "per":
-            parts.append("/")
+        if name == "per":
+            sign = -1
             continue
-        canonical = CANONICAL.get(bare) or (CANONICAL.get(bare.lower()) if len(bare) > 2 else None)
-        if canonical is None and not (is_word(bare) and (match["gap"] or names)):
-            return text, "", False  # 5ab is a product
-        known &= canonical is not None
-        names.append(bare)
-        exponent = int(atom["power"]) if atom["power"] else power
-        power = 1
-        parts.append(
-            ("/" if atom["over"] else "")
-            + (canonical or bare.lower())
-            + (f"^{exponent}" if exponent != 1 else "")
-        )
-    if not names:
-        return text, "", False
+        canonical, factor = _known(name), MULTIPLIERS.get(name) or MULTIPLIERS.get(name.lower())
+        linked = name in _LINKS and apart
+        if canonical is None and factor is None and not linked and not (is_word(name) and (apart or names)):
+            return None
+        names.append(name)
+        exponent = (int(atom["power"]) if atom["power"] else power) * (-1 if atom["over"] else sign)
+        power = sign = 1
+        if factor is not None and canonical is None:
+            times.append(factor)
+        elif canonical is None:
+            words += [] if linked or name == "the" else [name.casefold().rstrip(".").removesuffix("s")]
+        else:
+            unit = UNITS[canonical]
+            zero = unit.zero
+            if unit.scale != "1":
+                scales.append(f"({unit.scale})^{{{exponent}}}" if exponent != 1 else f"({unit.scale})")
+            for base, of_it in unit.dimension:
+                dimension[base] = dimension.get(base, 0) + of_it * exponent
+    if not names or names[-1] in _LINKS:
+        return None
     ambiguous = all(name in AMBIGUOUS for name in names)
-    unit = _OVER.sub("/", " ".join(parts))
-    return f"{text[:-MAX_UNIT]}{match['value']}".strip(), unit if known else f"?{unit}", ambiguous
+    if words:
+        return "*".join(times), Unit(tuple((word, 0) for word in sorted(words)))
+    known = tuple(sorted((base, exponent) for base, exponent in dimension.items() if exponent))
+    return "*".join(times), Unit(known, "*".join(scales) or "1", zero if len(names) == 1 else "", ambiguous)
+
+
+def _steps(text: str) -> tuple[str, Unit] | None:
+    """A value in several units, from the largest down: 1 hour 30 minutes, 5 ft 10 in, 45 degrees 30'."""
+    end, found = 0, list[tuple[str, Unit, float]]()
+    angle = "degree" in text
+    while end < len(text):
+        step = _STEP.match(text, end)
+        if step is None:
+            return None
+        end, name = step.end(), step["name"]
+        marks = {"'": "arcminute", "''": "arcsecond", '"': "arcsecond"}
+        canonical = marks.get(name) if angle else {"'": "ft", "''": "in", '"': "in"}.get(name)
+        canonical = canonical or _known(name)
+        if canonical is None:
+            return None
+        unit = UNITS[canonical]
+        if "\\" in unit.scale or (found and unit.dimension != found[-1][1].dimension):
+            return None
+        worth = _worth(canonical)
+        if found and worth >= found[-1][2]:
+            return None
+        found.append((step["value"], unit, worth))
+    if len(found) < 2:
+        return None
+    value = "+".join(f"{value}*{unit.scale}" for value, unit, _ in found)
+    return value, Unit(found[0][1].dimension, "1")
+
+
+@lru_cache(256)
+def _worth(name: str) -> float:
+    """A scale as a number, to put units in order: its terms are factors and powers of ten only."""
+    worth = 1.0
+    for factor in UNITS[name].scale.replace("{", "").replace("}", "").split("*"):
+        top, _, bottom = factor.partition("/")
+        for part, over in ((top, 1), (bottom, -1)):
+            base, _, power = part.partition("^")
+            worth *= float(base or 1) ** (over * int(power or 1))
+    return worth

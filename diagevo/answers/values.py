@@ -83,6 +83,10 @@ def _exact(term: Term) -> Fraction:
         value = _exact(term[1])
         if value.denominator == 1 and 0 <= value <= MAX_FACTORIAL:
             return Fraction(math.factorial(int(value)))
+    if kind == "!!":
+        value = _exact(term[1])
+        if value.denominator == 1 and 0 <= value <= MAX_FACTORIAL:
+            return Fraction(math.prod(range(int(value), 0, -2)))
     if kind == "binom":
         top, bottom = _exact(term[1]), _exact(term[2])
         if top.denominator == bottom.denominator == 1 and bottom >= 0 and 0 <= top <= MAX_FACTORIAL:
@@ -121,7 +125,7 @@ _CALLS = {
 }  # fmt: skip
 
 
-def _at(term: Term, point: Mapping[str, float]) -> complex:
+def _at(term: Term, point: Mapping[str, complex]) -> complex:
     kind = term[0]
     if kind == "n":
         return complex(term[1].numerator / term[1].denominator)
@@ -137,6 +141,8 @@ def _at(term: Term, point: Mapping[str, float]) -> complex:
             return complex(abs(first))
         if kind == "!":
             return _gamma(first)
+        if kind == "!!":
+            raise _NoValue
         return _CALLS[kind](first)
     second = _at(term[2], point)
     if kind == "+":
@@ -154,7 +160,7 @@ def _at(term: Term, point: Mapping[str, float]) -> complex:
     return first**second
 
 
-def value_at(term: Term, point: Mapping[str, float]) -> complex | None:
+def value_at(term: Term, point: Mapping[str, complex]) -> complex | None:
     """Floating-point value at a point, principal branches; None where it has none."""
     try:
         value = _at(term, point)
@@ -164,10 +170,11 @@ def value_at(term: Term, point: Mapping[str, float]) -> complex | None:
 
 
 @lru_cache(maxsize=4096)
-def _coordinate(name: str, point: int) -> float:
+def _coordinate(name: str, point: int) -> complex:
     digest = hashlib.sha256(f"{name} {point}".encode()).digest()
     share = int.from_bytes(digest[:6], "big") / 2**48
-    return 0.35 + 2.3 * share
+    real = 0.35 + 2.3 * share
+    return real * (1 + 0.2j) if name == "z" else real  # |z|² is not z²
 
 
 POSITIVE_POINTS = 4

@@ -1,5 +1,6 @@
 """The vote on one question: which answers were given, how often, and which of them is the label."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -61,26 +62,30 @@ class Votes:
 
 
 def count(answers: Sequence[str | None], agree: Callable[[str, str], bool]) -> Votes:
-    """Group the answers of one question, in sample order, and count them.
+    """Group the answers of one question and count them.
 
-    Each answer is compared with the first member of each group in turn and joins the first group that agrees.
-    `agree` is neither symmetric nor transitive in general, so this order is part of the definition.
+    The partition depends on which answers were given how often, never on their order, and any two members of
+    a group agree. `agree` is symmetric but not transitive (28 and 0.28 both agree with 28%), so answers are
+    placed from the most frequent to the rarest, the same text first, each with the first group whose members
+    all agree with it.
     """
-    heads: list[str] = []
-    sizes: list[int] = []
-    group_of: dict[str, int] = {}
-    members: list[int | None] = []
-    for answer in answers:
-        if answer is None:
-            members.append(None)
-            continue
-        group = group_of.get(answer)
-        if group is None:
-            group = next((g for g, head in enumerate(heads) if agree(head, answer)), len(heads))
-            if group == len(heads):
-                heads.append(answer)
-                sizes.append(0)
-            group_of[answer] = group
-        sizes[group] += 1
-        members.append(group)
-    return Votes(len(answers), tuple(zip(heads, sizes, strict=True)), tuple(members))
+    given = Counter(answer for answer in answers if answer is not None)
+    groups: list[list[str]] = []
+    for answer in sorted(given, key=lambda text: (-given[text], text)):
+        for group in groups:
+            if all(agree(member, answer) for member in group):
+                group.append(answer)
+                break
+        else:
+            groups.append([answer])
+    group_of = {answer: i for i, group in enumerate(groups) for answer in group}
+    heads: dict[int, str] = {}
+    for answer in given:  # in the order of first appearance
+        heads.setdefault(group_of[answer], answer)
+    place = {group: i for i, group in enumerate(heads)}
+    sizes = Counter(group_of[answer] for answer in answers if answer is not None)
+    return Votes(
+        len(answers),
+        tuple((head, sizes[group]) for group, head in heads.items()),
+        tuple(None if answer is None else place[group_of[answer]] for answer in answers),
+    )
