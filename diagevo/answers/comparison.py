@@ -5,6 +5,7 @@ The rules stand at the head of `equivalence`. Every function here is symmetric i
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -51,8 +52,11 @@ sigma tau phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Ome
 _READ = frozenset(_READ_NAMES.split())
 """Commands that math-verify reads as they are meant; it passes over others, so that 5 ⊕ 7 would be 7."""
 _COMMANDS = re.compile(r"\\([A-Za-z]++)")
-_FOREIGN = re.compile(r"""(?<![A-Za-z\\])[A-Za-z]\d|[^\x00-\x7f]|[?"'&~]| mod |\.\.|\b[A-Z]{2,}\b""")
-_ENVIRONMENTS = re.compile(r"\\(?:begin|end)\s*+\{\w++\}|&|\\mathbb\s*+\{?\s*+[A-Z]\s*+\}?")
+_FOREIGN = re.compile(r"""[A-Za-z]\d|[^\x00-\x7f]|[?"'&~]| mod |\.\.|\b[A-Z]{2,}\b""")
+_ENVIRONMENTS = re.compile(
+    r"\\(?:begin|end)\s*+\{\w++\}|&|\\mathbb\s*+\{?\s*+[A-Z]\s*+\}?|\\lim\s*+_\s*+\{[^{}]*+\}"
+)
+_INTERVALS = {"union", "()", "(]", "[)", "[]"}
 _TYPED = {"sequence", "range", "remainder"}
 """Kinds that agree with their own kind alone."""
 
@@ -84,7 +88,8 @@ def _readable(text: str) -> bool:
     if isinstance(first, Opaque) and first.prose:
         return _READ.issuperset(_COMMANDS.findall(normalise(prose_piece(first.text))))
     spelled = _ENVIRONMENTS.sub(" ", normalise(str(stated(text))))
-    return _READ.issuperset(_COMMANDS.findall(spelled)) and not _FOREIGN.search(spelled)
+    known = _READ.issuperset(_COMMANDS.findall(spelled))
+    return known and not _FOREIGN.search(_COMMANDS.sub(" ", spelled))
 
 
 def _spelling(text: str) -> str:
@@ -227,6 +232,10 @@ class _Comparison:
             if left and right and max(map(len, left + right)) > 1:
                 return self._cover(left, right, self._same_solution)
             return self._cover(a.items, b.items, self.same)
+        if "union" in kinds and kinds <= _INTERVALS:
+            left, right = _merged(a), _merged(b)
+            if left is not None and right is not None:
+                return left == right
         if kinds == {"union"}:
             return self._cover(a.items, b.items, self.same) or None  # [0,2] is [0,1] ∪ [1,2]
         if len(kinds) == 1:
@@ -241,7 +250,48 @@ class _Comparison:
             return None if self._cover(a.items, b.items, self.same) is not False else False
         if kinds <= {"()", "(]", "[)", "[]"} and len(a.items) == len(b.items) == 2:
             return False  # intervals with other ends
+        if kinds == {"union", "list"}:
+            union, items = (a, b) if a.kind == "union" else (b, a)
+            return False if _merged(union) and all(isinstance(item, Scalar) for item in items.items) else None
+        if "matrix" in kinds:
+            matrix, other = (a, b) if a.kind == "matrix" else (b, a)
+            rows = [row.items for row in matrix.items if isinstance(row, Collection)]
+            entries = [entry for row in rows for entry in row]
+            vector = len(rows) == 1 or len(entries) == len(rows)
+            return None if vector and len(entries) == len(other.items) else False
         return None
+
+
+def _merged(group: Collection) -> list[tuple[Fraction | float, bool, Fraction | float, bool]] | None:
+    """A union of intervals as its disjoint parts, rising: each end and whether it belongs to the part. None
+    where an end is no rational number, or a decimal, which may be rounded."""
+    parts: list[tuple[Fraction | float, bool, Fraction | float, bool]] = []
+    for item in group.items if group.kind == "union" else [group]:
+        part = item.value if isinstance(item, Assignment) else item
+        if not isinstance(part, Collection) or part.kind not in _INTERVALS or len(part.items) != 2:
+            return None
+        low, high = (_end(end) for end in part.items)
+        if low is None or high is None or low > high:
+            return None
+        parts.append((low, part.kind[0] == "[", high, part.kind[1] == "]"))
+    merged = parts[:0]
+    for low, starts, high, ends in sorted(parts, key=lambda part: (part[0], not part[1])):
+        if merged and (low < merged[-1][2] or (low == merged[-1][2] and (starts or merged[-1][3]))):
+            first, first_starts, last, last_ends = merged[-1]
+            end = max((last, last_ends), (high, ends))
+            merged[-1] = (first, first_starts, *end)
+        else:
+            merged.append((low, starts, high, ends))
+    return merged
+
+
+def _end(answer: Answer) -> Fraction | float | None:
+    if not isinstance(answer, Scalar) or answer.unit is not None or "." in answer.value:
+        return None
+    if infinite(answer.value):
+        return infinite(answer.value) * math.inf
+    term = parse(answer.value)
+    return None if term is None else exact(term)
 
 
 def _same_scalars(a: Scalar, b: Scalar) -> Verdict:

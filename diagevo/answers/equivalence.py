@@ -4,25 +4,38 @@ r"""Which answers agree: decided here where numbers and simple terms decide it, 
 time, and what is too large to be handed to one, is "not equal" and counted; so is, in a vote, what would be
 asked after its pairs together have taken `QUESTION` times that. The rules, where graders differ:
 
-- A text with a box states its last box; boxes before it count where only signs, or one "and"/"or" and a few
-  words, stand between. A text that is one formula states it, whatever its delimiters hold, line breaks too.
-  In other prose math-verify looks for the answer.
+- A text with a box states its last box that says something; boxes before it count where only signs, or one
+  "and"/"or" and a few words, stand between. A text that is one formula states it, whatever its delimiters
+  hold, line breaks too. In other prose math-verify looks for the answer.
+- What is not read whole is not compared: answers with a command or a word that nobody here understands
+  (5 ⊕ 7, 1+2+…+n) agree if they are spelled alike.
+- The type comes before arithmetic: 5-7 is a range, 2023-01-05 a date, v1.10 a version, BAC and A1 are codes,
+  3 R 2 is a division with remainder, 3 mod 7 a residue (and 10 mod 7 the same one). Spaced and falling, 7 - 5
+  is a difference. A date like 1/5/2023 agrees with itself alone: which is the month, nobody knows.
+- Text is compared after NFKC; powers, fractions and accents in Unicode are what they are in LaTeX. 0x1F,
+  0.(3), 0.333…, "twenty-five", 5k, 2 dozen and 3 lakh are numbers.
 - Numbers are compared as fractions: 649 is 3245/5, 0.5 is 1/2. A decimal also agrees with what rounds to it
   at the sixth place: 0.333333 is 1/3, 0.33 is not, 0.6054 is not cos(π/10)^10. A tolerance of one
   question's own (a benchmark's precision of 1e-4, of 1e34) is not known here; answers that need one differ.
 - 28% agrees with 28 and with 0.28: questions ask for a percentage either way. 28 and 0.28 differ.
-- A unit is dropped where the other answer has none; two known units must be the same, without conversion:
-  5 cm is not 5 m. Degrees are a unit. 204_5 agrees with 204 and 204_5, not with 204_6.
-- 1,000 and 1 000 are a thousand, "1, 000" is a list; 1,22 may be 1.22 or a list of two.
-- A bare list and a set have no order and no multiplicity: 4, 10, -2 is 10, 4, -2. Brackets keep the order,
-  and (1, 2) is not [1, 2]. A bare list may stand for a tuple in its order: 1, 3 is (1, 3).
+- Units of one dimension are converted: 500 cm is 5 m, 1 hour 30 minutes is 90 minutes, 0 °C is 32 °F, 5 m is
+  no 5 s and $5 no €5. An answer without a unit agrees with one that has any. Other words behind a number are
+  compared: 12 ways is 12 different ways, not 12 apples. 204_5 agrees with 204 and 204_5, not with 204_6.
+- 1,000 and 1 000 are a thousand, "1, 000" is a list; 1,22 may be 1.22 or a list of two, and 12,34,567 a
+  number or a list of three. Between semicolons 1,5 is a decimal.
+- A bare list and a set have no order and no multiplicity: 4, 10, -2 is 10, 4, -2. Brackets and dots keep the
+  order, and (1, 2) is not [1, 2]. A bare list may stand for a tuple in its order: 1, 3 is (1, 3).
 - x = 5 agrees with 5, a chain of equations with its last side; x = 1 is not y = 1; an equation between terms
   (a + 3z = 0) is not its right side, unless names alone stand on its left (a + b = 7). Unknowns keep their
-  names: f(x) is not f(y).
-- An inequality is its interval in both directions: -2 ≤ x ≤ 7 is x ∈ [-2, 7] is [-2, 7].
-- Text answers agree by their words, whatever their case; a single letter keeps its case. 2:4 is 1:2 unless
-  both are clock times.
+  names: f(x) is not f(y). z may be complex: |z|² is not z².
+- An inequality is its interval in both directions: -2 ≤ x ≤ 7 is x ∈ [-2, 7] is [-2, 7]. "k ∈ ℤ" may be left
+  out where k numbers the solutions; any other domain may not.
+- Text answers agree by their words, whatever their case; a single letter keeps its case, and a sign behind a
+  letter counts (A-). 2:4 is 1:2 unless both are clock times.
 - A term is what it is worth: 2√2 is √8, (x+1)² is x²+2x+1.
+
+These rules are not transitive (5 cm and 5 m both agree with 5), so a vote makes groups in which every two
+answers agree (`votes.count`), the same ones whatever the order in which the answers came.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ _ALIASES = {
     "lbrace": "{", "rbrace": "}", "lbrack": "[", "rbrack": "]", "colon": ":", "percent": "%",
     "degree": "^\\circ ", "degrees": "^\\circ ", "arccot": "acot", "lvert": "|", "rvert": "|", "vert": "|",
     "pounds": "GBP", "euro": "EUR", "yen": "JPY", "textdollar": "USD",
+    "langle": "(", "rangle": ")",
     "mid": "|", "gt": ">", "lt": "<", "div": "/", "land": "and", "lor": "or", "infin": "infty",
 }  # fmt: skip
 _DROPPED_NAMES = """\
@@ -84,16 +85,18 @@ _TIMES = re.compile(r"(?<=\d)(?:\s++[xX]\s++(?=\d)|[xX](?=10\s*+\^))")
 _TEMPERATURE = re.compile(r"degrees\s++(?:([CFK])(?![A-Za-z])|(?=(?i:celsius|fahrenheit|kelvin)))")
 _SCALES = {"C": "celsius", "F": "fahrenheit", "K": "kelvin", None: ""}
 _MICRO = re.compile(r"(?<=[\d ])\\mu\s*+(?=(?:m|g|s|L|l|A|V|F|W|mol)(?![A-Za-z]))")
-_DOLLAR = re.compile(r"(?:US\s?)?\\\$|\$(?=[-+]?\.?\d)|(?<=\d)\s?+\$")
+_OHM = re.compile(r"(?<=\d)\s*+([kMm]?)\\Omega(?![A-Za-z])")
+_DOLLAR = re.compile(r"(?:US\s?)?(?:\\\$|\$(?=[-+]?\.?\d))|(?<=\d)\s?+\$")
 _MOD = re.compile(
-    r"\\pmod\s*+(?:\{([^{}]*+)\}|(\w))|\\[bp]?mod(?![A-Za-z])|\(\s*+mod\s++([^()]*+)\)|(?<![a-z])modulo(?![a-z])"
+    r"\\pmod\s*+(?:\{([^{}]*+)\}|(\d++|\w))|\\[bp]?mod(?![A-Za-z])|\(\s*+mod\s++([^()]*+)\)|(?<![a-z])modulo(?![a-z])"
 )
 _CHOOSE = re.compile(r"\{\s*+([^{}\\]*+)\\choose\s*+([^{}\\]*+)\}")
 _COMBINATIONS = re.compile(
-    r"(?<![\w)}])(?:\{\s*+\}\s*+)?[\^_]\s*+(?:\{\s*+)?(\w++)\s*+\}?\s*+\{?([CP])\}?\s*+_\s*+(?:\{\s*+)?(\w++)\s*+\}?"
+    r"(?<![\w)}])(?:\{\s*+\}\s*+)?[\^_]\s*+(?:\{\s*+)?(\d++|[a-z])\s*+\}?\s*+\{?([CP])\}?\s*+_\s*+(?:\{\s*+)?(\d++|[a-z])\s*+\}?"
 )
 _CALLED = re.compile(r"(?<![\w\\])C\((\d++)\s*+,\s*+(\d++)\)|(?<!\w)(\d++)C(\d++)(?!\w)")
 _PER_MILLE = re.compile(r"(?<![a-z])(?:per ?mill?e?|basis points?|bps?)(?![a-z])")
+_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?", re.ASCII)
 _INDEXED_POWER = re.compile(r"([A-Za-z])\^(\w|\{[^{}]*+\})_(\w|\{[^{}]*+\})")
 _BOX = re.compile(r"\\++(?:boxed|fbox)\s*+(?=\{)")
 _BRACES = re.compile(r"(?<!\\)[{}]")
@@ -117,6 +120,11 @@ def _command(match: re.Match[str]) -> str:
         return "\\" + replaced
     plain = replaced.isupper() or replaced in ("and", "or") or not replaced.isalpha()
     return f" {replaced} " if plain else f"\\{replaced}"
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a plain decimal number, as most answers are."""
+    return _NUMBER.fullmatch(text) is not None
 
 
 def nesting(text: str) -> int:
@@ -230,14 +238,18 @@ def _greek(match: re.Match[str]) -> str:
 _NOTHING = re.compile(
     rf"{_GAP.pattern}|\\(?:{'|'.join(sorted(_DROPPED))}|f?box(?:ed)?)(?![A-Za-z])|\\[!$%#&_]"
 )
+_LETTER = re.compile(r"[^\W_]")
 _SOMETHING = re.compile(r"[^\W_]|[<>=+]|\\[{]\s*+\\[}]")
 
 
+@remembered
 def says_something(answer: str) -> bool:
     r"""Whether an answer says anything: letters, digits, a relation or an empty set.
 
     White space of any kind, `\text{}`, `\phantom{5}`, dots, dashes and question marks say nothing.
     """
+    if "\\" not in answer and _LETTER.search(answer):
+        return True
     text = plain_unicode(answer)
     for _ in range(3):
         text = _TEXT.sub(r" \1 ", _NOTHING.sub(" ", text))
@@ -252,45 +264,57 @@ def normalise(text: str) -> str:
     """
     if len(text) > MAX_ANSWER:
         return " ".join(text.split())
+    if is_number(text):
+        return text
     text = plain_unicode(text)
     text = _TEX_ACCENT.sub(lambda m: unicodedata.normalize("NFC", (m[2] or m[3]) + _MARKS[m[1]]), text)
     text = _CHOOSE.sub(lambda m: f"\\binom{{{(m[1] or m[3]).strip()}}}{{{m[2] or m[4]}}}", text)
     text = strip_wrappers(_DOTS.sub(r"\\dots ", plain_numbers(text)))
     if "\\\\" in text and not _MATRIX.search(text):
         text = _ESCAPED_TWICE.sub(r"\\", text)  # a string that was escaped once too often
-    text = _TIGHT.sub("", text)
-    text = _GAP_OF_THOUSANDS.sub("", text)
     text = _COMMA.sub(",", text)
-    text = _GAP.sub(" ", text)
+    if "\\" in text or "~" in text:
+        text = _without_commands(text)
+    if "$" in text:
+        text = _DOLLAR.sub(" USD ", text) if text.count("$") % 2 else text
+        text = text.replace("$", " ")
     if not _MATRIX.search(text):
         text = text.replace("&", " ")
-    for _ in range(3):
-        text = _TEXT.sub(
-            lambda match: f" {match[1]} " if len(match[1].strip()) != 1 else match[1].strip(), text
-        )
-    text = _DOLLAR.sub(" USD ", text) if r"\$" in text or text.count("$") % 2 else text
-    text = _COMMAND.sub(_command, text)
-    text = _DEGREES.sub(" degrees ", text)
     text = _TEMPERATURE.sub(lambda match: _SCALES[match[1]], text)
-    text = _MICRO.sub("u", text)
-    text = _SEGMENT.sub(r"\1", text)
-    text = _ACCENT.sub(r"\\\1 \2", text)
     text = _ORDINAL.sub("", text)
     text = _NOON.sub(r"\1\2", text)
-    text = text.replace("$", " ").replace(r"\%", "%").replace(r"\#", " ").replace(r"\'", "'")
     text = _PERCENT.sub("%", text)
     text = _PER_MILLE.sub(lambda match: "‱" if match[0].startswith("b") else "‰", text)
     text = _TIMES.sub(r" \\times ", text)
     text = _MOD.sub(lambda match: f" mod {match[1] or match[2] or match[3] or ''} ", text)
     text = _COMBINATIONS.sub(_combinations, text)
     text = _CALLED.sub(lambda m: f"\\binom{{{m[1] or m[3]}}}{{{m[2] or m[4]}}}", text)
-    for _ in range(3):
-        text = _FRAC.sub(_fraction, text)
-    text = _SQRT.sub(r"\\sqrt{\1}", text)
     text = _SINGLE.sub(r"\1\2", text)
     text = _SPACES.sub(" ", text)
     text = _INDEXED_POWER.sub(r"\1_\3^\2", text)
     return strip_wrappers(text)
+
+
+def _without_commands(text: str) -> str:
+    """A text without commands of form; each of the others has one name, and its groups have braces."""
+    text = _TIGHT.sub("", text)
+    text = _GAP_OF_THOUSANDS.sub("", text)
+    text = _GAP.sub(" ", text)
+    for _ in range(3):
+        text = _TEXT.sub(
+            lambda match: f" {match[1]} " if len(match[1].strip()) != 1 else match[1].strip(), text
+        )
+    if r"\$" in text:
+        text = _DOLLAR.sub(" USD ", text)
+    text = _COMMAND.sub(_command, text)
+    text = _DEGREES.sub(" degrees ", text)
+    text = _OHM.sub(" \\1Ω", _MICRO.sub("u", text))
+    text = _SEGMENT.sub(r"\1", text)
+    text = _ACCENT.sub(r"\\\1 \2", text)
+    text = text.replace(r"\%", "%").replace(r"\#", " ").replace(r"\'", "'")
+    for _ in range(3):
+        text = _FRAC.sub(_fraction, text)
+    return _SQRT.sub(r"\\sqrt{\1}", text)
 
 
 def _combinations(match: re.Match[str]) -> str:

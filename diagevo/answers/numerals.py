@@ -26,7 +26,7 @@ _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth":
           "ninth": 9, "tenth": 10}  # fmt: skip
 _PARTS |= {"halves": 2} | {f"{name}s": value for name, value in _PARTS.items()}
 _GAPS = re.compile(r"[\s-]++")
-_NUMBER_WORDS = re.compile(r"[A-Za-z\s-]{3,80}")
+_NUMBER_WORDS = re.compile(r"[A-Za-z\s-]{3,150}")
 
 
 def _repeating(whole: str, fixed: str, cycle: str) -> str:
@@ -45,14 +45,20 @@ def _marked(match: re.Match[str]) -> str:
 def _endless(match: re.Match[str]) -> str:
     """0.1666… where the last digits repeat; what does not repeat is not known to its end."""
     digits = match["digits"]
-    for length in range(1, min(len(digits) // 2, 20) + 1):
-        cycle = digits[-length:]
-        if digits.endswith(cycle * 2):
-            fixed = digits[: len(digits) - 2 * length]
-            while fixed.endswith(cycle):
-                fixed = fixed[:-length]
-            return _repeating(match["whole"], fixed, cycle)
-    return f"{match['whole']}.{digits}\\dots "
+    best = max(range(1, min(len(digits) // 2, 20) + 1), key=lambda n: (_periodic(digits, n), -n), default=0)
+    covered = _periodic(digits, best) if best else 0
+    if covered < 2 * best or not best:
+        return f"{match['whole']}.{digits}\\dots "
+    start = len(digits) - covered
+    return _repeating(match["whole"], digits[:start], digits[start : start + best])
+
+
+def _periodic(digits: str, length: int) -> int:
+    """How many digits at the end repeat with this length."""
+    covered = length
+    while covered < len(digits) and digits[-covered - 1] == digits[length - covered - 1]:
+        covered += 1
+    return covered
 
 
 def plain_numbers(text: str) -> str:
@@ -73,9 +79,13 @@ def number_words(text: str) -> str | None:
     parts = [word for word in words if word in _PARTS]
     if len(parts) == 1:
         top, bottom = words[: words.index(parts[0])], words[words.index(parts[0]) + 1 :]
-        value = _whole(top) if top else 1
+        over = _PARTS[parts[0]]
+        if top[-1:] == ["a"]:  # one and a half
+            value = over * (_whole(top[:-1]) or 0) + 1 if len(top) == 1 or _whole(top[:-1]) else None
+        else:
+            value = _whole(top) if top else 1
         times = _whole(bottom) if bottom else 1
-        return None if value is None or times is None else f"{sign}{value * times}/{_PARTS[parts[0]]}"
+        return None if value is None or times is None else f"{sign}{value * times}/{over}"
     value = _whole(words)
     return None if value is None else f"{sign}{value}"
 

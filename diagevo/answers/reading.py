@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from diagevo.answers.cache import remembered
 from diagevo.answers.extraction import boxed_answer
 from diagevo.answers.kinds import text_type
-from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, nesting, normalise, strip_wrappers
+from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, is_number, nesting, normalise, strip_wrappers
 from diagevo.answers.numerals import number_words
-from diagevo.answers.units import Unit, is_unit, is_word, split_unit
+from diagevo.answers.units import Unit, in_steps, is_unit, is_word, split_unit
 from diagevo.answers.values import closed
 
 MAX_PROSE = 4_000
@@ -118,6 +118,7 @@ _SHORT_DECIMAL = re.compile(r"[-+]?\d++,\d++")
 _SEPARATOR = re.compile(r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])", re.IGNORECASE)
 _AND = re.compile(r"(?<![A-Za-z\\])and(?![A-Za-z])", re.IGNORECASE)
 _CHOICE = re.compile(r"[(\[]\s*+([A-Z])\s*+[)\]]|([A-Z])[.)]?")
+_CHOICES = re.compile(r"[A-Z](?:\s*+(?:,|and|or|,\s*+and)\s*+[A-Z](?![A-Za-z]))++")
 _BASE = re.compile(
     r"(?P<digits>[0-9A-F]++(?:\.[0-9]++)?)\s*+_\s*+(?:\{\s*+)?"
     r"(?P<base>\d++|two|three|four|five|six|seven|eight|nine)\s*+\}?"
@@ -125,10 +126,8 @@ _BASE = re.compile(
 _DIGIT = re.compile(r"\d")
 _GROUPING = re.compile(r"[ ,]")
 _MATHEMATICS = re.compile(r"[\d=^_\\+*/|<>{}%]")
-_STATES = re.compile(
-    r"(?<!\\)\$|\\[(\[]|(?i:\b(?:answer|solution|result|total|it's|is|are|equals)\b|=|:\s)|\A[^\d]*+\d[\d.,]*+[^\d]*+\Z"
-)
-"""Prose that states an answer: a formula, "the answer is", or a single number."""
+_STATES = re.compile(r"(?<!\\)\$|\\[(\[]|(?i:\b(?:answer|solution|result|total|it's|is|are|equals)\b|=|:\s)")
+"""Prose that states an answer: a formula, or "the answer is"."""
 _INDIAN = re.compile(r"[-+]?\d{1,2}(?:,\d{2}(?!\d))++,\d{3}")
 _NO_LETTERS = re.compile(r"(?<=\w)-(?=\w)|[^\w+-]++")
 _SPELLED = re.compile(r"[\s{}$]++")
@@ -149,7 +148,7 @@ _RANGE = re.compile(
 )
 _REMAINDER = re.compile(
     r"(?:quotient\s*+(?:is\s*+)?)?+(?P<quotient>-?\d++)\s*+,?\s*+(?:and\s*+|with\s*+)?+(?:an?\s*+)?+"
-    r"(?:remainder|rem\.?|[rR])\s*+(?:of\s*+|is\s*+|=\s*+|:\s*+)?+(?P<remainder>\d++)"
+    r"(?:remainder|rem\.?|[rR]\.?)\s*+(?:of\s*+|is\s*+|=\s*+|:\s*+)?+(?P<remainder>\d++)"
 )
 _MODULUS = re.compile(r"\d{1,300}")
 _DOMAIN = re.compile(
@@ -251,6 +250,8 @@ def readings(text: str) -> tuple[Answer, ...]:
     if isinstance(answer, Opaque):
         return (answer,)
     spelled = normalise(answer)
+    if is_number(spelled):
+        return (Scalar(spelled, spelled),)
     if len(spelled) > MAX_ANSWER or nesting(spelled) > MAX_NESTING:
         return (Opaque(answer),)
     try:
@@ -298,7 +299,7 @@ def _words(text: str) -> Words | None:
     typed = text_type(text)
     if typed is not None:
         return Words(typed)
-    if _MATHEMATICS.search(text) or not has_word(text):
+    if _MATHEMATICS.search(text) or _CHOICES.fullmatch(text) or not has_word(text):
         return None
     return Words(_in_small_letters(text))
 
@@ -437,7 +438,10 @@ class _Reader:
         return self._parts(text)
 
     def _typed(self, text: str) -> Answer | None:
-        """A range, a division with remainder, a residue, an answer with a domain."""
+        """A value in several units, a range, a division with remainder, a residue, or one with a domain."""
+        steps = in_steps(text)
+        if steps:
+            return Scalar(text, *steps)
         span = _RANGE.fullmatch(text)
         if span:
             low, high = (

@@ -33,6 +33,7 @@ kilo kilos = 1000 g
 tonne tonnes = 1000000 g
 lb lbs pound pounds = 453.59237 g
 oz ounce ounces = 28.349523125 g
+cc = 1/10^6 m^3
 gal gallon gallons = 0.003785411784 m^3
 qt quart quarts = 0.000946352946 m^3
 pint pints = 0.000473176473 m^3
@@ -79,8 +80,12 @@ MULTIPLIERS = {
     "dozen": "12", "dozens": "12", "hundred": "100", "thousand": "1000", "k": "1000", "K": "1000",
     "grand": "1000", "lakh": "10^5", "lakhs": "10^5", "lac": "10^5", "crore": "10^7", "crores": "10^7",
     "million": "10^6", "mn": "10^6", "billion": "10^9", "bn": "10^9", "trillion": "10^{12}",
+    "ppm": "1/10^6", "ppb": "1/10^9",
 }  # fmt: skip
 """Words behind a number that multiply it."""
+
+_LETTERS = {"K": "thousand", "M": "million", "B": "billion"}
+"""What multiplies an amount of money: $2M."""
 
 MAX_UNIT = 200
 """How much of the end of a text may be a number's unit, in characters."""
@@ -193,11 +198,10 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     """
     currency = _CURRENCY.fullmatch(text)
     if currency:
-        value, unit = split_unit(f"{currency['sign']}{currency['value']} {currency['name']}")
-        return value, unit
-    steps = _steps(text) if len(text) <= MAX_UNIT else None
-    if steps is not None:
-        return steps
+        value = currency["value"]
+        if value[-1] in "KMB" and value[-2:-1].isdigit():
+            value = f"{value[:-1]} {_LETTERS[value[-1]]}"
+        return split_unit(f"{currency['sign']}{value} {currency['name']}")
     match = _TAIL.fullmatch(text[-MAX_UNIT:])
     read = match and _atoms(match["unit"], bool(match["gap"]))
     if match is None or not read:
@@ -215,7 +219,7 @@ def _atoms(text: str, apart: bool) -> tuple[str, Unit] | None:
     words: list[str] = []
     names: list[str] = []
     dimension: dict[str, int] = {}
-    power, sign, zero = 1, 1, ""
+    power, sign, zero, linked = 1, 1, "", False
     for atom in _ATOM.finditer(text):
         name = atom["name"]
         if name.rstrip(".").lower() in SQUARE | CUBIC:
@@ -225,7 +229,7 @@ def _atoms(text: str, apart: bool) -> tuple[str, Unit] | None:
             sign = -1
             continue
         canonical, factor = _known(name), MULTIPLIERS.get(name) or MULTIPLIERS.get(name.lower())
-        linked = name in _LINKS and apart
+        linked = canonical is None and name in _LINKS and apart
         if canonical is None and factor is None and not linked and not (is_word(name) and (apart or names)):
             return None
         names.append(name)
@@ -242,7 +246,7 @@ def _atoms(text: str, apart: bool) -> tuple[str, Unit] | None:
                 scales.append(f"({unit.scale})^{{{exponent}}}" if exponent != 1 else f"({unit.scale})")
             for base, of_it in unit.dimension:
                 dimension[base] = dimension.get(base, 0) + of_it * exponent
-    if not names or names[-1] in _LINKS:
+    if not names or linked:
         return None
     ambiguous = all(name in AMBIGUOUS for name in names)
     if words:
@@ -251,8 +255,10 @@ def _atoms(text: str, apart: bool) -> tuple[str, Unit] | None:
     return "*".join(times), Unit(known, "*".join(scales) or "1", zero if len(names) == 1 else "", ambiguous)
 
 
-def _steps(text: str) -> tuple[str, Unit] | None:
+def in_steps(text: str) -> tuple[str, Unit] | None:
     """A value in several units, from the largest down: 1 hour 30 minutes, 5 ft 10 in, 45 degrees 30'."""
+    if not text[:1].isdigit() or len(text) > MAX_UNIT:
+        return None
     end, found = 0, list[tuple[str, Unit, float]]()
     angle = "degree" in text
     while end < len(text):

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagevo.answers.equivalence import extract_boxed, extract_choice
+from diagevo.answers.equivalence import AnswerChecker, extract_boxed, extract_choice
 from diagevo.answers.extraction import boxed_answer
+from diagevo.answers.notation import says_something
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "data" / "choice_extraction_cases.jsonl"
 
@@ -30,11 +31,14 @@ CASES = Path(__file__).resolve().parents[3] / "shared" / "data" / "choice_extrac
         (r"\boxed{8}, as asked in \boxed{}", "8"),
         (r"\boxed{ }", None),
         (r"\boxed{1", None),
-        (r"\boxed 5", None),
+        (r"\boxed 5", "5"),
+        (r"$\boxed 42$.", "42"),
+        (r"\boxed\frac12", r"\frac12"),
+        (r"\boxedness 5", None),
         ("the answer is 5", None),
         ("", None),
         ("\\boxed{a\nb}", "a\nb"),
-        (r"\fbox{5}", None),
+        (r"\fbox{5}", "5"),
         ("}}}} \\boxed{9}", "9"),
     ],
 )
@@ -49,6 +53,50 @@ def test_a_hundred_kilobytes_of_braces_are_read(text):
     assert extract_boxed(text) is None
 
 
+NOTHING = [
+    "", " ", r"\text{}", r"\text{ }", "~", ".", "?", "-", "—", "...", "!?", "_", r"\quad", r"\,", r"\;\ ",
+    "\u200b", "\u00a0", r"\phantom{5}", r"\hphantom{\text{5}}", r"\mbox{}", "$$", r"\$", "{}", "()",
+    r"\color{red}", r"\left.\right.", r"\boxed{}", r"\hspace{3pt}",
+]  # fmt: skip
+SOMETHING = [
+    "0",
+    "x",
+    "é",
+    "東",
+    "½",
+    r"\{\}",
+    "∅",
+    "∞",
+    "<",
+    "=",
+    "+",
+    r"\pi",
+    r"\text{no}",
+    "٣",
+    r"\color{red}5",
+]
+
+
+@pytest.mark.parametrize("nothing", NOTHING)
+def test_what_says_nothing_is_no_vote(nothing):
+    assert not says_something(nothing)
+    assert extract_boxed(f"\\boxed{{{nothing}}}") is None
+    assert extract_boxed(f"\\boxed{{7}}, \\boxed{{{nothing}}}") == "7"
+    with AnswerChecker(workers=1) as checker:
+        (votes,) = checker.group([[nothing] * 8])
+        assert (votes.label, votes.p1, votes.responses) == (None, 0, 8)
+        assert not checker.agree(nothing, nothing)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["0", "x", "é", "東", "½", r"\{\}", "∅", "∞", "<", "=", "+", r"\pi", r"\text{no}", "٣", r"\color{red}5"],
+)
+def test_what_says_something_is_a_vote(answer):
+    assert says_something(answer)
+    assert extract_boxed(f"\\boxed{{{answer}}}") == answer
+
+
 @given(st.text(alphabet="{}\\boxed 12", max_size=40))
 def test_a_box_is_never_blank_and_stands_in_the_text(text):
     answer = extract_boxed(text)
@@ -56,7 +104,9 @@ def test_a_box_is_never_blank_and_stands_in_the_text(text):
 
 
 @given(
-    st.text(alphabet=string.ascii_letters + string.digits + " +-", min_size=1, max_size=20).filter(str.strip)
+    st.text(alphabet=string.ascii_letters + string.digits + " +-", min_size=1, max_size=20).filter(
+        lambda answer: any(map(str.isalnum, answer))
+    )
 )
 def test_what_is_put_in_a_box_comes_out(answer):
     assert extract_boxed(f"text \\boxed{{{answer}}} text") == answer.strip()
@@ -99,7 +149,14 @@ def test_boxes_with_next_to_nothing_between_them_are_one_answer(text, answer):
         ("A train leaves at noon.", None),
         ("I don't know", None),
         ("none of them", None),
-        ("b", None),
+        ("b", "B"),
+        ("Answer: b", "B"),
+        ("(b)", "B"),
+        ("(b) is wrong, answer: C", "C"),
+        ("not (b)", None),
+        ("Answer: \uff21", "A"),
+        ("Answer: a train", None),
+        ("\\boxed{c}", "C"),
         ("", None),
     ],
 )

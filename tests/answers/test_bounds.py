@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from diagevo.answers import comparison, notation, reading, terms, units, values, votes
+from diagevo.answers import comparison, kinds, notation, numerals, reading, terms, units, values, votes
 from diagevo.answers import extraction as answers
 from diagevo.arithmetic import grammar
 from diagevo.diagnosis import prompts, replies
@@ -25,13 +25,13 @@ from diagevo.selfplay import questions
 from tests.answers.backtracking import Steps, TooManySteps, steps
 
 GRADING: list[ModuleType] = [
-    answers, comparison, notation, reading, terms, units, values, votes, of_benchmarks,
+    answers, comparison, kinds, notation, numerals, reading, terms, units, values, votes, of_benchmarks,
 ]  # fmt: skip
 LETTERS = "ABCDI"
 WINDOWED = [answers._choice_patterns(LETTERS)[i] for i in (0, 2)]
 """Patterns that look a hundred characters ahead at each place: linear from some hundred characters on."""
-OF_UNITS = [units._TAIL, units._ATOM]
-"""Patterns that are given `MAX_UNIT` characters at most."""
+OF_UNITS = [units._TAIL, units._ATOM, reading._DOMAIN]
+"""Patterns that are given `MAX_UNIT` characters at most, or the last `MAX_DOMAIN`."""
 
 _BRACKETS = r"""
 ( ) [ ] { } \{ \} \left( \right) | $ $$ \( \) \[ \] ** " < > \lbrace \rbrace
@@ -39,19 +39,19 @@ _BRACKETS = r"""
 _COMMANDS = r"""
 \frac \frac{ 1\frac{ }{2} \frac12 \binom \sqrt \sqrt[ \log \log_ \pi \infty \pm \mp \cup \in \ne \cdot \times
 \boxed \boxed{ \begin{pmatrix} \end{pmatrix} \begin{array}{c} \overline{ \bar \vec{ \hspace{ \phantom{ \angle
-\circ ^\circ \! \, \$ \% \\ \
+\circ ^\circ \! \, \$ \% \\ \ \dots \pmod{ \choose \dot{ \in\mathbb{Z} \' \fbox{ \fbox
 """
-_SIGNS = "12 1,234 0.1 x= x_1 x^2_1 1:2 e5 <question> </question>"
+_SIGNS = "12 1,234 0.1 x= x_1 x^2_1 1:2 e5 5-7 0x1F 0.(3) ... v1.2 2023-01-05 5' <question> </question>"
 _WORDS = """
 and|or|not |the |final |answer|answer is|solution|option |it's |about |cm|cm^2|per |square |apples |5th|st
-million|percent|p.m.|Bob|a'bb|A or |(A) """
+million|percent|p.m.|dozen|to |mod |remainder |USD |January |Bob|a'bb|A or |(A) """
 BRACKETS = _BRACKETS.split()
 COMMANDS = sorted(
     {f"\\{name}" for name in (*notation._ALIASES, *notation._DROPPED, *terms._GREEK, *terms._FUNCTIONS)}
     | {f"\\{name}{{" for name in re.findall(r"[a-z]+", notation._TEXT.pattern) if len(name) > 3}
     | set(_COMMANDS.split())
 )
-SIGNS = [*" \t\n\r\u00a0~&,;:.=+-*/^_!%#'’°½²√−0159xABI", *_SIGNS.split(), "  ", "\\ ", "1 234"]
+SIGNS = [*" \t\n\r\u00a0~&,;:.=+-*/^_!%#'’°½²√−0159xABI⁻₁€‰⅞éμ３", *_SIGNS.split(), "  ", "\\ ", "1 234"]
 WORDS = _WORDS.split("|")
 PIECES = [*BRACKETS, *COMMANDS, *SIGNS, *WORDS]
 
@@ -316,8 +316,10 @@ def test_a_value_of_many_digits_is_no_value():
 
 
 def test_a_double_factorial_is_no_factorial_of_a_factorial():
-    assert terms.parse("5!!") is None
-    assert comparison.decide("3!!", "720") is None
+    assert comparison.decide("5!!", "15") is True  # 5 · 3 · 1
+    assert comparison.decide("6!!", "48") is True  # 6 · 4 · 2
+    assert comparison.decide("3!!", "720") is False
+    assert terms.parse("3!!!") is None
 
 
 def test_a_number_that_python_refuses_to_read_is_no_step():

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -45,16 +46,39 @@ def test_a_vote_of_nobody_is_refused():
         count([], exactly)
 
 
-def test_each_answer_joins_the_first_group_whose_first_member_agrees():
-    near = {("1", "2"), ("2", "3"), ("1", "x"), ("3", "x")}  # not transitive: 1~2~3, and x near 1 and 3
+def near(a: str, b: str) -> bool:
+    """Not transitive: 1~2~3, and x is near 1 and 3."""
+    pairs = {("1", "2"), ("2", "3"), ("1", "x"), ("3", "x")}
+    return (a, b) in pairs or (b, a) in pairs
 
+
+def test_an_answer_joins_the_largest_answer_that_it_agrees_with_and_only_a_group_that_it_agrees_with_wholly():
+    """From the most frequent to the rarest, the same count by text: 1, 2, 3, x."""
+    assert count(["1", "2", "3"], near).members == (0, 0, 1)  # 3 agrees with 2, but not with 1
+    assert count(["2", "1", "3"], near).members == (0, 0, 1)
+    assert count(["3", "2", "1"], near).members == (0, 1, 1)  # the same groups
+    assert count(["3", "2", "1", "3"], near).members == (0, 0, 1, 0)  # 3 comes first, and 2 joins it
+    assert count(["1", "3", "x"], near).members == (0, 1, 0)
+    assert count(["1", "3", "x", "3"], near).members == (0, 1, 1, 1)
+
+
+def partition(answers: list[str], agree: Callable[[str, str], bool]) -> set[frozenset[str]]:
+    votes = count(answers, agree)
+    return {
+        frozenset(a for a, member in zip(answers, votes.members, strict=True) if member == group)
+        for group in range(len(votes.votes))
+    }
+
+
+@given(st.data(), st.sets(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdef"))))
+def test_any_symmetric_relation_gives_one_partition_in_every_order_and_no_two_members_differ(data, pairs):
     def agree(a: str, b: str) -> bool:
-        return (a, b) in near or (b, a) in near
+        return a == b or (a, b) in pairs or (b, a) in pairs
 
-    assert count(["1", "2", "3"], agree).members == (0, 0, 1)  # 3 is compared with 1, not with 2
-    assert count(["2", "1", "3"], agree).members == (0, 0, 0)
-    assert count(["1", "3", "x"], agree).members == (0, 1, 0)
-    assert count(["3", "1", "x"], agree).members == (0, 1, 0)
+    answers = data.draw(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=10))
+    groups = partition(answers, agree)
+    assert partition(data.draw(st.permutations(answers)), agree) == groups
+    assert all(agree(a, b) for group in groups for a in group for b in group)
 
 
 @given(st.lists(st.one_of(st.none(), st.sampled_from("abcd")), min_size=1, max_size=12))
