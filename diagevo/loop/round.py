@@ -36,7 +36,14 @@ from diagevo.loop.players import (
     save_written,
 )
 from diagevo.loop.stages import Outcome, Stages
-from diagevo.memory.events import CandidateScored, FailureObserved, PhaseMeasured, RoundCommitted
+from diagevo.memory.events import (
+    ROUNDS,
+    WARM_START_FILES,
+    CandidateScored,
+    FailureObserved,
+    PhaseMeasured,
+    RoundCommitted,
+)
 from diagevo.memory.memory import Memory
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.schedule import Schedule
@@ -46,9 +53,6 @@ from diagevo.progress import WARM_START, Observer, StageProgress
 from diagevo.training.measures import PhaseMeasures, warnings
 from diagevo.training.phase import Rollout, TrainingSummary
 from diagevo.training.warm_start import WarmStart, play_warm_start
-
-WARM_START_FILES = ("warm-start.jsonl", "warm-start", "warm-start-work")
-"""In a run's folder: the documents, the weights that they led to, and checkpoints on the way."""
 
 
 @dataclass(frozen=True)
@@ -448,7 +452,7 @@ def _first_of_each(failed: Sequence[Rollout], cap: int) -> list[Rollout]:
 
 def round_folder(run: Path, number: int) -> Path:
     """Where a round keeps its candidates and checkpoints."""
-    return run / "rounds" / f"{number:03d}"
+    return run / ROUNDS / f"{number:03d}"
 
 
 def newest_cause(state: MemoryState) -> str | None:

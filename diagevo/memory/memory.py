@@ -473,6 +473,7 @@ class Memory:
         """Record a measurement of the policy after `round` (0: before any training). At any time; the same
         again is fine."""
         with self.atomic():
+            self._configure_unsaid()
             self._run.append([Item(event, round=round)])
 
     def ingested(self, groups: Sequence[GroupIngested], round: int) -> None:

@@ -54,7 +54,7 @@ PHASE = PhaseMeasured(
     cut_off=0,
     attention="sdpa",
 )
-LEFT = Artifact(path="solver/r2", sha256="0" * 64)
+LEFT = Artifact(path="rounds/002/solver", sha256="0" * 64)
 NEAR = SimilarCause(cause_id="c1", similarity=0.25)
 JUDGED = DuplicateJudged(failure_id="r2.q1.a0", candidates=[], nearest=NEAR, duplicate=False, cause_id=None)
 ASSIGNED = NodeAssigned(failure_id="r2.q1.a0", shortlist=[], node_id=None, new_label="read every line")

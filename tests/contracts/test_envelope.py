@@ -149,10 +149,23 @@ def test_what_is_folded_is_what_is_read_again() -> None:
     assert (type(kept.candidates), type(kept.candidates[0].similarity)) == (list, float)
 
 
-def test_a_file_outside_of_the_run_is_none_that_a_stage_leaves() -> None:
-    for path in ("/etc/passwd", "../other", "a/../../b", ""):
-        with pytest.raises(ValueError, match="is not a path inside the run's folder"):
-            Artifact(path=path, sha256="0" * 64)
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/etc/passwd", "../other", "rounds/../../b", "rounds/../writer.lock", ""),
+        *("writer.lock", "chain-heads.jsonl", "config.json", "rounds", "rounds/", "./rounds/1", "rounds//1"),
+        *("Rounds/1", "warm-start/../writer.lock", "warm-start.txt"),
+    ],
+)
+def test_a_stage_leaves_files_in_rounds_alone(path: str) -> None:
+    """Every other name in a run's folder is the program's own."""
+    with pytest.raises(ValueError, match="is not a path in rounds/"):
+        Artifact(path=path, sha256="0" * 64)
+
+
+def test_a_stage_leaves_files_in_rounds_and_what_a_warm_start_writes() -> None:
+    for path in ("rounds/001/solver", "rounds/1", "warm-start", "warm-start.jsonl"):
+        assert Artifact(path=path, sha256="0" * 64).path == path
 
 
 def test_a_field_that_an_event_does_not_have_is_damage() -> None:

@@ -10,6 +10,7 @@ from diagevo.errors import OutOfOrderError, StoreError
 from diagevo.memory.audit.verify import Verification, verify
 from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.log import heads
+from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.log.heads import ChainHead
 from diagevo.memory.memory import Memory
 from tests.contracts.databases import Store
@@ -115,7 +116,7 @@ def test_a_change_after_the_last_commit_and_before_a_clean_end_is_told(store: St
         first_round(memory, [("drops a carry", "add", 1)])
         memory.open_round(2)
         memory.score([candidate("r2.q0", 6)])
-    store.rewrite(lambda row: row.payload.replace("r2.q0", "r2.q9"))
+    store.rewrite(lambda row: row.payload.replace(digest_of("r2.q0"), digest_of("r2.q9")))
     [fault] = _verified(store).faults
     assert (fault.check, fault.position) == ("head", 12)
     assert "event 12, in round 2, ended the chain in" in fault.message

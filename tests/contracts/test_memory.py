@@ -136,7 +136,7 @@ def test_an_abandoned_attempt_voids_what_it_saw_past_its_checkpoint(store: Store
         with pytest.raises(OutOfOrderError, match="attempt 1 of stage solver is not running"):
             memory.observe([failure("r1.q0.a2", step=3)])
         memory.observe([failure("r1.q0.a1", step=2, attempt=2), failure("r1.q0.a2", step=3, attempt=2)])
-        memory.complete_stage("solver", [Artifact(path="solver/r1", sha256="0" * 64)])
+        memory.complete_stage("solver", [Artifact(path="rounds/001/solver", sha256="0" * 64)])
         memory.diagnosed([new_cause(f, "swaps digits", attempt=2) for f in ("r1.q0.a1", "r1.q0.a2")])
         assert [d.failure_id for d in memory.unsettled()] == ["r1.q0.a0", "r1.q0.a1", "r1.q0.a2"]
         settle_new(memory, "r1.q0.a0", label="add")

@@ -40,9 +40,11 @@ def test_an_old_event_is_upcast_when_it_is_read_and_stays_as_it_was_in_the_log(
 ) -> None:
     """As if StageStarted had once named its stage `name`, and version 2 of it came today."""
     monkeypatch.setitem(upcast.CURRENT, "StageStarted", 2)
-    monkeypatch.setitem(
-        upcast.UPCASTERS, ("StageStarted", 1), lambda old: {"stage": old["name"], "attempt": old["attempt"]}
+    step = upcast.Step(
+        lambda old: {"stage": old["name"], "attempt": old["attempt"]},
+        lambda new: {"name": new["stage"], "attempt": new["attempt"]},
     )
+    monkeypatch.setitem(upcast.STEPS, ("StageStarted", 1), step)
     old = '{"attempt":3,"name":"solver"}'
     with store.log() as log:
         log.append("a", 0, [Pending("old", 1, "StageStarted", 1, None, old, None)])
@@ -58,7 +60,8 @@ def test_events_before_an_unreadable_one_are_read_old_ones_too(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(upcast.CURRENT, "StageStarted", 2)
-    monkeypatch.setitem(upcast.UPCASTERS, ("StageStarted", 1), lambda old: {**old, "attempt": 7})
+    step = upcast.Step(lambda old: {**old, "attempt": 7}, lambda new: {"stage": new["stage"]})
+    monkeypatch.setitem(upcast.STEPS, ("StageStarted", 1), step)
     now = '{"artifacts":[],"attempt":3,"seconds":null,"stage":"solver"}'
     rows = [("StageCompleted", now), ("StageStarted", '{"stage":"solver"}'), ("StageCompleted", "{")]
     events = [Pending(f"e{i}", 1, name, 1, None, payload, None) for i, (name, payload) in enumerate(rows)]

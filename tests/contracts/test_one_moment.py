@@ -37,7 +37,7 @@ def _commit_during(monkeypatch: pytest.MonkeyPatch, store: Store, owner: Any, na
     monkeypatch.setattr(owner, name, then_commit)
 
 
-@pytest.mark.parametrize("during", ["heads.read", "Log.runs", "Log.read", "Log.head", "Log.facts"])
+@pytest.mark.parametrize("during", ["heads.read", "Log.runs", "Log.read", "Log.head", "Log.last_position"])
 def test_a_log_that_is_written_meanwhile_is_well(
     played: Store, monkeypatch: pytest.MonkeyPatch, during: str
 ) -> None:

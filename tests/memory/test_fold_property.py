@@ -12,7 +12,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagevo.memory.events import DuplicateJudged, Event, NodeAssigned
+from diagevo.memory.events import UNNAMED, DuplicateJudged, Event, NodeAssigned, RunConfigured
 from diagevo.memory.events.decode import Fact, read
 from diagevo.memory.events.records import payload_of
 from diagevo.memory.state import decide, projection
@@ -77,6 +77,9 @@ class Player:
 
     state: MemoryState = field(default_factory=lambda: MemoryState("a"))
     facts: list[Fact] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.play(0, RunConfigured(config={}, models={}, embedder=UNNAMED, version="1"))
 
     def play(self, round_: int, *events: Event) -> None:
         for event in events:

@@ -6,10 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from diagevo.memory.audit.references import Reference, resolve
-from diagevo.memory.events import NodeAssigned
+from diagevo.memory.events import NodePairJudged
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import AsOf, History
 
+_NAMED_IN = {
+    "node": ("node_id", "survivor", "absorbed"),
+    "question": ("question_id", "failure_id"),
+    "failure": ("failure_id",),
+}
+"""The fields of an event that say what it is about, by the kind of that."""
 _NODE_EVENTS = ("NodeCreated", "NodeAssigned", "CauseCreated", "NodePairJudged", "NodesMerged")
 
 
@@ -59,16 +65,16 @@ def trail(history: History, wanted: Trail, as_of: AsOf, *, after: int = 0) -> It
 
 
 def _naming(reference: Reference) -> Callable[[Recorded], bool]:
-    """Whether an event's payload names the reference; a question is named by its failures too. That a node
-    stood on a shortlist did nothing to it."""
-    whole = f'"{reference.id}"'
-    if reference.kind == "node":
-        return lambda r: whole in r.payload and _happened(r, reference.id)
-    if reference.kind == "question":
-        return lambda r: whole in r.payload or f'"{reference.id}.a' in r.payload
-    return lambda r: whole in r.payload
+    """Whether an event is about the reference; that of a failure is about its question too. That a node stood
+    on a shortlist did nothing to it."""
 
+    def named(recorded: Recorded) -> bool:
+        event = recorded.event
+        values = [getattr(event, name, None) for name in _NAMED_IN[reference.kind]]
+        if reference.kind == "question":
+            values += [failure.rpartition(".")[0] for failure in values if isinstance(failure, str)]
+        if isinstance(event, NodePairJudged):
+            values += event.nodes
+        return reference.id in values
 
-def _happened(recorded: Recorded, node_id: str) -> bool:
-    event = recorded.event
-    return not isinstance(event, NodeAssigned) or event.node_id == node_id
+    return named

@@ -20,11 +20,27 @@ from msgspec import Meta, Struct
 
 from diagevo.text.fractions import RECORDED
 
+LARGEST = 2**31 - 1
+"""Number that PostgreSQL keeps in an INTEGER, as which the views show counts."""
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+"""0 or more."""
+Ordinal = Annotated[int, Meta(ge=1, le=LARGEST)]
+"""1 or more: what is numbered from 1."""
+Position = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+"""A position of the log."""
+Amount = Annotated[float, Meta(ge=0, le=1e12)]
+"""0 or more, such as seconds."""
+Cosine = Annotated[float, Meta(ge=-1, le=1)]
+"""A similarity, from -1 to 1."""
+Share = Annotated[float, Meta(ge=0, le=1)]
+"""From 0 to 1, such as an accuracy or its standard error."""
 Ratio = Annotated[str, Meta(pattern=RECORDED)]
 """An exact fraction: "1/3"."""
 Digest = Annotated[str, Meta(min_length=64, max_length=64)]
 """SHA-256 of a text that is stored beside the log, in lowercase hex. Export, import and `verify --deep` find
 the texts of an event by its fields of this type (`named_texts.py`, which also checks the digits)."""
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+"""SHA-256 of a file, in lowercase hex."""
 Mode = Literal["free", "targeted", "stitched"]
 Votes = Literal["answers", "rewards"]
 Evidence = Literal["response", "answer"]
@@ -38,6 +54,12 @@ InvalidReason = Literal["unreadable", "unanswered", "outside_world", "held_out",
 one without an answer in the world, one of the validation set, one that is longer than a prompt may be."""
 PhaseFinding = Literal["wrong_reference", "stale_sampler", "wrong_sampler", "constant_reward", "cut_off"]
 """What a phase of training found wrong with itself; the first three end it."""
+
+
+ROUNDS = "rounds"
+"""The folder, in a run's own, of what its stages write."""
+WARM_START_FILES = ("warm-start.jsonl", "warm-start", "warm-start-work")
+"""What a warm start writes beside it: documents, the model, and what it resumes from."""
 
 
 class Value(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -55,16 +77,16 @@ class Call(Value, frozen=True):
     """The request's text."""
     reply: Digest | None
     """The raw reply's text; null where no reply came."""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    tries: int = 1
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    tries: Count = 1
 
 
 class Origin(Value, frozen=True):
     """Where a forked run comes from."""
 
     run: str
-    position: int
+    position: Position
 
 
 HASHING = "hashing"
@@ -75,7 +97,7 @@ class Embedder(Value, frozen=True):
     """The embedding model that the vectors of a run belong to."""
 
     name: str
-    dimension: int
+    dimension: Count
     revision: str
 
 
@@ -94,20 +116,23 @@ class Weight(Value, frozen=True):
     """A cause's share of the targeted draw, as its frequency."""
 
     cause_id: str
-    frequency: int
+    frequency: Count
 
 
 class Artifact(Value, frozen=True):
-    """A file that a stage left behind."""
+    """A file or folder that a stage left behind."""
 
     path: str
-    """Relative to the run's folder, and inside of it."""
-    sha256: str
+    """Relative to the run's folder: in `rounds/`, or one of the warm start's. Other names there are the
+    program's own: its lock, its chain heads."""
+    sha256: Sha256
 
     def __post_init__(self) -> None:
         given = PurePosixPath(self.path)
-        if given.is_absolute() or not given.parts or ".." in given.parts:
-            raise ValueError(f"{self.path!r} is not a path inside the run's folder: relative, and without ..")
+        first, *more = given.parts or ("",)
+        own = (first == ROUNDS and more and ".." not in more) or self.path in WARM_START_FILES
+        if not own or str(given) != self.path:
+            raise ValueError(f"{self.path!r} is not a path in {ROUNDS}/, where a stage keeps its files")
 
 
 class SuppliedCause(Value, frozen=True):
@@ -124,8 +149,8 @@ class Cause(Value, frozen=True):
     description: str
     node_id: str
     state: CauseState
-    frequency: int
-    created_round: int
+    frequency: Count
+    created_round: Ordinal
     failure_id: str
     promotion: str | None
     """event_id of its last promotion."""
@@ -151,14 +176,14 @@ class SimilarCause(Value, frozen=True):
     """A stored cause, with its cosine to a description."""
 
     cause_id: str
-    similarity: float
+    similarity: Cosine
 
 
 class SimilarNode(Value, frozen=True):
     """A skill node, with its cosine to a cause."""
 
     node_id: str
-    similarity: float
+    similarity: Cosine
 
 
 class Event(Value, frozen=True):
@@ -182,7 +207,7 @@ class RunConfigured(Event, frozen=True):
     embedder: Embedder
     version: str
     origin: Origin | None = None
-    number: int = 1
+    number: Ordinal = 1
     """1 for the first; a fork and a change of the embedder record a further configuration."""
     prompts: dict[str, str] = {}
     """SHA-256 of each prompt template, which is not stored, by its file's name; empty where the trainer named
@@ -194,8 +219,8 @@ class RoundOpened(Event, frozen=True):
 
     identity = ()
     epsilon: Ratio
-    failures: int
-    reference_failures: int | None
+    failures: Count
+    reference_failures: Count | None
     k: Ratio
     seed: int
     weights: list[Weight]
@@ -206,7 +231,7 @@ class StageStarted(Event, frozen=True):
 
     identity = ("stage", "attempt")
     stage: str
-    attempt: int
+    attempt: Ordinal
 
 
 class StageCompleted(Event, frozen=True):
@@ -214,11 +239,11 @@ class StageCompleted(Event, frozen=True):
 
     identity = ("stage", "attempt")
     stage: str
-    attempt: int
+    attempt: Ordinal
     artifacts: list[Artifact] = []
-    seconds: float | None = None
+    seconds: Amount | None = None
     """Wall time of the attempt, for the report's time breakdown."""
-    parts: dict[str, float] = {}
+    parts: dict[str, Amount] = {}
     """Seconds of it by what they went to: extraction (where it was waited for), deduplication, assignment,
     consolidation. No part of it: extraction `beside training`; `cpu`, the CPU time that it took here and in
     processes that ended; and before it, `orchestration` since the stage before, and `scheduling`: the last
@@ -232,10 +257,10 @@ class StageAbandoned(Event, frozen=True):
 
     identity = ("stage", "attempt")
     stage: str
-    attempt: int
-    after_step: int
+    attempt: Ordinal
+    after_step: Count
     """Observations of this attempt past this step are void."""
-    seconds: float | None = None
+    seconds: Amount | None = None
     """From its start to the last event that it left: at least so long it ran."""
     reason: str | None = None
     """What was lost, where the run went on by itself; None where its process ended."""
@@ -247,19 +272,19 @@ class PhaseMeasured(Event, frozen=True):
 
     identity = ("stage", "attempt")
     stage: str
-    attempt: int
-    steps: int
+    attempt: Ordinal
+    steps: Count
     """Steps measured, those before a checkpoint that the attempt was resumed from too."""
     first_kl: float | None
     """KL to the reference at the first step, where both are the same weights. Null: no reference, or no
     number."""
-    sampling_gap: float | None
+    sampling_gap: Amount | None
     """Mean difference of the sampler's and the trainer's log-probabilities, in the worst step. Null: no
     number."""
     reward_lowest: float
     reward_highest: float
-    completions: int
-    cut_off: int
+    completions: Count
+    cut_off: Count
     """Completions that reached the limit of tokens without an end."""
     attention: str
     """The implementation of attention that trained."""
@@ -276,12 +301,12 @@ class CandidateScored(Event, frozen=True):
     mode: Mode
     cause_id: str | None
     stitched_cause_id: str | None
-    responses: int
+    responses: Count
     """N: the denominator of p1, responses without a vote included."""
-    votes: list[tuple[str, int]]
+    votes: list[tuple[str, Count]]
     """Answers with their counts, in order of first appearance."""
-    first: int
-    second: int
+    first: Count
+    second: Count
     label: str | None
     verdict: CandidateVerdict
     reference: Digest | None
@@ -292,19 +317,19 @@ class CandidateScored(Event, frozen=True):
     """Whether the label agrees with the truth, where there is one."""
     invalid_reason: InvalidReason | None = None
     """Why it is invalid; null for the others."""
-    undecided: int = 0
+    undecided: Count = 0
     """Pairs of its answers that stand apart only because comparing them came to no verdict."""
     votes_are: Votes = "answers"
     """What was counted: answers that agree, or rewards of another trainer (`passed` and `failed`, and `first`
     are the passes). p1 of rewards is accuracy under that trainer's check, not self-consistency."""
-    drawn_round: int | None = None
+    drawn_round: Ordinal | None = None
     """Round whose schedule the prompt was drawn from, where it is an earlier one: a trainer draws ahead."""
 
 
 class FailedRollout(Value, frozen=True):
     """A rollout that did not pass, by its place in its group."""
 
-    sample: int
+    sample: Count
     trajectory: Digest
     """The response."""
 
@@ -312,14 +337,14 @@ class FailedRollout(Value, frozen=True):
 class Feedback(Value, frozen=True):
     """What the files say of a rollout: a judge's rationale, a test log."""
 
-    sample: int
+    sample: Count
     text: Digest
 
 
 class GroupDraw(Value, frozen=True):
     """What the schedule of a round drew a prompt for; no cause for a free one."""
 
-    round: int
+    round: Ordinal
     """A trainer draws ahead: it may be an earlier round than its group's."""
     cause_id: str | None
     stitched_cause_id: str | None
@@ -330,8 +355,8 @@ class GroupIngested(Event, frozen=True):
     it waits for its round, which is opened when the rounds before it are committed."""
 
     schema_version = 2
-    step: int
-    group: int
+    step: Count
+    group: Count
     """Place in the step, by first appearance."""
     question: Digest
     """The prompt: what a prompt that comes back is known by."""
@@ -339,7 +364,7 @@ class GroupIngested(Event, frozen=True):
     """The expected answer, where the files have one."""
     rewards: list[float]
     """By sample."""
-    passes: int
+    passes: Count
     reference: Digest | None
     """The first response that passed, where others did not; None for a group without a contrast."""
     failed: list[FailedRollout]
@@ -348,7 +373,7 @@ class GroupIngested(Event, frozen=True):
     """Name of the file."""
     draw: GroupDraw | None = None
     """Where a schedule of this memory drew the prompt."""
-    attempt: int = 1
+    attempt: Ordinal = 1
     """One more each time that the training was resumed from a checkpoint. The first step of an attempt voids
     the groups of earlier attempts from that step on."""
     passed: list[Digest] = []
@@ -368,10 +393,10 @@ class CausePromoted(Event, frozen=True):
 
     identity = ("cause_id",)
     cause_id: str
-    questions: int
+    questions: Ordinal
     consistency: Ratio
     threshold: Ratio
-    closed_frequency: int
+    closed_frequency: Count
 
 
 class FailureObserved(Event, frozen=True):
@@ -382,8 +407,8 @@ class FailureObserved(Event, frozen=True):
     failure_id: str
     question_id: str
     stage: str
-    attempt: int
-    step: int
+    attempt: Ordinal
+    step: Count
     trajectory: Digest
     """The failed response."""
     reference: Digest
@@ -399,7 +424,7 @@ class FailureDiagnosed(Event, frozen=True):
 
     identity = ("failure_id", "attempt", "asked")
     failure_id: str
-    attempt: int
+    attempt: Ordinal
     """Attempt of the stage whose observation this answers."""
     supplied: list[SuppliedCause]
     verdict: DiagnosisVerdict
@@ -407,7 +432,7 @@ class FailureDiagnosed(Event, frozen=True):
     description: str | None
     flags: list[str] = []
     call: Call | None = None
-    asked: int = 1
+    asked: Ordinal = 1
     """1 for the first diagnosis; an unresolved failure may be asked again."""
 
 
@@ -421,7 +446,7 @@ class DuplicateJudged(Event, frozen=True):
     nearest: SimilarCause | None
     duplicate: bool
     cause_id: str | None
-    capped: int = 0
+    capped: Count = 0
     """How many candidates above the threshold were left out by the cap."""
     call: Call | None = None
 
@@ -463,7 +488,7 @@ class CauseMatched(Event, frozen=True):
     cause_id: str
     failure_id: str
     via: Via
-    similarity: float | None
+    similarity: Cosine | None
 
 
 class CauseReactivated(Event, frozen=True):
@@ -480,7 +505,7 @@ class NodePairJudged(Event, frozen=True):
     """Whether two similar nodes are one skill."""
 
     nodes: tuple[str, str]
-    similarity: float
+    similarity: Cosine
     merge: bool
     label: str | None = None
     """The merged label where the answer is yes."""
@@ -504,15 +529,15 @@ class RoundCommitted(Event, frozen=True):
     """The round is over: F, ε of the next round, counts, and the hash of the state."""
 
     identity = ()
-    failures: int
-    reference_round: int | None
-    reference_failures: int | None
+    failures: Count
+    reference_round: Ordinal | None
+    reference_failures: Count | None
     epsilon_next: Ratio
-    active: int
-    mastered: int
-    nodes: int
+    active: Count
+    mastered: Count
+    nodes: Count
     state_hash: str
-    undiagnosed: int = 0
+    undiagnosed: Count = 0
     """Valid observations that were never diagnosed, or stayed unresolved: none of them is counted."""
 
 
@@ -521,13 +546,13 @@ class RoundsSuperseded(Event, frozen=True):
     that follow. Carries the memory that round `first` was opened with."""
 
     identity = ("first", "last")
-    first: int
-    last: int
+    first: Ordinal
+    last: Ordinal
     """The last round that was opened; it need not have been committed."""
     reason: str
-    failures: int
-    reference_round: int | None
-    reference_failures: int | None
+    failures: Count
+    reference_round: Ordinal | None
+    reference_failures: Count | None
     epsilon: Ratio
     causes: list[Cause]
     nodes: list[Node]
@@ -546,11 +571,11 @@ class CheckpointEvaluated(Event, frozen=True):
     checkpoint: str
     """Folder of the policy, relative to the run's folder, or the model's name."""
     benchmark: str
-    questions: int
+    questions: Count
     conditions: dict[str, Any]
     """What the measurement was made under: samples, temperature, top-p, seed."""
-    metrics: dict[str, float]
-    seconds: float | None = None
+    metrics: dict[str, Share]
+    seconds: Amount | None = None
     """Wall time of a validation, as far as the process that ended it measured."""
 
 

@@ -1,4 +1,8 @@
-"""From stored rows to events. Decoding is strict: what is not exactly of an event's type is damage."""
+"""From stored rows to events. Decoding is strict: what is not exactly of an event's type is damage.
+
+What is read from outside is also what would be written: a key given twice, an escaped letter or a blank says
+one thing to this decoder and may say another to a database's own, which the views use.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
@@ -8,7 +12,7 @@ import msgspec
 from diagevo.errors import DamagedError
 from diagevo.memory.events.catalogue import EVENT_TYPES, Event
 from diagevo.memory.events.named_texts import refuse_no_digest
-from diagevo.memory.events.upcast import CURRENT, upcast
+from diagevo.memory.events.upcast import CURRENT, downcast, upcast
 
 E = TypeVar("E", bound=Event, covariant=True)
 
@@ -24,13 +28,16 @@ class Fact(msgspec.Struct, Generic[E], frozen=True, gc=False):
     event: E
 
 
-UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
-"""What a payload raises that is no JSON, not the event's, not text at all, or nested without end."""
+UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
+"""What a payload raises that is no JSON, not the event's, not text at all, nested without end, or too large a
+number."""
 FactRow = tuple[str, int, str, int, int, int, str]
 """type, round, event_id, sequence, position, schema_version, payload"""
 DECODERS: dict[str, Callable[[str], Event]] = {
     name: msgspec.json.Decoder(event).decode for name, event in EVENT_TYPES.items()
 }
+ENCODER = msgspec.json.Encoder(order="sorted")
+"""The one encoding of an event: without the tag, keys sorted, no spaces, every field."""
 
 
 def _decoded(type_: str, version: int, payload: str) -> Event:
@@ -40,8 +47,8 @@ def _decoded(type_: str, version: int, payload: str) -> Event:
 
 
 def decoded(type_: str, version: int, payload: str) -> Event:
-    """The event, upcast where it is old; the digits of its digests are not looked at. Raises DamagedError
-    where the payload does not fit, StoreError where a newer version wrote it."""
+    """The event, upcast where it is old, of a payload that this run's writer wrote. Raises DamagedError where
+    it does not fit, StoreError where a newer version wrote it."""
     try:
         return _decoded(type_, version, payload)
     except UNREADABLE as error:
@@ -49,13 +56,28 @@ def decoded(type_: str, version: int, payload: str) -> Event:
 
 
 def read(type_: str, version: int, payload: str) -> Event:
-    """The event, its digests too. Raises as `decoded` does."""
+    """The event, of a payload that says it in the one way in which it is written, its digests too. Raises as
+    `decoded` does."""
     event = decoded(type_, version, payload)
     try:
         refuse_no_digest(event)
+        _refuse_respelled(event, type_, version, payload)
     except ValueError as error:
         raise _unreadable(type_, error) from error
     return event
+
+
+def _refuse_respelled(event: Event, type_: str, version: int, payload: str) -> None:
+    if version == CURRENT[type_]:
+        written = ENCODER.encode(event)
+    else:
+        written = ENCODER.encode(downcast(type_, version, msgspec.to_builtins(event)))
+    given = payload.encode()
+    if written != given:
+        at = next((i for i, (a, b) in enumerate(zip(written, given, strict=False)) if a != b), len(written))
+        near = slice(max(0, at - 12), at + 12)
+        here, there = (one[near].decode(errors="replace") for one in (given, written))
+        raise ValueError(f"it is not as it would be written: …{here}… where …{there}… belongs")
 
 
 def facts(rows: Iterable[FactRow]) -> Iterator[Fact[Event]]:

@@ -10,7 +10,7 @@ import msgspec
 
 from diagevo.errors import ConfigError, DamagedError
 from diagevo.memory.events import Event, RunConfigured, Value
-from diagevo.memory.events.decode import DECODERS, UNREADABLE, read
+from diagevo.memory.events.decode import DECODERS, ENCODER, UNREADABLE, read
 from diagevo.memory.events.named_texts import refuse_no_digest
 from diagevo.text.escaping import storable
 from diagevo.text.redaction import holds_secret
@@ -19,9 +19,6 @@ NAMESPACE = uuid.UUID("5b3c2f0e-6d0a-5c55-9d5e-0d1a6e5e7a01")
 E = TypeVar("E", bound=Event)
 GENESIS = "0" * 64
 """What the first event of a run names as its predecessor's hash."""
-
-
-_canonical = msgspec.json.Encoder(order="sorted")
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
@@ -166,16 +163,16 @@ def recordable(event: E) -> tuple[E, str]:
     """
     name = type(event).__name__
     try:
-        kept = cast("E", DECODERS[name](_canonical.encode(event).decode()))
+        kept = cast("E", DECODERS[name](ENCODER.encode(event).decode()))
         refuse_no_digest(kept)
     except UnicodeEncodeError:
         raise UnstorableText(event) from None
-    except (*UNREADABLE, OverflowError) as error:
+    except UNREADABLE as error:
         _refuse_unrecordable(event, name)
         raise ConfigError(f"{name} cannot be recorded: {error}") from error
     if kept != event:  # a tuple may have become a list, and nothing else anything
         _refuse_unrecordable(event, name)
-    payload = _canonical.encode(kept).decode()
+    payload = ENCODER.encode(kept).decode()
     if "\\u0000" in payload and _storable(plain := msgspec.to_builtins(kept)) != plain:
         raise UnstorableText(event)
     return kept, payload

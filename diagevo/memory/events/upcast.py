@@ -1,33 +1,47 @@
 """Old events stay readable: a payload is stored with its version and brought up to date when it is read.
 
-An upcaster takes the payload of one version and returns that of the next. Nothing is ever rewritten in the
-log.
+A step takes the payload of one version to the next and back: back, because a payload must be what its own
+version would have written. Nothing is ever rewritten in the log.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from diagevo.errors import StoreError
 from diagevo.memory.events import EVENT_TYPES
 
-Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+Payload = dict[str, Any]
 
 
-def _with(**fields: Any) -> Upcaster:
-    """The step that adds fields which the old version did not know."""
-    return lambda old: {**old, **fields}
+class Step(NamedTuple):
+    """From one version of a payload to the next, and back."""
+
+    up: Callable[[Payload], Payload]
+    down: Callable[[Payload], Payload]
 
 
-UPCASTERS: dict[tuple[str, int], Upcaster] = {
+def _with(**fields: Any) -> Step:
+    """The step that adds fields which the old version did not know; a function makes one of the others."""
+
+    def up(payload: Payload) -> Payload:
+        new = {name: made(payload) if callable(made) else made for name, made in fields.items()}
+        return {**payload, **new}
+
+    def down(payload: Payload) -> Payload:
+        return {name: value for name, value in payload.items() if name not in fields}
+
+    return Step(up, down)
+
+
+def _reference_alone(payload: Payload) -> list[Any]:
+    return [] if payload["reference"] is None else [payload["reference"]]
+
+
+STEPS: dict[tuple[str, int], Step] = {
     ("FailureObserved", 1): _with(right=None),
     ("FailureObserved", 2): _with(against="response"),
     ("CheckpointEvaluated", 1): _with(seconds=None),
-    ("GroupIngested", 1): lambda old: {
-        **old,
-        "passed": [] if old["reference"] is None else [old["reference"]],
-        "feedback": [],
-        "tags": [],
-    },
+    ("GroupIngested", 1): _with(passed=_reference_alone, feedback=[], tags=[]),
 }
 """(type, version) -> the step to version + 1. Add one, and a frozen example of the old version, with each
 change of a payload."""
@@ -35,7 +49,7 @@ change of a payload."""
 CURRENT: dict[str, int] = {name: model.schema_version for name, model in EVENT_TYPES.items()}
 
 
-def upcast(type_: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
+def upcast(type_: str, version: int, payload: Payload) -> Payload:
     """The payload in its current version. Raises StoreError for an unknown type or version."""
     current = CURRENT.get(type_)
     if current is None or version > current:
@@ -46,5 +60,12 @@ def upcast(type_: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
     if version < 1:
         raise StoreError(f"an event {type_} says it is of version {version}: versions begin at 1")
     for step in range(version, current):
-        payload = UPCASTERS[type_, step](payload)
+        payload = STEPS[type_, step].up(payload)
+    return payload
+
+
+def downcast(type_: str, version: int, payload: Payload) -> Payload:
+    """What an older version would have written of a current payload."""
+    for step in reversed(range(version, CURRENT[type_])):
+        payload = STEPS[type_, step].down(payload)
     return payload

@@ -93,6 +93,8 @@ def _why_refused(error: Exception) -> str:
 
 def _between_rounds(state: MemoryState, fact: Fact[Event]) -> None:
     effect = BETWEEN_ROUNDS.get(fact.type)
+    if state.config is None and fact.type != RunConfigured.__name__:
+        raise InconsistentError("a run begins with its configuration")
     if effect is not None:
         effect(state, fact)
     elif fact.type in IN_ROUND:
@@ -102,7 +104,8 @@ def _between_rounds(state: MemoryState, fact: Fact[Event]) -> None:
 
 
 def _measured(state: MemoryState, fact: Fact[CheckpointEvaluated]) -> None:
-    """A measurement of any round, at any time: it changes nothing."""
+    """A measurement after any round that was opened, at any time: it changes nothing."""
+    require(fact.round <= state.last_opened, f"round {fact.round} was never opened")
 
 
 def _ingested(state: MemoryState, fact: Fact[GroupIngested]) -> None:
@@ -227,7 +230,10 @@ def _stage_completed(state: MemoryState, now: OpenRound, fact: Fact[StageComplet
 
 def _phase_measured(state: MemoryState, now: OpenRound, fact: Fact[PhaseMeasured]) -> None:
     """Of the attempt under way; it changes nothing."""
-    _running(now, fact.event)
+    event = fact.event
+    _running(now, event)
+    require(event.reward_lowest <= event.reward_highest, "its lowest reward is above its highest")
+    require(event.cut_off <= event.completions, "more completions were cut off than there were")
 
 
 def _stage_abandoned(state: MemoryState, now: OpenRound, fact: Fact[StageAbandoned]) -> None:

@@ -141,7 +141,7 @@ def _take(bundle: Stranger, database: Database, run_id: str, place: Path) -> Cop
             copy.take(contents.events(), f"the bundle {bundle.path}", EXPORT_AGAIN)
         except InconsistentError as error:
             raise _impossible(bundle, error.message) from error
-        written = copy.finish(imported=copy.hash)
+        written = copy.finish(imported=copy.chain.hash)
         if (stranger := first_stranger(copy.log, copy.state)) is not None:
             raise _impossible(bundle, f"#{stranger[0]}: {stranger[1]}")
         for add, taken in (

@@ -7,10 +7,8 @@ history that does not hold is refused whole. Each commit's projections are writt
 transaction.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,11 @@ import msgspec
 from sqlalchemy import Connection, update
 from sqlalchemy.exc import IntegrityError
 
-from diagevo.errors import ConfigError, ConflictError, DiagEvoError, StoreError
+from diagevo.errors import ConfigError, ConflictError, StoreError
 from diagevo.memory.events import Event
+from diagevo.memory.events.chain import UNFIT, Chain
 from diagevo.memory.events.decode import Fact
-from diagevo.memory.events.records import GENESIS, Recorded, event_id, pending
+from diagevo.memory.events.records import Recorded, pending
 from diagevo.memory.log import heads
 from diagevo.memory.log.heads_check import Comparison
 from diagevo.memory.log.log import LOG, RUN, Log, now
@@ -31,9 +30,6 @@ from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
 
 BATCH = 2000
-LARGEST = 2**31 - 1
-"""Number that PostgreSQL keeps in an INTEGER."""
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +58,11 @@ class Copy:
         self.state = MemoryState(run_id)
         self._projector = projection.Projector(log.database, run_id)
         self.position = log.last_position()
-        self.hash = GENESIS
+        self.chain = Chain()
         self.heads: list[heads.ChainHead] = []
         self._kept = Comparison(heads.read(folder / heads.NAME))
         self._end: heads.ChainHead | None = None
         self._rows: list[dict[str, Any]] = []
-        self._ids: set[str] = set()
-        """Of the round under way, and of every promotion: later events may name those."""
-        self._promotions: set[str] = set()
 
     def take(self, source: Iterable[Recorded], called: str, hint: str) -> None:
         """Write events of another run, in their order. Raises StoreError at the first that is not what was
@@ -77,44 +70,15 @@ class Copy:
         try:
             for recorded in source:
                 try:
-                    event = self._checked(recorded)
-                except (DiagEvoError, ValueError, RecursionError) as error:
+                    self.chain.follows(recorded)
+                    event = self.chain.read(recorded)
+                except UNFIT as error:
                     where, why = f"event {self.state.sequence + 1} of {called}", str(error).splitlines()[0]
                     raise StoreError(f"{where} is not what was written: {why}", hint=hint) from error
                 self._write(recorded, event)
             self._flush()
         except IntegrityError as error:
             raise StoreError(f"an event of {called} is there twice", hint=hint) from error
-
-    def _checked(self, recorded: Recorded) -> Event:
-        """What the next event says. Raises ValueError or DiagEvoError where it is not what was written."""
-        texts = [value for value in msgspec.structs.astuple(recorded) if isinstance(value, str)]
-        if any("\0" in text for text in texts) or _NUL.search(recorded.payload):
-            raise ValueError("it holds a NUL, which no database keeps")
-        if not 0 <= recorded.round <= LARGEST:
-            raise ValueError(f"its round is {recorded.round}")
-        if recorded.hash != recorded.computed_hash:
-            raise ValueError("its hash is another one's")
-        if recorded.previous_hash != self.hash or recorded.sequence != self.state.sequence + 1:
-            raise ValueError("it does not follow the event before it")
-        event = recorded.event
-        if datetime.fromisoformat(recorded.recorded_at).tzinfo is None:
-            raise ValueError("its time has no zone")
-        if recorded.event_id != event_id(recorded.round, recorded.type, event.key()):
-            raise ValueError("its id is another event's")
-        if recorded.cause_id != getattr(event, "cause_id", None):
-            raise ValueError("its cause is not its payload's")
-        if recorded.causation_id is not None and not self._known(recorded.causation_id):
-            raise ValueError("what it follows from is not in its round")
-        self._ids.add(recorded.event_id)
-        if recorded.type == "CausePromoted":
-            self._promotions.add(recorded.event_id)
-        elif recorded.type in ("RoundCommitted", "RoundsSuperseded"):
-            self._ids.clear()
-        return event
-
-    def _known(self, id_: str) -> bool:
-        return id_ in self._ids or id_ in self._promotions
 
     def append(self, event: Event, round: int) -> None:
         """Write an event of the new run's own."""
@@ -124,18 +88,19 @@ class Copy:
             run_id=self.run_id,
             sequence=self.state.sequence + 1,
             recorded_at=now(),
-            previous_hash=self.hash,
+            previous_hash=self.chain.hash,
             hash="",
             **given,
         )
-        self._write(msgspec.structs.replace(own, hash=own.computed_hash), event)
+        recorded = msgspec.structs.replace(own, hash=own.computed_hash)
+        self.chain.follows(recorded)
+        self._write(recorded, event)
 
     def _write(self, recorded: Recorded, event: Event) -> None:
         self.position += 1
         r = msgspec.structs.replace(recorded, position=self.position, run_id=self.run_id)
         for message in self._kept.meet(r):
             raise _other_history(self.run_id, message)
-        self.hash = r.hash
         self._rows.append(msgspec.structs.asdict(r))
         if len(self._rows) >= BATCH:
             self._flush()
@@ -163,14 +128,19 @@ class Copy:
         for message in self._kept.rest():
             raise _other_history(self.run_id, message)
         self.connection.execute(update(LOG).where(LOG.c.id == 1).values(position=self.position))
-        head = {"sequence": self.state.sequence, "hash": self.hash, "imported": imported}
+        head = {"sequence": self.state.sequence, "hash": self.chain.hash, "imported": imported}
         moved = update(RUN).where(RUN.c.run_id == self.run_id).values(head)
         if self.connection.execute(moved).rowcount == 0:
-            self.log.create_run(self.connection, self.run_id, self.state.sequence, self.hash, imported)
+            self.log.create_run(self.connection, self.run_id, self.state.sequence, self.chain.hash, imported)
         if self._end is not None and self._end not in self.heads[-1:]:
             self.heads.append(self._end)
         return CopiedRun(
-            self.run_id, self.state.sequence, self.state.round, self.position, self.hash, tuple(self.heads)
+            self.run_id,
+            self.state.sequence,
+            self.state.round,
+            self.position,
+            self.chain.hash,
+            tuple(self.heads),
         )
 
 

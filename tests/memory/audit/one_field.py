@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from diagevo.errors import DiagEvoError
 from diagevo.memory.audit.groups import Attempts, stranger
 from diagevo.memory.events import EVENT_TYPES, Ratio, Value
-from diagevo.memory.events.decode import Fact, decoded, read
-from diagevo.memory.events.records import Recorded, event_id
+from diagevo.memory.events.decode import Fact, decoded
+from diagevo.memory.events.records import Recorded, event_id, payload_of
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
 
@@ -177,9 +177,10 @@ def others_of(annotation: Any, value: Any, rng: random.Random) -> Iterator[Any]:
 
 def _any(annotation: Any) -> Any:
     """Some value of a part of an event."""
-    if annotation in (int, float):
+    kind = getattr(annotation, "__origin__", annotation)  # of a bounded one
+    if kind in (int, float):
         return 1
-    return "forged" if annotation is str else None
+    return "forged" if kind is str else None
 
 
 def _otherwise(value: Any, rng: random.Random) -> Iterator[Any]:
@@ -209,7 +210,7 @@ def changed(payload: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any
 def valid(record: Recorded, payload: Mapping[str, Any]) -> bool:
     """Whether it is an event at all: a value of the right type."""
     try:
-        read(record.type, record.schema_version, json.dumps(payload))
+        payload_of(decoded(record.type, record.schema_version, json.dumps(payload)))
     except DiagEvoError:
         return False
     return True

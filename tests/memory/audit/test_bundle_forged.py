@@ -15,6 +15,7 @@ from sqlalchemy import update
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.events import Embedder
+from diagevo.memory.events.records import event_id
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import ARTIFACT, Artifacts, digest_of
 from diagevo.memory.log.database import Database
@@ -69,6 +70,10 @@ def refused(bundle: Path, database: Database) -> str:
 
 
 NO_TEXT = b"\xff"
+MEASURED = (
+    '{"benchmark":"validation","checkpoint":"m","conditions":{},"metrics":{"mean_at_k":0.5},"questions":8,'
+    '"role":"solver","seconds":null}'
+)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +107,9 @@ def test_a_text_that_no_event_names_is_not_brought_in(bundle: Path, empty: Datab
 FORGED: dict[str, tuple[int | str, dict[str, str] | tuple[str, str], str]] = {
     "a path outside of the run": (
         "StageCompleted",
-        ('"artifacts":[]', '"artifacts":[{"path":"../other/solver","sha256":"0"}]'),
-        "is not what was written: the payload of an event StageCompleted cannot be read: '../other/solver' is"
-        " not a path inside",
+        ('"artifacts":[]', '"artifacts":[{"path":"writer.lock","sha256":"' + "f" * 64 + '"}]'),
+        "is not what was written: the payload of an event StageCompleted cannot be read: 'writer.lock' is not"
+        " a path in rounds/",
     ),
     "no digest": (
         "FailureObserved",
@@ -122,6 +127,29 @@ FORGED: dict[str, tuple[int | str, dict[str, str] | tuple[str, str], str]] = {
         "is not what was written: Invalid isoformat string: 'yesterday'",
     ),
     "another cause": (3, {"cause_id": "c9"}, "is not what was written: its cause is not its payload's"),
+    "an early time": (
+        *(3, {"recorded_at": "0001-01-01T00:00:00.000000+00:00"}),
+        "is not what was written: its time is '0001-01-01T00:00:00.000000+00:00', not one of UTC",
+    ),
+    "a time of another zone": (
+        *(3, {"recorded_at": "2026-01-01T00:00:00.000000+02:00"}),
+        "is not what was written: its time is '2026-01-01T00:00:00.000000+02:00', not one of UTC",
+    ),
+    "no digest of a file": (
+        "StageCompleted",
+        ('"artifacts":[]', '"artifacts":[{"path":"rounds/1","sha256":"zz"}]'),
+        "is not what was written: the payload of an event StageCompleted cannot be read: Expected `str`"
+        " matching regex '^[0-9a-f]{64}$' - at `$.artifacts[0].sha256`",
+    ),
+    "less than no time": (
+        *("StageCompleted", ('"parts":{}', '"parts":{"cpu":-1e+300}')),
+        "is not what was written: the payload of an event StageCompleted cannot be read: Expected `float`",
+    ),
+    "a key twice": (
+        *("CandidateScored", ('"first":', '"first":7,"first":')),
+        "is not what was written: the payload of an event CandidateScored cannot be read: it is not as it"
+        " would be written: …",
+    ),
     "an unknown type": (
         *(3, {"type": "CauseForgiven"}),
         "is not what was written: an event CauseForgiven of version ",
@@ -152,6 +180,38 @@ def test_a_chain_that_was_hashed_again_does_not_make_an_event_believed(
     forge_events(bundle, forge)
     subject = "row {} of event in" if said.startswith("is an event of") else "event {} of"
     assert refused(bundle, empty).startswith(f"{subject.format(place + 1)} the bundle {bundle} {said}")
+
+
+def test_a_history_without_a_configuration_is_refused(bundle: Path, empty: Database) -> None:
+    def measured_alone(rows: Rows) -> None:
+        first = rows[0]
+        first |= {"type": "CheckpointEvaluated", "schema_version": 2, "payload": MEASURED}
+        first["event_id"] = event_id(0, "CheckpointEvaluated", "solver.validation")
+        rows[:] = [first]
+
+    forge_events(bundle, measured_alone)
+    assert "a run begins with its configuration" in refused(bundle, empty)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"mean_at_k":0.5', '"mean_at_k":7.5', "Expected `float` <= 1"),
+        ("0", "999", "round 999 was never opened"),
+    ],
+)
+def test_a_measurement_is_a_share_after_a_round_that_was_opened(
+    bundle: Path, empty: Database, old: str, new: str, said: str
+) -> None:
+    def measured(rows: Rows) -> None:
+        number = int(new) if new.isdecimal() else 0
+        row = rows[-1] | {"type": "CheckpointEvaluated", "schema_version": 2, "round": number}
+        row |= {"sequence": len(rows) + 1, "position": rows[-1]["position"] + 1, "causation_id": None}
+        row |= {"cause_id": None, "payload": MEASURED.replace(old, new) if number == 0 else MEASURED}
+        rows.append(row | {"event_id": event_id(number, "CheckpointEvaluated", "solver.validation")})
+
+    forge_events(bundle, measured)
+    assert said in refused(bundle, empty)
 
 
 def test_a_history_that_does_not_follow_is_refused_though_its_chain_holds(

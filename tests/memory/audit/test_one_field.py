@@ -106,7 +106,7 @@ def _measured(folder: Path) -> list[Recorded]:
         memory.evaluated(
             CheckpointEvaluated(
                 role="solver",
-                checkpoint="r1/solver",
+                checkpoint="rounds/001/solver",
                 benchmark="math500",
                 questions=4,
                 conditions={"samples": 1},
@@ -159,7 +159,7 @@ def _measured(folder: Path) -> list[Recorded]:
         )
         memory.complete_stage(
             "solver",
-            [Artifact(path="r1/solver", sha256="5" * 64)],
+            [Artifact(path="rounds/001/solver", sha256="7" * 64)],
             seconds=4.5,
             parts={"extraction": 0.5},
             reward=0.25,
