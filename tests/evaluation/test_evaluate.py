@@ -165,7 +165,7 @@ def test_mean_at_k_and_the_majority_come_from_samples_that_were_drawn(ask: Ask) 
 
 
 def words(message: str, sample: int, params: SamplingParams) -> str:
-    return [r"\boxed{0}", r"\boxed{two}", r"\boxed{seven}", "none", r"\boxed{8}"][int(message[0])]
+    return [r"\boxed{0}", r"\boxed{three}", r"\boxed{seven}", "none", r"\boxed{8}"][int(message[0])]
 
 
 def test_a_comparison_is_paired_and_names_the_conditions_that_differ(
