@@ -125,9 +125,9 @@ def diagnose(
         return compare(call, sample=20 if sample is None else sample, round=round)
     from diagevo.ingest.cost import cost
     from diagevo.ingest.rounds import Rounds, asks_all_failed
-    from diagevo.memory.audit.pass_rates import pass_rates
     from diagevo.memory.history import History
     from diagevo.memory.opening import open_memory
+    from diagevo.memory.read.rollouts import pass_rates
 
     with opened(call) as history:
         run, config = history.run_id, config_of(call, history)
@@ -197,8 +197,8 @@ def _said(model: str | None, base_url: str | None, *, local: bool, all_failed: b
 
 def _check_comparable(memory: "Memory", found: "Cost") -> None:
     """Raise NotFoundError where responses failed, and what waits has none to compare."""
-    from diagevo.memory.audit.pass_rates import pass_rates
     from diagevo.memory.history import History
+    from diagevo.memory.read.rollouts import pass_rates
 
     if not found.rounds or found.failures:
         return

@@ -40,9 +40,8 @@ def show(
     `memory why`."""
     from dataclasses import replace
 
-    from diagevo.memory.audit.failures import held_against_answers
-    from diagevo.memory.audit.pass_rates import pass_rates
     from diagevo.memory.audit.replay import by_frequency, describe
+    from diagevo.memory.read.rollouts import observed, pass_rates
 
     from ..render import layout as screen
     from ..screens import memory as memory_text
@@ -54,7 +53,7 @@ def show(
         rates = pass_rates(history) if as_of == history.end else None
         against, failures = 0, 0
         if history.in_force().config.get("ingest", {}).get("all_failed"):
-            against, failures = held_against_answers(history, as_of)
+            failures, against = observed(history, as_of)
     memory = replace(memory, causes=by_frequency(memory.causes))
     title = memory_text.headline(history.run_id, memory)
     place: dict[str, Any] = {"run": history.run_id, "as_of": as_of, "notes": []}

@@ -11,8 +11,8 @@ from ..render.rows import row_of
 from ..render.table import Column, columns
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.prompts_in_both import PromptsInBoth
     from diagevo.memory.audit.runs import RunStory
+    from diagevo.memory.read.rollouts import PromptsInBoth
 
 ROUNDS = columns(
     "round, candidates: groups, all_passed: all passed, kept: with both, all_failed: all failed, "

@@ -11,9 +11,9 @@ from ..render.rows import row_of
 from ..render.table import columns
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.pass_rates import PassRates
     from diagevo.memory.audit.replay import NodeLine, Rebuilt
     from diagevo.memory.audit.verify import Verification
+    from diagevo.memory.read.rollouts import PassRates
 
 _TERMS = 12
 """Summands that a sum shows."""

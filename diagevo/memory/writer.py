@@ -22,6 +22,7 @@ from diagevo.memory.log.writer_lock import Lock, acquire
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState, OpenRound
+from diagevo.memory.state.projector import PROJECTED, Projector
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class RunWriter:
         done = self.log.append(self.run_id, self.state.sequence, [p for _, p in both])
         self._dirty = True
         sequence = self.state.sequence
-        projector = projection.Projector(self.database, self.run_id)
+        projector = Projector(self.database, self.run_id)
         for (event, p), position, fresh in zip(both, done.positions, done.fresh, strict=True):
             if not fresh:
                 continue
@@ -118,7 +119,7 @@ class RunWriter:
                 refused = error.message.partition(": ")[2]
                 self._broken = OutOfOrderError(f"{p.type} {event.key()} refused: {refused}".strip())
                 raise self._broken from error
-            if p.type in projection.PROJECTED:
+            if p.type in PROJECTED:
                 projector.take(fact, self.state, before, now())
         projector.flush()
         return done.fresh

@@ -7,12 +7,11 @@ from itertools import combinations
 from diagevo.errors import MissingDependencyError
 from diagevo.evaluation.protocol import PairedDifference, paired_difference
 from diagevo.memory.audit.method import method
-from diagevo.memory.audit.pass_rates import pass_rates
 from diagevo.memory.audit.runs import RunLine
 from diagevo.memory.audit.timeline.measurements import measured
 from diagevo.memory.history import History
+from diagevo.memory.read.rollouts import steps
 from diagevo.view.charts import Chart, Series, chart
-from diagevo.view.facts import is_short
 from diagevo.view.helped import MEAN
 
 DRAWN = 12
@@ -74,8 +73,8 @@ def many(histories: Sequence[tuple[History, RunLine]]) -> Many:
                 scores[history.run_id] = means
     passed: dict[str, dict[int, float]] = {}
     for history, line in histories:
-        if line.ingested is not None and is_short(history) and (rates := pass_rates(history)) is not None:
-            passed[history.run_id] = {one.step: one.pass_rate for one in rates.steps}
+        if line.ingested is not None:
+            passed[history.run_id] = {one.step: one.pass_rate for one in steps(history)}
     drawn = (
         _chart("Accuracy on held-out questions (mean@k), by round", scores, style, "round"),
         _chart("Rollouts that passed, by step", passed, {}, "step"),

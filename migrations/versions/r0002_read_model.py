@@ -69,9 +69,19 @@ def upgrade() -> None:
         _integer("batch", "step", "attempt", "place"),
         _text("question"),
         _integer("rollouts", "passes"),
+        _text("tags"),
         key=("position",),
     )
     op.create_index("ix_ingested_group_run", "ingested_group", ["run_id"])
+    _create(
+        "ingested_prompt",
+        _text("run_id", "question"),
+        _long("position"),
+        _integer("steps", "rollouts", "passes", "unanswered"),
+        _integer("first_step", "first_rollouts", "first_passes"),
+        _integer("last_step", "last_rollouts", "last_passes", "explained"),
+        key=("run_id", "question"),
+    )
     _create(
         "cause_question",
         _text("run_id"),

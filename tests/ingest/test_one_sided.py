@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.pass_rates import pass_rates
 from diagevo.memory.audit.runs import run_story
 from diagevo.memory.history import open_history
+from diagevo.memory.read.rollouts import pass_rates
 from diagevo.view.facts import facts
 from diagevo.view.helped import helped
 from diagevo.view.mistakes import failing

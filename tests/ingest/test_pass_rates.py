@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.pass_rates import pass_rates
 from diagevo.memory.audit.runs import run_story
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
+from diagevo.memory.read.rollouts import pass_rates
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, ingest_verl, step
 from tests.ingest.test_recording import diagnose, record

@@ -1,6 +1,5 @@
 """What became of one failure: observed, diagnosed, judged, assigned, and the cause it was counted under."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -137,15 +136,6 @@ def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bo
     if "NodeAssigned" in found and (created := _created(history, found["NodeAssigned"], failure.id)):
         found["CauseCreated"] = created
     return _story(history, found, full)
-
-
-def held_against_answers(history: History, as_of: AsOf) -> tuple[int, int]:
-    """Of the rounds that count: failures of questions that no response passed, and all failures."""
-    counted = set(history.state(as_of).counted())
-    found = Counter(
-        fact.event.against for fact in history.events(FailureObserved, as_of=as_of) if fact.round in counted
-    )
-    return found["answer"], found.total()
 
 
 def stories_of(

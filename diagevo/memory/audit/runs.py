@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from sqlalchemy import select
 
 from diagevo.equations.schedule import z
-from diagevo.memory.audit.pass_rates import PassRates, pass_rate, pass_rates
 from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.measurements import Measured, labels_true, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
@@ -18,6 +17,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import EVENT, RUN, Log
 from diagevo.memory.log.writer_lock import writer
 from diagevo.memory.places import runs_folder
+from diagevo.memory.read.rollouts import PassRates, pass_rates, steps
 from diagevo.progress import RoundFigures
 from diagevo.text.redaction import redacted
 
@@ -117,9 +117,14 @@ def _line(history: History) -> RunLine:
         greedy=found.validation.get("greedy"),
         labels_true=labels_true(history, number),
         reward=found.rewards.get("solver"),
-        pass_rate=None if history.ingested is None else pass_rate(log, run_id),
+        pass_rate=_pass_rate(history),
         writer=writer(database, run_id, runs_folder(database, history.root) / run_id),
     )
+
+
+def _pass_rate(history: History) -> float | None:
+    found = steps(history)
+    return sum(step.passes for step in found) / sum(step.rollouts for step in found) if found else None
 
 
 def _stage(log: Log, run_id: str, round_: int) -> str | None:

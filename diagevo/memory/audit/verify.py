@@ -29,7 +29,17 @@ from diagevo.memory.log.log import EVENT, Log
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState, OpenRound
-from diagevo.memory.state.projection import CAUSE, GROUP, HISTORY, NODE, OPENED, QUESTION, ROUND, SNAPSHOT
+from diagevo.memory.state.projection import (
+    CAUSE,
+    GROUP,
+    HISTORY,
+    NODE,
+    OPENED,
+    PROMPT,
+    QUESTION,
+    ROUND,
+    SNAPSHOT,
+)
 from diagevo.memory.state.superseded import played_again
 
 REBUILD = "run: diagevo memory rebuild"
@@ -213,10 +223,56 @@ class _Replay:
             self._check_questions(self.state.open)
         self._compare(OPENED, self._opened, "round")
         self._groups.check(self.log, report)
+        self._check_prompts()
         if self.rounds:
             self._compare(CAUSE, self._causes, "cause_id")
             self._compare(NODE, self._nodes, "node_id")
         self._check_rounds()
+
+    def _check_prompts(self) -> None:
+        """Each prompt against its groups."""
+        groups = select(GROUP).where(GROUP.c.run_id == self.state.run_id).order_by(GROUP.c.position)
+        same = (OPENED.c.run_id == QUESTION.c.run_id) & (OPENED.c.round == QUESTION.c.round)
+        failures = (
+            select(QUESTION.c.question, func.sum(QUESTION.c.failures))
+            .select_from(QUESTION.join(OPENED, same))
+            .where(QUESTION.c.run_id == self.state.run_id, OPENED.c.superseded_by.is_(None))
+            .group_by(QUESTION.c.question)
+        )
+        steps: dict[str, dict[int, tuple[int, int, int]]] = {}
+        first: dict[str, int] = {}
+        with self.log.database.read() as connection:
+            for row in connection.execute(groups, execution_options={"yield_per": 1000}):
+                of = steps.setdefault(row.question, {})
+                first.setdefault(row.question, row.position)
+                rollouts, passes, unanswered = of.get(row.step, (0, 0, 0))
+                unanswered += 0 if row.passes else row.rollouts
+                of[row.step] = rollouts + row.rollouts, passes + row.passes, unanswered
+            explained = {row[0]: row[1] for row in connection.execute(failures)}
+        rows = [
+            {
+                "run_id": self.state.run_id,
+                "question": question,
+                "position": first[question],
+                "steps": len(of),
+                **dict(
+                    zip(
+                        ("rollouts", "passes", "unanswered"),
+                        map(sum, zip(*of.values(), strict=True)),
+                        strict=True,
+                    )
+                ),
+                "first_step": min(of),
+                "first_rollouts": of[min(of)][0],
+                "first_passes": of[min(of)][1],
+                "last_step": max(of),
+                "last_rollouts": of[max(of)][0],
+                "last_passes": of[max(of)][1],
+                "explained": explained.get(question, 0),
+            }
+            for question, of in steps.items()
+        ]
+        self._compare(PROMPT, rows, "question")
 
     def _check_rounds(self) -> None:
         """No row is of a round that was never committed."""

@@ -1,10 +1,9 @@
 """The SQL rows, as SQLModel tables. Reads and writes go through SQLAlchemy Core on their `__table__`.
 
 `event` is the log and the only truth; `artifact`, `reply` and `vector` hold what events name by digest.
-`opened_round`, `ingested_group`, `cause_question`, `cause`, `skill_node`, `round_summary`, `cause_history`
-and `snapshot` are projections, written with the events that they follow from and made again by
-`memory rebuild`. `log` and `run` hold the heads under which positions and
-sequences are given.
+`cause`, `skill_node`, `round_summary`, `cause_history`, `snapshot`, `opened_round`, `ingested_group`,
+`ingested_prompt` and `cause_question` are projections, written with the events that they follow from and made
+again by `memory rebuild`. `log` and `run` hold the heads under which positions and sequences are given.
 """
 
 from typing import Annotated, Any, cast
@@ -245,6 +244,32 @@ class IngestedGroupRow(SQLModel, table=True):
     question: Str
     rollouts: int
     passes: int
+    tags: Str
+    """JSON."""
+
+
+class IngestedPromptRow(SQLModel, table=True):
+    """A prompt of another trainer: its groups added up, and those of its first and last step."""
+
+    __tablename__ = "ingested_prompt"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "question"),)
+    run_id: Str
+    question: Str
+    position: Long
+    """Of its first group."""
+    steps: int
+    rollouts: int
+    passes: int
+    unanswered: int
+    """Rollouts in groups of which none passed."""
+    first_step: int
+    first_rollouts: int
+    first_passes: int
+    last_step: int
+    last_rollouts: int
+    last_passes: int
+    explained: int
+    """Failures that are counted under a cause, in rounds that count."""
 
 
 class CauseQuestionRow(SQLModel, table=True):
@@ -307,7 +332,7 @@ NAMES = frozenset(
     table(row).name
     for row in (
         *(LogRow, RunRow, EventRow, ArtifactRow, ReplyRow, VectorRow),
-        *(OpenedRoundRow, IngestedGroupRow, CauseQuestionRow),
+        *(OpenedRoundRow, IngestedGroupRow, IngestedPromptRow, CauseQuestionRow),
         *(CauseRow, NodeRow, RoundRow, CauseHistoryRow, SnapshotRow),
     )
 )

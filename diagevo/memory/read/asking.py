@@ -1,6 +1,6 @@
 """Rows of a published view as values of a type."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 from types import NoneType, UnionType
@@ -19,10 +19,10 @@ def ask(
     view: str,
     row: type[R],
     where: str = "",
+    values: Mapping[str, Any] | None = None,
     *,
     order: str = "",
     limit: int | None = None,
-    **values: Any,
 ) -> list[R]:
     """Rows of a view, of one run.
 
@@ -31,10 +31,10 @@ def ask(
         view: The view's name, or several joined, as SQL's FROM takes them.
         row: A dataclass whose fields are columns. A `Fraction` is read of its text, a flag of 0 and 1, what
             is no plain value of JSON.
-        where: A further condition; `:name` in it is the value of that name.
+        where: A further condition.
+        values: What `:name` stands for in it.
         order: Columns, as SQL's ORDER BY takes them.
         limit: At most so many rows.
-        **values: What `where` names.
     """
     readers = _readers(row)
     query = f"SELECT {', '.join(readers)} FROM {view} WHERE run_id = :run"
@@ -44,7 +44,7 @@ def ask(
     convert = [(place, read) for place, read in enumerate(readers.values()) if read is not None]
     found: list[R] = []
     with history.database.read() as connection:
-        for cells in connection.execute(text(query), {"run": history.run_id} | values):
+        for cells in connection.execute(text(query), {"run": history.run_id, **(values or {})}):
             row_values = list(cells)
             for place, read in convert:
                 if row_values[place] is not None:

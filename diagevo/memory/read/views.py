@@ -35,8 +35,7 @@ ABOUT: dict[str, str] = {
     "v_step": "one row per step of another trainer: its groups by outcome, rollouts, passes and pass rate",
     "v_prompt": "one row per prompt of another trainer: its pass rate in the first and in the last step that"
     " had it, its failures and how many have no cause",
-    "v_prompt_cause": "one row per prompt with failures that have a cause: the cause of most of the"
-    " last ones",
+    "v_tag": "one row per tag that another trainer's files class prompts by: its groups, rollouts and passes",
     "v_rollouts": "one row per run of another trainer: its rollouts, passes and prompts; how those that came"
     " back changed",
     "v_event": "one row per event, its payload as JSON text",
@@ -86,15 +85,15 @@ def views(dialect: str) -> dict[str, str]:
     def share(part: str, whole: str) -> str:
         return f"CAST({part} AS {real}) / {whole}"
 
-    def alone(column: str, at: str) -> str:
-        """The sum in the step `at`, of a prompt's steps."""
-        return f"sum(CASE WHEN step = {at} THEN {column} ELSE 0 END)"
-
-    outcomes = ", ".join(
-        f"sum(CASE WHEN outcome = '{name}' THEN 1 ELSE 0 END) AS {name}"
-        for name in ("all_passed", "contrast", "all_failed")
-    )
-    change = "(last_pass_rate - first_pass_rate)"
+    again = "last_step > first_step"
+    first, last = share("first_passes", "first_rollouts"), share("last_passes", "last_rollouts")
+    tags = "json_each(g.tags) tag" if sqlite else "LATERAL json_array_elements_text(g.tags::json) tag(value)"
+    # The round that plays a group, or will: rounds that wait come after those that were opened.
+    placed = "COALESCE(o.round, g.batch + COALESCE(w.gone, 0))"
+    groups = """FROM ingested_group g
+        LEFT JOIN opened_round o ON o.run_id = g.run_id AND o.batch = g.batch AND o.superseded_by IS NULL
+        LEFT JOIN (SELECT run_id, count(superseded_by) AS gone FROM opened_round GROUP BY run_id) w
+            ON w.run_id = g.run_id"""
     place = "e.run_id, e.position, e.round"
     return {
         "v_event": """SELECT position, event_id, run_id, sequence, round, type, cause_id, payload,
@@ -172,49 +171,37 @@ def views(dialect: str) -> dict[str, str]:
         "v_phase": f"""SELECT {place}, {named("stage attempt:int steps:int first_kl:real sampling_gap:real")},
         {named("reward_lowest:real reward_highest:real completions:int cut_off:int attention findings")}
         {counted("PhaseMeasured")}""",
-        "v_group": f"""SELECT g.run_id, g.position, COALESCE(o.round, g.batch + COALESCE(w.gone, 0)) AS round,
+        "v_group": f"""SELECT g.run_id, g.position, {placed} AS round,
         g.step, g.attempt, g.place, g.question, {text("asked")} AS prompt, {read("answer")} AS answer,
         g.rollouts, g.passes, {share("g.passes", "g.rollouts")} AS pass_rate,
         CASE WHEN g.passes = 0 THEN 'all_failed' WHEN g.passes = g.rollouts THEN 'all_passed'
             ELSE 'contrast' END AS outcome, {read("source")} AS source, g.batch
-        FROM ingested_group g
-        LEFT JOIN opened_round o ON o.run_id = g.run_id AND o.batch = g.batch AND o.superseded_by IS NULL
-        LEFT JOIN (SELECT run_id, count(superseded_by) AS gone FROM opened_round GROUP BY run_id) w
-            ON w.run_id = g.run_id
+        {groups}
         LEFT JOIN event e ON e.position = g.position
         LEFT JOIN artifact asked ON asked.digest = g.question""",
-        "v_step": f"""SELECT run_id, round, step, count(*) AS groups, {outcomes},
-        sum(rollouts) AS rollouts, sum(passes) AS passes, {share("sum(passes)", "sum(rollouts)")} AS pass_rate
-        FROM v_group GROUP BY run_id, round, step""",
-        "v_prompt_cause": """SELECT run_id, question, cause_id FROM (SELECT q.run_id, q.question, q.cause_id,
-            row_number() OVER (PARTITION BY q.run_id, q.question ORDER BY q.round DESC,
-            length(q.question_id) DESC, q.question_id DESC, q.failures DESC, length(q.cause_id), q.cause_id)
-            AS nth FROM v_cause_question q) last WHERE nth = 1""",
-        # Failures that have a cause come as rows without a step, so that one pass over the run adds both up.
-        "v_prompt": f"""WITH part AS (SELECT run_id, question, step, rollouts, passes, 0 AS explained
-            FROM ingested_group
-            UNION ALL SELECT run_id, question, NULL, 0, 0, failures FROM v_cause_question),
-        at AS (SELECT run_id, question, step, sum(rollouts) AS rollouts, sum(passes) AS passes,
-            sum(explained) AS explained, min(step) OVER (PARTITION BY run_id, question) AS first_step,
-            max(step) OVER (PARTITION BY run_id, question) AS last_step
-            FROM part GROUP BY run_id, question, step),
-        span AS (SELECT run_id, question, count(step) AS steps, sum(rollouts) AS rollouts,
-            sum(passes) AS passes, sum(explained) AS explained, min(step) AS first_step,
-            {share(alone("passes", "first_step"), alone("rollouts", "first_step"))} AS first_pass_rate,
-            max(step) AS last_step,
-            {share(alone("passes", "last_step"), alone("rollouts", "last_step"))} AS last_pass_rate
-            FROM at GROUP BY run_id, question HAVING count(step) > 0)
-        SELECT span.run_id, span.question, {text("asked")} AS prompt, span.steps, span.rollouts, span.passes,
-        span.first_step, span.first_pass_rate, span.last_step, span.last_pass_rate,
-        span.rollouts - span.passes AS failures,
-        span.rollouts - span.passes - span.explained AS without_cause
-        FROM span LEFT JOIN artifact asked ON asked.digest = span.question""",
+        "v_step": f"""SELECT g.run_id, {placed} AS round, g.step, count(*) AS groups,
+        sum(CASE WHEN g.passes = g.rollouts THEN 1 ELSE 0 END) AS all_passed,
+        sum(CASE WHEN g.passes BETWEEN 1 AND g.rollouts - 1 THEN 1 ELSE 0 END) AS contrast,
+        sum(CASE WHEN g.passes = 0 THEN 1 ELSE 0 END) AS all_failed,
+        sum(g.rollouts) AS rollouts, sum(g.passes) AS passes,
+        {share("sum(g.passes)", "sum(g.rollouts)")} AS pass_rate
+        {groups} GROUP BY g.run_id, {placed}, g.step""",
+        "v_prompt": f"""SELECT p.run_id, p.question, {text("asked")} AS prompt, p.steps, p.rollouts, p.passes,
+        p.first_step, {share("p.first_passes", "p.first_rollouts")} AS first_pass_rate,
+        p.last_step, {share("p.last_passes", "p.last_rollouts")} AS last_pass_rate,
+        p.rollouts - p.passes AS failures, p.rollouts - p.passes - p.explained AS without_cause, p.position
+        FROM ingested_prompt p LEFT JOIN artifact asked ON asked.digest = p.question""",
+        "v_tag": f"""SELECT g.run_id, tag.value AS tag, count(*) AS groups, sum(g.rollouts) AS rollouts,
+        sum(g.passes) AS passes, {share("sum(g.passes)", "sum(g.rollouts)")} AS pass_rate
+        FROM ingested_group g CROSS JOIN {tags} GROUP BY g.run_id, tag.value""",
         "v_rollouts": f"""SELECT run_id, count(*) AS prompts, sum(rollouts) AS rollouts,
-        sum(passes) AS passes, sum(CASE WHEN passes = 0 THEN 1 ELSE 0 END) AS never_passed,
-        sum(without_cause) AS without_cause, sum(CASE WHEN steps > 1 THEN 1 ELSE 0 END) AS came_back,
-        avg(CASE WHEN steps > 1 THEN first_pass_rate END) AS first_pass_rate,
-        avg(CASE WHEN steps > 1 THEN last_pass_rate END) AS last_pass_rate,
-        sum(CASE WHEN steps > 1 THEN {change} * {change} END) AS squared_changes,
-        sum(CASE WHEN last_pass_rate < first_pass_rate THEN 1 ELSE 0 END) AS dropped
-        FROM v_prompt GROUP BY run_id""",
+        sum(passes) AS passes, {share("sum(passes)", "sum(rollouts)")} AS pass_rate,
+        sum(CASE WHEN passes = 0 THEN 1 ELSE 0 END) AS never_passed, sum(unanswered) AS unanswered,
+        sum(rollouts - passes - explained) AS without_cause,
+        sum(CASE WHEN {again} THEN 1 ELSE 0 END) AS came_back,
+        avg(CASE WHEN {again} THEN {first} END) AS first_pass_rate,
+        avg(CASE WHEN {again} THEN {last} END) AS last_pass_rate,
+        sum(CASE WHEN {again} THEN ({last} - {first}) * ({last} - {first}) END) AS squared_changes,
+        sum(CASE WHEN {last} < {first} THEN 1 ELSE 0 END) AS dropped
+        FROM ingested_prompt GROUP BY run_id""",
     }

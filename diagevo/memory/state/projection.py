@@ -4,32 +4,26 @@ how a state is loaded."""
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from itertools import groupby
 from typing import Any, get_args
 
 import msgspec
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import Connection, Table, delete, insert, select
 from sqlalchemy.exc import DBAPIError
 
 from diagevo.memory.events import (
     CandidateVerdict,
-    CauseCreated,
-    CauseMatched,
     Event,
     GroupIngested,
-    RoundCommitted,
-    RoundOpened,
-    RoundsSuperseded,
     number_of,
 )
 from diagevo.memory.events.decode import UNREADABLE, Fact
-from diagevo.memory.log.database import Database, insert_into
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.tables import (
     CauseHistoryRow,
     CauseQuestionRow,
     CauseRow,
     IngestedGroupRow,
+    IngestedPromptRow,
     NodeRow,
     OpenedRoundRow,
     RoundRow,
@@ -38,21 +32,14 @@ from diagevo.memory.log.tables import (
 )
 from diagevo.memory.state.fold import fold
 from diagevo.memory.state.model import MemoryState, OpenRound
-from diagevo.memory.state.superseded import played_again
 from diagevo.text.fractions import fraction
 
 CAUSE, NODE, ROUND = table(CauseRow), table(NodeRow), table(RoundRow)
 HISTORY, SNAPSHOT = table(CauseHistoryRow), table(SnapshotRow)
-OPENED, GROUP, QUESTION = table(OpenedRoundRow), table(IngestedGroupRow), table(CauseQuestionRow)
-ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, QUESTION)
-PROJECTED = frozenset(
-    event.__name__
-    for event in (RoundOpened, RoundCommitted, RoundsSuperseded, GroupIngested, CauseCreated, CauseMatched)
-)
-"""Events that change a row of a projection."""
+OPENED, QUESTION = table(OpenedRoundRow), table(CauseQuestionRow)
+GROUP, PROMPT = table(IngestedGroupRow), table(IngestedPromptRow)
+ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, PROMPT, QUESTION)
 VERDICTS: tuple[CandidateVerdict, ...] = get_args(CandidateVerdict)
-WAITING = 2000
-"""Rows that are collected before they are written."""
 VERSION = 5
 """Of the snapshot's form and of the fold: a snapshot of another version is ignored."""
 
@@ -122,94 +109,6 @@ def _snapshot(log: Log, run_id: str, round: int | None, sequence: int | None) ->
     except UNREADABLE:
         return None  # disposable: the events have it all
     return state if state.hash(state.reference_round, state.reference_failures) == row.state_hash else None
-
-
-class Projector:
-    """Keeps the rows of a run in step with its events, within write transactions of the caller.
-
-    `take` comes after the fold of an event of `PROJECTED`. Rows that come by the thousand are collected:
-    `flush` ends a transaction.
-    """
-
-    def __init__(self, database: Database, run_id: str) -> None:
-        self._database, self._run_id = database, run_id
-        self._groups: list[dict[str, Any]] = []
-        self._questions: dict[tuple[Any, ...], dict[str, Any]] = {}
-
-    def take(self, fact: Fact[Event], state: MemoryState, before: OpenRound | None, at: str) -> None:
-        """Take over an event.
-
-        Args:
-            fact: The event.
-            state: The memory after it.
-            before: The round that was open before it.
-            at: When a commit is recorded.
-        """
-        match fact.event:
-            case GroupIngested() as group:
-                self._groups.append(group_row(self._run_id, fact.position, fact.round, group))
-            case (
-                CauseCreated(cause_id=cause, failure_id=name) | CauseMatched(cause_id=cause, failure_id=name)
-            ):
-                assert before is not None
-                self._count(question_row(self._run_id, before, name.rpartition(".")[0], cause))
-            case RoundOpened():
-                with self._database.write() as connection:
-                    connection.execute(insert(OPENED), opened_row(state, fact.round, fact.position))
-            case RoundCommitted():
-                assert before is not None
-                with self._database.write() as connection:
-                    write(connection, state, before, at)
-            case RoundsSuperseded():
-                with self._database.write() as connection:
-                    write_memory(connection, state)
-                    _supersede(connection, state, fact.position)
-            case _:
-                raise AssertionError(f"{fact.type} changes no projection")
-        if len(self._groups) + len(self._questions) >= WAITING:
-            self.flush()
-
-    def _count(self, row: dict[str, Any]) -> None:
-        key = row["round"], row["question_id"], row["cause_id"]
-        if (known := self._questions.setdefault(key, row)) is not row:
-            known["failures"] += 1
-
-    def flush(self) -> None:
-        """Write what was collected."""
-        groups, questions = self._groups, list(self._questions.values())
-        self._groups, self._questions = [], {}
-        if not groups and not questions:
-            return
-        with self._database.write() as connection:
-            for attempt, of in groupby(groups, key=lambda row: row["attempt"]):
-                rows = list(of)
-                self._void(connection, attempt, rows[0]["step"])
-                connection.execute(insert(GROUP), rows)
-            if questions:
-                adding = insert_into(self._database, QUESTION)
-                more = {"failures": QUESTION.c.failures + adding.excluded.failures}
-                keys = list(QUESTION.primary_key)
-                connection.execute(adding.on_conflict_do_update(index_elements=keys, set_=more), questions)
-
-    def _void(self, connection: Connection, attempt: int, step: int) -> None:
-        """Where an attempt of the training begins, the groups of earlier ones from its first step on go."""
-        if attempt == 1:
-            return
-        own = GROUP.c.run_id == self._run_id
-        last = select(GROUP.c.attempt).where(own).order_by(GROUP.c.position.desc()).limit(1)
-        if (connection.execute(last).scalar() or 1) < attempt:
-            connection.execute(delete(GROUP).where(own, GROUP.c.attempt < attempt, GROUP.c.step >= step))
-
-
-def _supersede(connection: Connection, state: MemoryState, position: int) -> None:
-    """Mark the rounds that the last superseding took out."""
-    again, (first, last) = played_again(state.superseded), state.superseded[-1]
-    counted = select(OPENED.c.round).where(
-        OPENED.c.run_id == state.run_id, OPENED.c.round.between(first, last), OPENED.c.superseded_by.is_(None)
-    )
-    for number in connection.execute(counted).scalars().all():
-        gone = update(OPENED).where(OPENED.c.run_id == state.run_id, OPENED.c.round == number)
-        connection.execute(gone.values(superseded_by=again[number], superseded_at=position))
 
 
 def write(connection: Connection, state: MemoryState, closed: OpenRound, committed_at: str) -> None:
@@ -302,6 +201,7 @@ def group_row(run_id: str, position: int, batch: int, group: GroupIngested) -> d
         "question": group.question,
         "rollouts": len(group.rewards),
         "passes": group.passes,
+        "tags": msgspec.json.encode(group.tags).decode(),
     }
 
 

@@ -25,9 +25,9 @@ from diagevo.memory.log import heads
 from diagevo.memory.log.heads_check import Comparison
 from diagevo.memory.log.log import LOG, RUN, Log, now
 from diagevo.memory.log.statements import INSERT
-from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.projector import PROJECTED, Projector
 
 BATCH = 2000
 
@@ -56,7 +56,7 @@ class Copy:
             )
         self.connection, self.log, self.run_id = connection, log, run_id
         self.state = MemoryState(run_id)
-        self._projector = projection.Projector(log.database, run_id)
+        self._projector = Projector(log.database, run_id)
         self.position = log.last_position()
         self.chain = Chain()
         self.heads: list[heads.ChainHead] = []
@@ -106,7 +106,7 @@ class Copy:
             self._flush()
         before, fact = self.state.open, Fact(r.type, r.round, r.event_id, r.sequence, r.position, event)
         advance(self.state, fact)
-        if r.type in projection.PROJECTED:
+        if r.type in PROJECTED:
             self._projector.take(fact, self.state, before, r.recorded_at)
         self._end = heads.of(r)
         if r.type == "RoundCommitted":

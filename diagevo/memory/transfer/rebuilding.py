@@ -15,6 +15,7 @@ from diagevo.memory.log.migrate import upgrade
 from diagevo.memory.memory import Memory
 from diagevo.memory.state import projection
 from diagevo.memory.state.projection import SNAPSHOT
+from diagevo.memory.state.projector import PROJECTED, Projector
 from diagevo.memory.state.walk import walk
 
 
@@ -65,9 +66,9 @@ def rebuild_projections(history: History) -> int:
         times = {r.round: r.recorded_at for r in log.read(run_id, types=["RoundCommitted"])}
         for target in projection.ALL:
             connection.execute(delete(target).where(target.c.run_id == run_id))
-        projector = projection.Projector(history.database, run_id)
+        projector = Projector(history.database, run_id)
         for fact, before, state, closed in walk(log, run_id, lambda state, _: state.open):
-            if fact.type in projection.PROJECTED:
+            if fact.type in PROJECTED:
                 projector.take(fact, state, before, times.get(fact.round, ""))
             rounds += closed is not None
         projector.flush()

@@ -184,11 +184,7 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
             ("c4", 1, 1, 12, 4, 4 / 12),
         ],
     ),
-    "v_prompt_cause": (
-        "SELECT p.cause_id, q.question_id FROM v_prompt_cause p JOIN v_candidate q ON q.question = p.question"
-        " WHERE q.question_id IN ('r1.q0', 'r3.q3') ORDER BY q.position",
-        [("c1", "r1.q0"), ("c2", "r3.q3")],  # of one failure each, the cause that was found first
-    ),
+    "v_tag": ("SELECT tag FROM v_tag", []),
     "v_rollouts": ("SELECT prompts FROM v_rollouts", []),
     "v_group": ("SELECT step FROM v_group", []),  # its rows: test_group_views.py
     "v_step": ("SELECT step FROM v_step", []),

@@ -1,0 +1,193 @@
+"""Projections kept in step with the events that they follow from, in the same transaction."""
+
+from collections import Counter
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, text, update
+
+from diagevo.memory.events import (
+    CauseCreated,
+    CauseMatched,
+    Event,
+    GroupIngested,
+    RoundCommitted,
+    RoundOpened,
+    RoundsSuperseded,
+)
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.log.database import Database, insert_into
+from diagevo.memory.state import projection
+from diagevo.memory.state.model import MemoryState, OpenRound
+from diagevo.memory.state.projection import (
+    GROUP,
+    OPENED,
+    PROMPT,
+    QUESTION,
+    group_row,
+    opened_row,
+    question_row,
+)
+from diagevo.memory.state.superseded import played_again
+
+PROJECTED = frozenset(
+    event.__name__
+    for event in (RoundOpened, RoundCommitted, RoundsSuperseded, GroupIngested, CauseCreated, CauseMatched)
+)
+"""Events that change a row of a projection."""
+WAITING = 2000
+"""Rows that are collected before they are written."""
+
+_ADD_GROUP = text(
+    """INSERT INTO ingested_prompt AS p (run_id, question, position, steps, rollouts, passes, unanswered,
+    first_step, first_rollouts, first_passes, last_step, last_rollouts, last_passes, explained)
+VALUES (:run_id, :question, :position, 1, :rollouts, :passes, :unanswered,
+    :step, :rollouts, :passes, :step, :rollouts, :passes, 0)
+ON CONFLICT (run_id, question) DO UPDATE SET
+    steps = p.steps + CASE WHEN excluded.first_step < p.first_step OR excluded.last_step > p.last_step THEN 1
+        WHEN excluded.first_step IN (p.first_step, p.last_step) THEN 0
+        WHEN EXISTS (SELECT 1 FROM ingested_group g WHERE g.run_id = p.run_id AND g.question = p.question
+            AND g.step = excluded.first_step AND g.position < excluded.position) THEN 0 ELSE 1 END,
+    rollouts = p.rollouts + excluded.rollouts,
+    passes = p.passes + excluded.passes,
+    unanswered = p.unanswered + excluded.unanswered,
+    first_rollouts = CASE WHEN excluded.first_step < p.first_step THEN excluded.rollouts
+        WHEN excluded.first_step = p.first_step THEN p.first_rollouts + excluded.rollouts
+        ELSE p.first_rollouts END,
+    first_passes = CASE WHEN excluded.first_step < p.first_step THEN excluded.passes
+        WHEN excluded.first_step = p.first_step THEN p.first_passes + excluded.passes ELSE p.first_passes END,
+    first_step = CASE WHEN excluded.first_step < p.first_step THEN excluded.first_step
+        ELSE p.first_step END,
+    last_rollouts = CASE WHEN excluded.last_step > p.last_step THEN excluded.rollouts
+        WHEN excluded.last_step = p.last_step THEN p.last_rollouts + excluded.rollouts
+        ELSE p.last_rollouts END,
+    last_passes = CASE WHEN excluded.last_step > p.last_step THEN excluded.passes
+        WHEN excluded.last_step = p.last_step THEN p.last_passes + excluded.passes ELSE p.last_passes END,
+    last_step = CASE WHEN excluded.last_step > p.last_step THEN excluded.last_step
+        ELSE p.last_step END"""
+)
+"""A group added to its prompt. In steps between the first and the last one, the groups say which are new."""
+_EXPLAIN = text(
+    """UPDATE ingested_prompt SET explained = explained + :failures
+WHERE run_id = :run_id AND question = :question"""
+)
+_EXPLAIN_NONE = update(PROMPT).where(PROMPT.c.run_id == bindparam("run")).values(explained=0)
+_EXPLAIN_ALL = text(
+    """UPDATE ingested_prompt SET explained = counted.failures
+FROM (SELECT q.question, sum(q.failures) AS failures
+    FROM cause_question q JOIN opened_round o ON o.run_id = q.run_id AND o.round = q.round
+    AND o.superseded_by IS NULL WHERE q.run_id = :run GROUP BY q.question) counted
+WHERE ingested_prompt.run_id = :run AND ingested_prompt.question = counted.question"""
+)
+
+
+def _explain_all(connection: Connection, run_id: str) -> None:
+    connection.execute(_EXPLAIN_NONE, {"run": run_id})
+    connection.execute(_EXPLAIN_ALL, {"run": run_id})
+
+
+class Projector:
+    """Keeps the rows of a run in step with its events, within write transactions of the caller.
+
+    `take` comes after the fold of an event of `PROJECTED`. Rows that come by the thousand are collected:
+    `flush` ends a transaction.
+    """
+
+    def __init__(self, database: Database, run_id: str) -> None:
+        self._database, self._run_id = database, run_id
+        self._groups: list[dict[str, Any]] = []
+        self._questions: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._explained: Counter[str] = Counter()
+
+    def take(self, fact: Fact[Event], state: MemoryState, before: OpenRound | None, at: str) -> None:
+        """Take over an event.
+
+        Args:
+            fact: The event.
+            state: The memory after it.
+            before: The round that was open before it.
+            at: When a commit is recorded.
+        """
+        match fact.event:
+            case GroupIngested() as group:
+                self._groups.append(group_row(self._run_id, fact.position, fact.round, group))
+            case (
+                CauseCreated(cause_id=cause, failure_id=name) | CauseMatched(cause_id=cause, failure_id=name)
+            ):
+                assert before is not None
+                row = question_row(self._run_id, before, name.rpartition(".")[0], cause)
+                known = self._questions.setdefault((row["round"], row["question_id"], cause), row)
+                known["failures"] += known is not row
+                if before.candidates[row["question_id"]].votes_are == "rewards":
+                    self._explained[row["question"]] += 1
+            case RoundOpened():
+                with self._database.write() as connection:
+                    connection.execute(insert(OPENED), opened_row(state, fact.round, fact.position))
+            case RoundCommitted():
+                assert before is not None
+                with self._database.write() as connection:
+                    projection.write(connection, state, before, at)
+            case RoundsSuperseded():
+                self.flush()  # what is superseded explains nothing any more
+                with self._database.write() as connection:
+                    projection.write_memory(connection, state)
+                    _supersede(connection, state, fact.position)
+            case _:
+                raise AssertionError(f"{fact.type} changes no projection")
+        if len(self._groups) + len(self._questions) >= WAITING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was collected."""
+        groups, questions = self._groups, list(self._questions.values())
+        explained = list(self._explained.items())
+        self._groups, self._questions, self._explained = [], {}, Counter()
+        if not groups and not questions:
+            return
+        with self._database.write() as connection:
+            for attempt, of in groupby(groups, key=lambda row: row["attempt"]):
+                rows = list(of)
+                self._void(connection, attempt, rows[0]["step"])
+                connection.execute(insert(GROUP), rows)
+                connection.execute(_ADD_GROUP, [row | {"unanswered": _unanswered(row)} for row in rows])
+            if questions:
+                adding = insert_into(self._database, QUESTION)
+                more = {"failures": QUESTION.c.failures + adding.excluded.failures}
+                keys = list(QUESTION.primary_key)
+                connection.execute(adding.on_conflict_do_update(index_elements=keys, set_=more), questions)
+            if explained:
+                connection.execute(
+                    _EXPLAIN, [{"run_id": self._run_id, "question": q, "failures": n} for q, n in explained]
+                )
+
+    def _void(self, connection: Connection, attempt: int, step: int) -> None:
+        """Where an attempt of the training begins, the groups of earlier ones from its first step on go."""
+        if attempt == 1:
+            return
+        own = GROUP.c.run_id == self._run_id
+        last = select(GROUP.c.attempt).where(own).order_by(GROUP.c.position.desc()).limit(1)
+        if (connection.execute(last).scalar() or 1) >= attempt:
+            return
+        connection.execute(delete(GROUP).where(own, GROUP.c.attempt < attempt, GROUP.c.step >= step))
+        connection.execute(delete(PROMPT).where(PROMPT.c.run_id == self._run_id))
+        rows = connection.execute(select(GROUP).where(own).order_by(GROUP.c.position)).mappings().all()
+        for start in range(0, len(rows), WAITING):
+            part = rows[start : start + WAITING]
+            connection.execute(_ADD_GROUP, [{**row, "unanswered": _unanswered(row)} for row in part])
+        _explain_all(connection, self._run_id)
+
+
+def _supersede(connection: Connection, state: MemoryState, position: int) -> None:
+    """Mark the rounds that the last superseding took out."""
+    again, (first, last) = played_again(state.superseded), state.superseded[-1]
+    counted = select(OPENED.c.round).where(
+        OPENED.c.run_id == state.run_id, OPENED.c.round.between(first, last), OPENED.c.superseded_by.is_(None)
+    )
+    for number in connection.execute(counted).scalars().all():
+        gone = update(OPENED).where(OPENED.c.run_id == state.run_id, OPENED.c.round == number)
+        connection.execute(gone.values(superseded_by=again[number], superseded_at=position))
+    _explain_all(connection, state.run_id)
+
+
+def _unanswered(group: Any) -> int:
+    return 0 if group["passes"] else group["rollouts"]
