@@ -46,8 +46,9 @@ def whole(file: Path) -> Generator[Path]:
         yield part
         os.replace(part, file)
     finally:
-        with suppress(OSError):
-            part.unlink()
+        for end in ("", "-journal", "-wal", "-shm"):  # what SQLite leaves beside a file that it cannot finish
+            with suppress(OSError):
+                part.with_name(part.name + end).unlink()
 
 
 def close_to_others(folder: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from diagevo.errors import ConfigError
+from diagevo.private import private
 from diagevo.text.escaping import json_text, visible
 from diagevo.text.redaction import masked
 
@@ -182,7 +183,7 @@ def refuse_no_folder(path: Path) -> None:
 def opened(path: Path, mode: Literal["w", "wb"]) -> IO[Any]:
     refuse_no_folder(path)
     with writing(path, hint="name another file with -o"):
-        return path.open(mode, encoding=None if mode == "wb" else "utf-8")
+        return open(path, mode, encoding=None if mode == "wb" else "utf-8", opener=private)
 
 
 @contextmanager

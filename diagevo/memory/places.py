@@ -8,6 +8,8 @@ from diagevo.errors import ConfigError
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import LATEST
 
+_PAGES = ("static", "index.html")
+"""What stands beside the runs' folders in the view."""
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -16,6 +18,10 @@ def check_name(run: str) -> None:
     if RUN_ID.fullmatch(run) is None:
         raise ConfigError(
             f"{run!r} cannot name a run", hint="use letters, digits, dots, dashes and underscores"
+        )
+    if run in _PAGES:
+        raise ConfigError(
+            f"{run!r} cannot name a run: the view has a page of that name", hint="give it another name"
         )
     if run == LATEST:
         raise ConfigError(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from diagevo.memory.log.database import Database
-from diagevo.private import private, private_file, private_folder
+from diagevo.private import private, private_file, private_folder, whole
 from tests.cli.program import invoke
 from tests.memory.audit.played import play
 
@@ -39,6 +39,10 @@ def test_database_run_backup_fork_and_bundles_are_for_their_owner_alone(tmp_path
         ["db", "restore", home / "backups" / "monday.db", "--db", home / "again" / "diagevo.db"],
         ["runs", "export", "-o", home / "a.bundle"],
         ["runs", "fork", "played", "--round", "1", "--name", "forked"],
+        ["memory", "log", "-o", home / "log.jsonl"],
+        ["runs", "export", "--as", "dpo", "-o", home / "dpo.jsonl"],
+        ["runs", "export", "--as", "dpo", "-o", home / "dpo.parquet"],
+        ["runs", "export", "--as", "dpo", "-o", home / "dpo"],
     ):
         done = invoke(*command, env=env)
         assert done.exit_code == 0, done.output
@@ -86,3 +90,17 @@ def test_what_others_may_read_is_noted_and_no_fault(tmp_path: Path) -> None:
     assert (opened.exit_code, f"others may read {file}; chmod go= {file}" in opened.output) == (0, True)
     rows = json.loads(invoke("doctor", "--db", str(file), "--json", env=said).stdout)
     assert f"others may read {file}" in json.dumps(rows)
+
+
+def test_a_file_that_failed_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    """What SQLite began beside it goes too."""
+
+    def fail() -> None:
+        with whole(tmp_path / "copy.db") as part:
+            for end in ("-journal", "-wal", "-shm"):
+                part.with_name(part.name + end).touch()
+            raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        fail()
+    assert list(tmp_path.iterdir()) == []

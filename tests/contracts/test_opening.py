@@ -168,7 +168,7 @@ def test_an_address_that_cannot_hold_a_log_is_refused(url: str) -> None:
         diagevo.open(url, run="a")
 
 
-@pytest.mark.parametrize("run", ["", "../escape", "a/b", ".hidden"])
+@pytest.mark.parametrize("run", ["", "../escape", "a/b", ".hidden", "static", "index.html"])
 def test_a_run_is_named_like_a_folder(tmp_path: Path, run: str) -> None:
     with pytest.raises(ConfigError, match="cannot name a run"):
         diagevo.open(str(tmp_path / "log.db"), run=run)

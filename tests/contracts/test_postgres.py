@@ -5,7 +5,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -236,3 +236,21 @@ def test_ctrl_c_inside_the_driver_ends_a_transaction_and_is_no_error_of_the_data
     with database.read() as connection:
         assert connection.execute(text("SELECT 1")).scalar_one() == 1
     database.close()
+
+
+def test_a_stream_that_is_dropped_after_its_session_ended_prints_nothing(
+    postgres_stores: PostgresStores, tmp_path: Path
+) -> None:
+    store = postgres_stores.new(tmp_path)
+    with store.open() as memory:
+        memory.open_round(1)
+        stream = memory.log.read("a")
+        assert next(stream).type == "RunConfigured"
+        with psycopg.connect(store.url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        assert isinstance(stream, Generator)
+        stream.close()  # as Python does with a stream that nobody holds; what it raised then would be printed
+        assert [event.type for event in memory.log.read("a")] == ["RunConfigured", "RoundOpened"]

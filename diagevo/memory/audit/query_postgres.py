@@ -1,9 +1,10 @@
 """`memory query` on PostgreSQL: a cursor over one statement, in a READ ONLY transaction with a time limit.
 
 A cursor can be declared for SELECT, VALUES, TABLE and WITH alone, in which nothing writes; the mode of the
-transaction cannot be changed once it has read. Functions with effects remain: PostgreSQL refuses most of them
-to whoever has no right to them, so a superuser asks nothing here, and `not_a_reader` tells what else a role
-may do. The session ends with the statement, and with it what it set or locked.
+transaction cannot be changed once it has read. Functions with effects of another kind remain: PostgreSQL
+refuses most of them to whoever has no right to them, so a superuser asks nothing here, and `not_a_reader`
+says what else a role may do. The session ends with the statement, and with it what it set or locked; what it
+notified is taken back. A row has a limit of bytes here; the server makes it all the same.
 """
 
 import re
@@ -33,6 +34,12 @@ _RUN = re.compile(r"(?<![:\w]):run\b")
 _READ_ONLY = """SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SET LOCAL idle_in_transaction_session_timeout = 0"""
 """Rows may wait for a reader."""
+_DECLARED = """DECLARE diagevo_rows NO SCROLL CURSOR FOR SELECT diagevo_row.* FROM ({}
+) AS diagevo_row WHERE CASE WHEN octet_length((diagevo_row.*)::text) <= {} THEN true
+ELSE ('a row of ' || octet_length((diagevo_row.*)::text) || ' bytes')::boolean END"""
+"""A row beyond the limit is not sent: the cast fails with its size in the message. (The driver would hold a
+value of any size.) The line's end ends a comment."""
+_TOO_LONG = re.compile(r'type boolean: "(a row of \d+ bytes)"')
 _SUPERUSER = """SELECT rolname FROM pg_roles WHERE rolsuper AND rolname IN (session_user, current_user)"""
 """After a SELECT the mode of the transaction is fixed."""
 
@@ -72,7 +79,7 @@ def ask(database: Database, statement: str, run_id: str | None, limits: Limits) 
     """Run one statement that reads. Raises ConfigError where it is none, or the database refuses it."""
     if "\0" in statement:
         raise ConfigError("a statement cannot hold a NUL", hint=HINT)
-    statement = _RUN.sub(lambda _: sql.quote(run_id), statement)
+    statement = _RUN.sub(lambda _: sql.quote(run_id), statement).strip().removesuffix(";")
 
     def lost(error: Exception) -> StoreError:
         said = masked(str(error).splitlines()[0])
@@ -84,12 +91,19 @@ def ask(database: Database, statement: str, run_id: str | None, limits: Limits) 
     with database.engine.connect() as pooled:
         connection: Any = pooled.connection.driver_connection
         connection.rollback()
-        work = Work(limits.seconds, Error, lambda error: lost(error) if connection.broken else None)
+
+        def explain(error: Exception) -> Exception | None:
+            long = _TOO_LONG.search(str(error))
+            if long is not None:
+                return refused(f"{long[1]} is longer than {limits.length}")
+            return lost(error) if connection.broken else None
+
+        work = Work(limits.seconds, Error, explain)
         try:
             with connection.cursor() as cursor:
                 _begin(cursor)
                 _time(cursor, work)
-                declared = work.step(f"DECLARE diagevo_rows NO SCROLL CURSOR FOR {statement}".encode)
+                declared = work.step(_DECLARED.format(statement, limits.length).encode)
                 work.step(lambda: cursor.execute(declared, prepare=True))  # what is prepared is one statement
                 _read_as_text(cursor)
                 rows = _rows(cursor, work)

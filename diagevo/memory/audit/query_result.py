@@ -19,7 +19,7 @@ class Limits:
     seconds: float
     """Of the database's work; rows may wait for their reader as long as they like."""
     length: int
-    """Bytes of a text or of a row, on SQLite, which would make one of a gigabyte in a moment."""
+    """Bytes of a row, and on SQLite of a text on the way: it would make one of a gigabyte in a moment."""
 
 
 PERSON = Limits(seconds=600, length=64 * 2**20)

@@ -191,6 +191,12 @@ def _given_up(connection: Connection) -> Generator[None]:
     except KeyboardInterrupt:
         connection.invalidate()
         raise
+    except GeneratorExit:  # a stream that is dropped has nobody to raise to: Python would print it
+        try:
+            connection.rollback()
+        except DBAPIError:
+            connection.invalidate()
+        raise
 
 
 def insert_into(database: Database, target: Table) -> Any:

@@ -10,6 +10,7 @@ from diagevo.errors import ConfigError, NotFoundError, StoreError, extra
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts
+from diagevo.private import private, private_file, private_folder
 from diagevo.text.escaping import json_text
 
 Kind = Literal["sft", "dpo", "prompts"]
@@ -83,14 +84,16 @@ def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:
         raise ConfigError(f"{file} is there already", hint="name a new one, or remove it")
     try:
         if file.suffix == ".jsonl":
-            file.write_text("".join(f"{json_text(row)}\n" for row in rows), encoding="utf-8")
+            with open(file, "w", encoding="utf-8", opener=private) as out:
+                out.writelines(f"{json_text(row)}\n" for row in rows)
             return
         with extra("polars", f"writing {file}"):
             import polars as pl
 
         if file.suffix == "":
-            file.mkdir(parents=True)
+            private_folder(file)
             file /= "train.parquet"
+        private_file(file)
         pl.DataFrame(rows, infer_schema_length=None).write_parquet(file)
     except OSError as error:
         raise StoreError(

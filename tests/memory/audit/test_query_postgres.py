@@ -21,6 +21,7 @@ from diagevo.memory.log.database import Database
 from tests.cli.program import invoke
 from tests.contracts.databases import Store
 
+BIG = "SELECT 1 AS a, repeat('x', 2000000) AS b UNION ALL SELECT 2, 'y' ORDER BY a DESC"
 ENDLESS = "SELECT count(*) FROM v_event a, v_event b, v_event c, v_event d, v_event e, v_event f, v_event g"
 EFFECTS = [
     ("SELECT pg_reload_conf()", "permission denied for function pg_reload_conf"),
@@ -145,7 +146,7 @@ def test_a_statement_ends_with_its_seconds(played_postgres: Store, sql: str) -> 
     began = time.monotonic()
     with (
         pytest.raises(ConfigError, match="took more than 1 s and was ended"),
-        query(database, sql, limits=Limits(seconds=1, length=0)) as answer,
+        query(database, sql, limits=Limits(seconds=1, length=100)) as answer,
     ):
         list(answer.rows)
     assert time.monotonic() - began < 50
@@ -324,4 +325,17 @@ def test_a_server_that_goes_in_the_middle_of_a_query_is_lost_and_refuses_nothing
     with pytest.raises(StoreError, match="was lost in the middle of the query: terminating conn") as lost:
         read()
     assert lost.value.exit_code == 5
+    database.close()
+
+
+def test_a_row_beyond_the_limit_is_refused_and_not_sent(played_postgres: Store) -> None:
+    database = Database(played_postgres.reading)
+    for tail in ("", ";", " -- a comment", " /* one */ ;"):
+        with (
+            query(database, BIG + tail, limits=Limits(seconds=9, length=2**20)) as answer,
+            pytest.raises(ConfigError, match="a row of 2000004 bytes is longer than 1048576"),
+        ):
+            list(answer.rows)
+    with query(database, BIG, limits=Limits(seconds=9, length=2**22)) as answer:
+        assert [len(str(row[1])) for row in answer.rows] == [1, 2_000_000]
     database.close()
