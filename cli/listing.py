@@ -73,7 +73,7 @@ PROGRAM: dict[str, str | Group] = {
         "Evaluate models on benchmarks and compare the results.",
         evaluate_run="run",
         evaluate="show compare",
-        labels="labels selfplay",
+        labels="labels",
     ),
     "ablate": _group(
         "ablate", "Plan the paper's ablations, run them, and compare the results.", ablate="plan run compare"

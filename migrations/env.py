@@ -5,7 +5,7 @@ from alembic import context
 from sqlalchemy import Connection, create_engine
 from sqlmodel import SQLModel
 
-from diagevo.evaluation import tables as evaluation_tables
+from diagevo.evaluation import store as evaluation_tables
 from diagevo.memory.log import tables
 
 

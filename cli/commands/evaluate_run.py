@@ -21,9 +21,9 @@ from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from diagevo.answers.equivalence import AnswerChecker
+    from diagevo.evaluation.benchmarks import Benchmark, Loaded
     from diagevo.evaluation.evaluate import Procedure
     from diagevo.evaluation.judge import Judge
-    from diagevo.evaluation.questions import Benchmark, Loaded
     from diagevo.evaluation.store import Evaluation, EvaluationStore
     from diagevo.memory.history import History
     from diagevo.memory.log.database import Database
@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 Names = Annotated[
     list[str],
-    typer.Argument(metavar="BENCHMARK", help="Names from `eval show --benchmarks`, `held-out`, or `all`."),
+    typer.Argument(
+        metavar="BENCHMARK",
+        help="Names from `eval show --benchmarks`, `held-out`, `all`, or `selfplay`: the run's own "
+        "questions, also `selfplay.r3` and `selfplay@RUN`.",
+    ),
 ]
 Model = Annotated[
     str | None, typer.Option("--model", help="A folder, builtin:arithmetic, or the name of a served model.")
@@ -73,6 +77,8 @@ JudgeUrl = Annotated[str | None, typer.Option("--judge-url", help="OpenAI-compat
     example="""diagevo eval run math500 gsm8k --run a --round best --data folder-of-jsonl
     diagevo eval run all --run a --judge gpt-4o --judge-url https://api.openai.com/v1
     diagevo eval run held-out --run a --round all
+    diagevo eval run selfplay --run a --round 0
+    diagevo eval run selfplay.r3 --run a --round 3
     diagevo eval run gsm8k --model Qwen/Qwen3-8B --base-url http://127.0.0.1:8000/v1""",
 )
 def run(
@@ -105,6 +111,10 @@ def run(
     Without --model it measures the solver of a run. The defaults: greedy, AMC by 32 samples at T = 1. The
     paper's mathematics follow simple-evals with GPT-4o as judge. Here a rule decides alone, unless --judge
     names a model for what it rejects; and the prompts are the run's own.
+
+    `selfplay` has the questions that self-play wrote, of each round: 200 at most, 12 samples at T = 1, judged
+    by the answers of `eval labels` or the truth that the world computes. At --round 0 they measure how
+    difficult a round was.
     """
     from diagevo.answers.equivalence import AnswerChecker
     from diagevo.evaluation.evaluate import procedure_of
@@ -211,15 +221,35 @@ def _loaded(
     """The questions of every benchmark named; all of them are found before the first is asked."""
     from diagevo.evaluation.benchmarks import BENCHMARKS, benchmark
     from diagevo.evaluation.loading import limited, load
+    from diagevo.evaluation.oracle import SELF_PLAY
 
     wanted = [e.name for e in BENCHMARKS if e.group != "validation"] if names == ["all"] else names
     sources = _sources(data, {*(e.name for e in BENCHMARKS), *(p.name for e in BENCHMARKS for p in e.parts)})
     for name in dict.fromkeys(wanted):
         if name == "held-out":
             yield limited(_held_out(history), limit, seed)
+        elif name.startswith(SELF_PLAY):
+            yield from _self_play(history, name, limit or 200, seed)
         else:
             entry = benchmark(name)
             yield load(entry, _files_of(entry, sources), seed=seed, limit=limit)
+
+
+def _self_play(history: "History | None", name: str, size: int, seed: int) -> Iterator["Loaded"]:
+    """The questions of every committed round, or of one; of the run itself, or another's."""
+    from diagevo.evaluation.oracle import self_play_named, self_play_questions
+    from diagevo.memory.history import History
+
+    number, run = self_play_named(name)
+    if history is None:
+        raise ConfigError(
+            f"{name} is a run's questions", hint="measure its solver: --run RUN, without --model"
+        )
+    of = None if run == history.run_id else run
+    asked = history if of is None else History(history.database, of)
+    rounds = [commit.round for commit in asked.commits] if number is None else [asked.commit(number).round]
+    for each in rounds:
+        yield self_play_questions(asked, each, of=of, size=size, seed=seed)
 
 
 def _sources(data: list[str], names: set[str]) -> dict[str | None, list[Path]]:
@@ -247,7 +277,7 @@ def _files_of(entry: "Benchmark", sources: dict[str | None, list[Path]]) -> list
 
 def _held_out(history: "History | None") -> "Loaded":
     """The run's own validation questions; the arithmetic world's where no run is named."""
-    from diagevo.evaluation.sources import labelled
+    from diagevo.evaluation.loading import labelled
 
     if history is None:
         from diagevo.arithmetic import held_out
@@ -260,12 +290,9 @@ def _held_out(history: "History | None") -> "Loaded":
             source="arithmetic world",
             group=group,
         )
-    from diagevo.loop.roles import Roles
-    from diagevo.memory.places import runs_folder
+    from diagevo.loop.roles import validation_of
 
-    config = stored_config(history)
-    logs = runs_folder(history.database) / history.run_id / "logs"
-    validation = Roles(config, logs).validation
+    validation = validation_of(stored_config(history))
     if validation is None:
         raise ConfigError("the run has no validation questions", hint="set validation.questions in a new run")
     return validation

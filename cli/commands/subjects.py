@@ -82,8 +82,7 @@ def checkpoint(
     """The solver of a run after a round; 0 is the model it started from. `stop` is heard while it is read and
     samples."""
     from diagevo.config.loading import of_run
-    from diagevo.evaluation.evaluate import Subject
-    from diagevo.evaluation.sources import checkpoint_of
+    from diagevo.evaluation.evaluate import Subject, checkpoint_of
     from diagevo.loop.roles import Roles
     from diagevo.loop.stages import sha256_of
     from diagevo.memory.places import runs_folder

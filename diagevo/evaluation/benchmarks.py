@@ -6,191 +6,311 @@ set is published. Source: the paper's "Evaluation Data and Protocol" and "Evalua
 Score Validation"; hub ids and columns as the released code of its peers uses them.
 """
 
-from diagevo.errors import NotFoundError
-from diagevo.evaluation.columns import (
-    after_hashes,
-    boxed_solution,
-    column,
-    first_final_answer,
-    letter,
-    level_three_or_four,
-    listed,
-    no_gold,
-    number,
-    pick,
-    shuffled_gpqa,
-)
-from diagevo.evaluation.questions import Benchmark, Group, QuestionSource
-from diagevo.evaluation.rows import Hub
+import hashlib
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from diagevo.answers.extraction import boxed_answer
+from diagevo.errors import ConfigError, NotFoundError
+from diagevo.text.escaping import utf8
+
+Row = Mapping[str, Any]
+Group = Literal["mathematics", "general", "validation"]
+Kind = Literal["answer", "vote", "choice", "text"]
+"""answer: a boxed mathematical answer, compared by answer agreement; vote: the same, read as self-play reads
+its votes, by the last box alone; choice: a letter; text: exact match."""
+
+Choices = Callable[[Row, random.Random], tuple[list[str], int]]
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+CHOICE_INSTRUCTION = r"Choose one option and put only its letter within \boxed{}."
+TEXT_INSTRUCTION = r"Put only the final answer, in the form that the question asks for, within \boxed{}."
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """A split of a data set on the hub (or of a folder that `datasets` can read)."""
+
+    id: str
+    split: str
+    config: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question as it is asked: `text` is what the solver's prompt holds, options included."""
+
+    text: str
+    reference: str
+    """Empty for a question that has no answer: then no response is right."""
+    category: str | None
+    kind: Kind
+    options: int = 0
+    """How many letters a choice has."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSource:
+    """Rows of one source: where they are, how they are read, and which of them are wanted."""
+
+    name: str
+    hub: Hub
+    question: str | tuple[str, ...]
+    gold: Callable[[Row], str]
+    licence: str
+    kind: Kind = "answer"
+    category: str | tuple[str, ...] = ()
+    """What results are grouped by, where a row has it; a benchmark that is drawn from must have it."""
+    choices: Choices | None = None
+    """The options in the order they are shown, and the index of the right one."""
+    keep: Callable[[Row], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What is measured and how. `draw`: questions of each part, evenly over its categories; None: all."""
+
+    name: str
+    title: str
+    group: Group
+    parts: tuple[QuestionSource, ...]
+    questions: int
+    """Size of the full set, to tell a whole measurement from a partial one."""
+    samples: int = 1
+    temperature: float = 0.0
+    judged: bool = False
+    """Whether the paper's protocol puts a language model behind the rule."""
+    draw: int | None = None
+
+    @property
+    def metric(self) -> str:
+        return "accuracy" if self.samples == 1 else f"mean@{self.samples}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The questions of a benchmark in a fixed order, and a digest of exactly these."""
+
+    benchmark: Benchmark
+    questions: tuple[Question, ...]
+    source: str
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        content = json.dumps([[q.text, q.reference, q.kind] for q in self.questions], ensure_ascii=False)
+        object.__setattr__(self, "digest", hashlib.sha256(utf8(content)).hexdigest())
+
+
+def pick(row: Row, columns: str | tuple[str, ...]) -> Any:
+    """The value of the first of the columns that the row has."""
+    names = (columns,) if isinstance(columns, str) else columns
+    for name in names:
+        if row.get(name) is not None:
+            return row[name]
+    raise ConfigError(f"no column {' or '.join(names)}; there are: {', '.join(map(str, row))}")
+
+
+def _as_list(value: Any) -> list[Any]:
+    """A list column; a CSV file holds it as JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"a list is needed as JSON, not {value[:60]!r}") from error
+    if not isinstance(value, Sequence):
+        raise ConfigError(f"a list is needed, not {value!r}")
+    return list(value)
+
+
+def column(*names: str) -> Callable[[Row], str]:
+    return lambda row: str(pick(row, names)).strip()
+
+
+def number(name: str) -> Callable[[Row], str]:
+    """AMC keeps whole numbers as floats: 27.0 is shown as 27."""
+
+    def gold(row: Row) -> str:
+        value = float(pick(row, name))
+        return str(int(value) if value.is_integer() else value)
+
+    return gold
+
+
+def after_hashes(row: Row) -> str:
+    """GSM8K keeps the answer behind `#### ` at the end of the solution."""
+    return str(pick(row, "answer")).rsplit("#### ", 1)[-1].strip()
+
+
+def first_final_answer(row: Row) -> str:
+    """OlympiadBench lists its answers; the first is the reference, as in its peers' code."""
+    return str(_as_list(pick(row, "final_answer"))[0]).strip()
+
+
+def boxed_solution(row: Row) -> str:
+    """MATH's train split keeps the answer in the box of its solution; a local file may have it apart."""
+    if row.get("answer") is not None:
+        return str(row["answer"]).strip()
+    answer = boxed_answer(str(pick(row, "solution")))
+    if answer is None:
+        raise ConfigError(f"a MATH solution has no box: {str(row.get('problem'))[:80]!r}")
+    return answer
+
+
+def listed(options: str, index: Callable[[Row], int]) -> Choices:
+    return lambda row, _: ([str(option) for option in _as_list(pick(row, options))], index(row))
+
+
+def shuffled_gpqa(row: Row, rng: random.Random) -> tuple[list[str], int]:
+    """GPQA keeps the right answer apart from the wrong ones: shuffled, so that its place says nothing."""
+    right = str(pick(row, "Correct Answer")).strip()
+    options = [right, *(str(pick(row, f"Incorrect Answer {i}")).strip() for i in (1, 2, 3))]
+    order = rng.sample(range(4), 4)
+    return [options[i] for i in order], order.index(0)
+
+
+def letter(name: str) -> Callable[[Row], int]:
+    def index(row: Row) -> int:
+        value = str(pick(row, name)).strip()
+        if len(value) != 1 or value not in LETTERS:
+            raise ConfigError(f"column {name} should hold a letter, not {value[:60]!r}")
+        return LETTERS.index(value)
+
+    return index
+
+
+def level_three_or_four(row: Row) -> bool:
+    return str(pick(row, "level")).removeprefix("Level ").strip() in ("3", "4")
+
+
+def no_gold(row: Row) -> str:
+    """The reference of a choice is the letter that its options give."""
+    return ""
+
 
 MATH_TRAIN = QuestionSource(
-    name="math_train",
-    hub=Hub("DigitalLearningGmbH/MATH-lighteval", "train"),
-    question="problem",
-    gold=boxed_solution,
-    kind="answer",
-    licence="MIT",
+    "math_train",
+    Hub("DigitalLearningGmbH/MATH-lighteval", "train"),
+    "problem",
+    boxed_solution,
+    "MIT",
     category=("type", "subject"),
     keep=level_three_or_four,
 )
 MMLU_VALIDATION = QuestionSource(
-    name="mmlu_val",
-    hub=Hub("cais/mmlu", "validation", "all"),
-    question="question",
-    gold=no_gold,
+    "mmlu_val",
+    Hub("cais/mmlu", "validation", "all"),
+    "question",
+    no_gold,
+    "MIT",
     kind="choice",
-    licence="MIT",
     category="subject",
     choices=listed("choices", lambda row: int(pick(row, "answer"))),
 )
-
-
-def _single(
-    title: str,
-    group: Group,
-    part: QuestionSource,
-    questions: int,
-    *,
-    samples: int = 1,
-    temperature: float = 0.0,
-    judged: bool = False,
-) -> Benchmark:
-    return Benchmark(
-        name=part.name,
-        title=title,
-        group=group,
-        parts=(part,),
-        questions=questions,
-        samples=samples,
-        temperature=temperature,
-        judged=judged,
-    )
-
-
-BENCHMARKS: tuple[Benchmark, ...] = (
-    _single(
-        "AMC",
-        "mathematics",
-        QuestionSource(
-            "amc", Hub("zwhe99/amc23", "test"), "question", number("answer"), "answer", "not stated upstream"
-        ),
-        40,
-        samples=32,
-        temperature=1.0,
-        judged=True,
-    ),
-    _single(
+AMC, MATH = Hub("zwhe99/amc23", "test"), Hub("HuggingFaceH4/MATH-500", "test")
+MINERVA = Hub("zwhe99/simplerl-minerva-math", "test")
+OLYMPIAD = Hub("zwhe99/simplerl-OlympiadBench", "test")
+UNSTATED = "not stated upstream"
+GATED = "CC-BY-4.0, gated: its authors ask that it is not put online in plain text"
+MATHEMATICS = (
+    ("AMC", 40, QuestionSource("amc", AMC, "question", number("answer"), UNSTATED)),
+    (
         "Minerva Math",
-        "mathematics",
-        QuestionSource(
-            "minerva",
-            Hub("zwhe99/simplerl-minerva-math", "test"),
-            ("problem", "question"),
-            column("answer"),
-            "answer",
-            "not stated upstream",
-        ),
         272,
-        judged=True,
+        QuestionSource("minerva", MINERVA, ("problem", "question"), column("answer"), UNSTATED),
     ),
-    _single(
+    (
         "MATH-500",
-        "mathematics",
-        QuestionSource(
-            "math500",
-            Hub("HuggingFaceH4/MATH-500", "test"),
-            "problem",
-            column("answer"),
-            "answer",
-            "MIT",
-            category="subject",
-        ),
         500,
-        judged=True,
+        QuestionSource("math500", MATH, "problem", column("answer"), "MIT", category="subject"),
     ),
-    _single(
+    (
         "GSM8K",
-        "mathematics",
-        QuestionSource(
-            "gsm8k", Hub("openai/gsm8k", "test", "main"), "question", after_hashes, "answer", "MIT"
-        ),
         1319,
-        judged=True,
+        QuestionSource("gsm8k", Hub("openai/gsm8k", "test", "main"), "question", after_hashes, "MIT"),
     ),
-    _single(
+    (
         "OlympiadBench",
-        "mathematics",
-        QuestionSource(
-            "olympiadbench",
-            Hub("zwhe99/simplerl-OlympiadBench", "test"),
-            "question",
-            first_final_answer,
-            "answer",
-            "Apache-2.0",
-            category="subfield",
-        ),
         675,
-        judged=True,
-    ),
-    _single(
-        "MMLU-Pro",
-        "general",
         QuestionSource(
+            "olympiadbench", OLYMPIAD, "question", first_final_answer, "Apache-2.0", category="subfield"
+        ),
+    ),
+)
+
+
+def _choice(
+    name: str, hub: Hub, licence: str, category: str, choices: Choices, question: str = "question"
+) -> QuestionSource:
+    return QuestionSource(name, hub, question, no_gold, licence, "choice", category, choices)
+
+
+GENERAL = (
+    (
+        "MMLU-Pro",
+        12032,
+        _choice(
             "mmlu_pro",
             Hub("TIGER-Lab/MMLU-Pro", "test"),
-            "question",
-            no_gold,
-            "choice",
             "Apache-2.0",
-            category="category",
-            choices=listed("options", letter("answer")),
+            "category",
+            listed("options", letter("answer")),
         ),
-        12032,
     ),
-    _single(
+    (
         "SuperGPQA",
-        "general",
-        QuestionSource(
+        26529,
+        _choice(
             "supergpqa",
             Hub("m-a-p/SuperGPQA", "train"),
-            "question",
-            no_gold,
-            "choice",
             "ODC-BY",
-            category="discipline",
-            choices=listed("options", letter("answer_letter")),
+            "discipline",
+            listed("options", letter("answer_letter")),
         ),
-        26529,
     ),
-    _single(
+    (
         "GPQA-Diamond",
-        "general",
-        QuestionSource(
+        198,
+        _choice(
             "gpqa_diamond",
             Hub("Idavidrein/gpqa", "train", "gpqa_diamond"),
+            GATED,
+            "High-level domain",
+            shuffled_gpqa,
             "Question",
-            no_gold,
-            "choice",
-            "CC-BY-4.0, gated: its authors ask that it is not put online in plain text",
-            category="High-level domain",
-            choices=shuffled_gpqa,
         ),
-        198,
     ),
-    _single(
+    (
         "BBEH",
-        "general",
+        4520,
         QuestionSource(
             "bbeh",
             Hub("MrLight/bbeh-eval", "train"),
             ("question", "input"),
             column("answer", "target"),
-            "text",
             "CC-BY-4.0",
+            kind="text",
             category="task",
         ),
-        4520,
     ),
+)
+BENCHMARKS: tuple[Benchmark, ...] = (
+    *(
+        Benchmark(
+            part.name,
+            title,
+            "mathematics",
+            (part,),
+            size,
+            samples=32 if title == "AMC" else 1,
+            temperature=1.0 if title == "AMC" else 0.0,
+            judged=True,
+        )
+        for title, size, part in MATHEMATICS
+    ),
+    *(Benchmark(part.name, title, "general", (part,), size) for title, size, part in GENERAL),
     Benchmark(
         "validation",
         "Validation (MATH train, MMLU validation)",

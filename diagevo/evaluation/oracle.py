@@ -1,35 +1,56 @@
-"""Pseudo-label accuracy: a round's questions with answers that a model proposed and a human checked.
+"""Pseudo-label accuracy: a round's questions with reference answers; and these questions as a benchmark.
 
 The paper takes 200 questions a round, has a strong model propose each answer by majority over 16 samples, and
-has humans verify every one ("Diagnostic Evaluation Protocols", Pseudo-label accuracy). A world that computes
-the truth needs neither: its answers are filled in when the questions are drawn.
+has humans verify every one ("Diagnostic Evaluation Protocols", Pseudo-label accuracy). Here a file of the
+questions goes out, and comes back with the answers, whoever proposed them. A world that computes the truth
+needs neither: its answers are filled in when the questions are drawn.
 """
 
 import csv
 import random
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import PrimaryKeyConstraint, insert, select, update
+from sqlmodel import Field, SQLModel
 
-from diagevo.answers.equivalence import AnswerChecker, extract_boxed
+from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError, NotFoundError
-from diagevo.evaluation.asking import as_answered
+from diagevo.evaluation.benchmarks import Loaded
+from diagevo.evaluation.loading import labelled
 from diagevo.evaluation.protocol import Estimate, estimate
-from diagevo.evaluation.tables import OracleRow
 from diagevo.memory.events import CandidateScored
 from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.tables import table
-from diagevo.sampling.sampler import Sampler, SamplingParams
-from diagevo.selfplay.questions import PromptTemplates
+from diagevo.memory.log.tables import ForeignText, Str, table
 from diagevo.text.escaping import csv_text
 
+
+class OracleRow(SQLModel, table=True):
+    """A self-play question with its reference answer."""
+
+    __tablename__ = "oracle"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "round", "question_id"),)
+    run_id: Str
+    round: int
+    question_id: Str
+    question: str = Field(sa_type=ForeignText)
+    label: str = Field(sa_type=ForeignText)
+    """The pseudo-label, which the checker is not shown."""
+    answer: str | None = Field(default=None, sa_type=ForeignText)
+    """The reference answer after checking; null until checked. An empty one: the question has no answer."""
+    source: str | None = Field(default=None, sa_type=ForeignText)
+    """human, or the world that computes the truth."""
+    note: str | None = Field(default=None, sa_type=ForeignText)
+
+
 ORACLE = table(OracleRow)
-COLUMNS = ("run_id", "round", "question_id", "question", "proposed", "votes", "answer", "note")
-CONFIRMED = "ok"
-"""What the checker writes for an answer that was proposed rightly."""
+SELF_PLAY = "selfplay"
+_SELF_PLAY = re.compile(r"selfplay(?:\.r(\d{1,9}))?(?:@(.+))?")
+"""A round's questions as a benchmark: selfplay.r3, or selfplay.r3@RUN where they are another run's."""
+COLUMNS = ("run_id", "round", "question_id", "question", "answer", "note")
 LONGEST_CELL = 2**30
 """Characters. A question may be longer than the 131,072 that the csv module reads."""
 NO_ANSWER = "none"
@@ -44,9 +65,6 @@ class OracleItem:
     question: str
     label: str
     """Empty where no response answered: that label is wrong."""
-    proposed: str | None = None
-    votes: str | None = None
-    proposer: str | None = None
     answer: str | None = None
     source: str | None = None
     note: str | None = None
@@ -58,8 +76,6 @@ class LabelAccuracy:
 
     round: int
     sampled: int
-    proposed: int
-    """Of those that are not checked: how many have a proposed answer."""
     checked: int
     accuracy: Estimate | None
     source: str | None
@@ -110,41 +126,10 @@ class Oracle:
             connection.execute(insert(ORACLE), rows)
         return self.items(round)
 
-    def propose(
-        self,
-        sampler: Sampler,
-        name: str,
-        templates: PromptTemplates,
-        checker: AnswerChecker,
-        *,
-        params: SamplingParams,
-        samples: int = 16,
-        at_once: int = 16,
-        seed: int = 0,
-        on_progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> int:
-        """Propose an answer for every drawn question that has none, by majority. Returns how many."""
-        waiting = [item for item in self.items() if item.proposed is None and item.answer is None]
-        asks = {item: (templates.solver(item.question), seed + i) for i, item in enumerate(waiting)}
-        done = 0
-        for groups in as_answered(sampler, asks, n=samples, params=params, at_once=at_once):
-            votes = checker.group([[extract_boxed(c.text) for c in group] for group in groups.values()])
-            with self.database.write() as connection:
-                for item, vote in zip(groups, votes, strict=True):
-                    values = {
-                        "proposed": vote.label or "",
-                        "votes": f"{vote.first}/{samples}",
-                        "proposer": name,
-                    }
-                    connection.execute(self._of(item).values(values))
-            done += len(groups)
-            on_progress(done, len(waiting))
-        return done
-
     def export(self, file: Path, rounds: Sequence[int]) -> int:
         """Write the unchecked questions as CSV for a human. The pseudo-label is left out: it must not sway.
 
-        `answer` is empty: the checker writes `ok`, the right answer, or `none` for a question without one.
+        `answer` is empty: the checker writes the right answer, or `none` for a question without one.
         Raises FileExistsError where the file is there: a checker may have filled it in.
         """
         waiting = [item for item in self.items() if item.answer is None and item.round in rounds]
@@ -158,8 +143,8 @@ class Oracle:
     def import_(self, file: Path) -> tuple[int, int]:
         """Read a checked CSV; how many answers were taken and how many rows are still empty.
 
-        Raises ConfigError with the line where a row is of another run, unknown, or confirms no proposal. All
-        rows are taken or none.
+        Raises ConfigError with the line where a row is of another run or unknown. All rows are taken or
+        none.
         """
         known = {(item.round, item.question_id): item for item in self.items()}
         taken: list[tuple[OracleItem, dict[str, str | None]]] = []
@@ -171,18 +156,12 @@ class Oracle:
                     f"{file}, line {number}: no such question in run {self.run_id}",
                     hint="import a file into the run that it was exported from: --run NAME",
                 )
-            said = row["answer"].strip()
-            if not said:
+            answer = row["answer"].strip()
+            if not answer:
                 empty += 1
                 continue
-            if said.casefold() == CONFIRMED:
-                if not item.proposed:
-                    raise ConfigError(
-                        f"{file}, line {number}: there is no proposal to confirm",
-                        hint="write the answer itself, or leave the field empty",
-                    )
-                said = item.proposed
-            answer = "" if said.casefold() == NO_ANSWER else said
+            if answer.casefold() == NO_ANSWER:
+                answer = ""
             taken.append((item, {"answer": answer, "source": "human", "note": row["note"] or None}))
         with self.database.write() as connection:
             for item, values in taken:
@@ -227,11 +206,61 @@ class Oracle:
 
 def _accuracy(round_: int, items: Sequence[OracleItem], checker: AnswerChecker) -> LabelAccuracy:
     checked = [item for item in items if item.answer is not None]
-    proposed = sum(item.answer is None and item.proposed is not None for item in items)
     if not checked:
-        return LabelAccuracy(round_, len(items), proposed, 0, None, None)
+        return LabelAccuracy(round_, len(items), 0, None, None)
     answered = [item for item in checked if item.answer]
     right = sum(checker.agree_many([(item.label, item.answer or "") for item in answered]))
     scores = [1.0] * right + [0.0] * (len(checked) - right)
     sources = ", ".join(sorted({item.source or "–" for item in checked}))
-    return LabelAccuracy(round_, len(items), proposed, len(checked), estimate(scores), sources)
+    return LabelAccuracy(round_, len(items), len(checked), estimate(scores), sources)
+
+
+def self_play_questions(
+    history: History, round: int, *, of: str | None = None, size: int = 200, seed: int = 0
+) -> Loaded:
+    """At most `size` questions of a round with reference answers: the oracle's, else the world's truth.
+
+    `of` names the run where the questions are another's than the solver's. A question that the oracle found
+    to have no answer is among them, and no response is right. Raises NotFoundError where no question has a
+    reference answer.
+    """
+    items = Oracle(history.database, history.run_id).items(round)
+    pairs = [(item.question, item.answer) for item in items if item.answer is not None]
+    source = "oracle"
+    if not pairs:
+        source = "truth of the world"
+        scored = (fact.event for fact in history.events(CandidateScored, round=round))
+        known = [event for event in scored if event.truth is not None and event.verdict != "invalid"]
+        pairs = [(history.text(event.question) or "", event.truth or "") for event in known]
+    if not pairs:
+        raise NotFoundError(
+            f"round {round} of run {history.run_id} has no questions with reference answers",
+            hint=f"draw and check some: diagevo eval labels --run {history.run_id} --round {round}",
+        )
+    chosen = random.Random(f"{seed}.selfplay.{round}").sample(pairs, min(size, len(pairs)))
+    return labelled(
+        f"{SELF_PLAY}.r{round}" + ("" if of is None else f"@{of}"),
+        f"Questions of round {round}" + ("" if of is None else f" of run {of}"),
+        chosen,
+        samples=12,
+        temperature=1.0,
+        source=f"{history.run_id} round {round}, {source}",
+        kind="vote",
+    )
+
+
+def self_play_named(benchmark: str) -> tuple[int | None, str | None]:
+    """The round that a self-play benchmark is of and the run where it is another's. Raises NotFoundError."""
+    named = _SELF_PLAY.fullmatch(benchmark)
+    if named is None:
+        raise NotFoundError(
+            f"no benchmark {benchmark!r}", hint="for example selfplay, selfplay.r3, selfplay@RUN"
+        )
+    number, run = named.groups()
+    return None if number is None else int(number), run
+
+
+def self_play_round(benchmark: str) -> tuple[int, str | None] | None:
+    """The round of a measured self-play benchmark, and the run where it is another's; None for others."""
+    number, run = self_play_named(benchmark) if benchmark.startswith(SELF_PLAY) else (None, None)
+    return None if number is None else (number, run)

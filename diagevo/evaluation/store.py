@@ -1,5 +1,6 @@
 """Evaluations in the database: one row a measurement, one row a question. Everything is kept as it was asked
-and answered, so that an interrupted evaluation goes on and a finished one can be read again."""
+and answered, so that an interrupted evaluation goes on and a finished one can be read again. The rows stand
+beside the log and are no part of it: a measurement changes no memory."""
 
 import hashlib
 import json
@@ -7,14 +8,67 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint, func, insert, select, update
+from sqlmodel import Field, SQLModel
 
 from diagevo.errors import ConfigError, DamagedError, NotFoundError
-from diagevo.evaluation.tables import EvaluationResultRow, EvaluationRow
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import now
-from diagevo.memory.log.tables import table
+from diagevo.memory.log.tables import ForeignText, RealOrNone, Str, StrOrNone, table
 from diagevo.text.escaping import utf8
+
+
+class EvaluationRow(SQLModel, table=True):
+    """One measurement: a model on a benchmark under exact conditions, which its id is a digest of."""
+
+    __tablename__ = "evaluation"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (
+        PrimaryKeyConstraint("evaluation_id"),
+        Index("ix_evaluation_run_round", "run_id", "round"),
+    )
+    evaluation_id: Str
+    run_id: StrOrNone = None
+    """The run whose checkpoint was measured; null for a model of no run."""
+    round: int | None = None
+    benchmark: str = Field(sa_type=ForeignText)
+    model: str = Field(sa_type=ForeignText)
+    conditions: str = Field(sa_type=ForeignText)
+    """Canonical JSON."""
+    questions: int
+    metrics: str | None = Field(default=None, sa_type=ForeignText)
+    """JSON, once every question is answered and judged."""
+    began_at: Str
+    finished_at: StrOrNone = None
+
+
+class EvaluationResultRow(SQLModel, table=True):
+    """One question of an evaluation. Lists hold an entry a sample, as JSON."""
+
+    __tablename__ = "evaluation_result"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (
+        PrimaryKeyConstraint("evaluation_id", "question"),
+        ForeignKeyConstraint(["evaluation_id"], ["evaluation.evaluation_id"]),
+    )
+    evaluation_id: Str
+    question: int
+    """Its number in the benchmark's order, from 0."""
+    category: str | None = Field(default=None, sa_type=ForeignText)
+    kind: str = Field(sa_type=ForeignText)
+    prompt: str = Field(sa_type=ForeignText)
+    """The messages as JSON."""
+    reference: str = Field(sa_type=ForeignText)
+    responses: str = Field(sa_type=ForeignText)
+    truncated: str = Field(sa_type=ForeignText)
+    extracted: str = Field(sa_type=ForeignText)
+    by_rule: str = Field(sa_type=ForeignText)
+    judged: str | None = Field(default=None, sa_type=ForeignText)
+    """What the judge said of each response that the rule refused: true, false, or null where not asked.
+    Null as a whole until the question is settled."""
+    judge: str | None = Field(default=None, sa_type=ForeignText)
+    correct: str | None = Field(default=None, sa_type=ForeignText)
+    score: RealOrNone = None
+    """The share of correct responses; null until the question is settled."""
+
 
 EVALUATION = table(EvaluationRow)
 RESULT = table(EvaluationResultRow)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -59,11 +60,11 @@ class PlayContext(ABC):
     """What both players use: configuration, prompts, answer checker, a way to serve a policy, world."""
 
     config: Config
-    templates: PromptTemplates
-    checker: AnswerChecker
-    world: World | None
     stop: StopFlag
-    workers: Workers
+    templates: cached_property[PromptTemplates]
+    checker: cached_property[AnswerChecker]
+    world: cached_property[World | None]
+    workers: cached_property[Workers]
 
     @abstractmethod
     def open_sampler(self, policy: Path) -> Resumable:

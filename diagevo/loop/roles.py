@@ -6,6 +6,7 @@ This is the one place that knows every kind of role: built-in worlds, model fold
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from importlib.resources import files
 from importlib.util import find_spec
@@ -17,10 +18,8 @@ from diagevo.config.models import Config, PolicyRole
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder, embedder_for
 from diagevo.errors import ConfigError, MissingDependencyError, extra
-from diagevo.evaluation.benchmarks import benchmark
-from diagevo.evaluation.loading import limited, load
-from diagevo.evaluation.questions import Loaded
-from diagevo.evaluation.sources import labelled, ungrouped
+from diagevo.evaluation.benchmarks import Loaded, benchmark
+from diagevo.evaluation.loading import labelled, limited, load, ungrouped
 from diagevo.loop.players import ChallengerReward, PlayContext, World, plays_here
 from diagevo.memory.memory import Memory
 from diagevo.private import private
@@ -43,7 +42,8 @@ BENCHMARK = "benchmark:"
 
 
 class Roles(PlayContext):
-    """Who plays: resolved once, so that what is missing is found before anything is written."""
+    """Who plays, each made where it is first used. `check` makes them all, so that what is missing is found
+    before anything is written."""
 
     def __init__(
         self,
@@ -52,11 +52,22 @@ class Roles(PlayContext):
         say: Callable[[str], None] = lambda _: None,
         stop: StopFlag | None = None,
     ) -> None:
-        """`logs`: folder for the output of processes that are started. `say`: told of those that are lost.
-        `stop`: heard by what samples, trains and compares."""
-        self.config = config
+        """`logs`: folder for the output of processes that are started. `say`: receives a line for each one
+        that is lost. `stop` ends what samples, trains and compares."""
+        self.config, self.logs, self.say = config, logs, say
         self.stop = StopFlag() if stop is None else stop
-        self.checker = AnswerChecker(stop=self.stop)
+        self.closing = ExitStack()
+
+    def __enter__(self) -> "Roles":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the processes that train, sample and compare."""
+        self.closing.close()
+
+    def check(self) -> "Roles":
+        """Raises ConfigError, MissingDependencyError or NotFoundError for what cannot play."""
+        config = self.config
         arithmetic = BUILTIN in (
             config.roles.challenger.model,
             config.roles.solver.model,
@@ -70,27 +81,51 @@ class Roles(PlayContext):
         _need_reporters(config.hardware.report_to)
         if config.memory.index == "lancedb":
             with extra("index", "memory.index lancedb"):
-                import lancedb  # noqa: F401  (told here where it is missing)
-        self.world = _arithmetic_world() if config.world == "arithmetic" else None
-        self.challenger = _model_folder(config.roles.challenger, self.stop)
-        self.solver = _model_folder(config.roles.solver, self.stop)
+                import lancedb  # noqa: F401  (reported here where it is missing)
+        for role in ("challenger", "solver", "templates", "validation", "embedder"):
+            getattr(self, role)
         if (why := apart(config)) is not None:
             raise ConfigError(why, hint=SAME_SHAPE)
-        self.prompts = _prompt_folder(config.prompts)
-        self.templates = _templates(config, self.prompts)
-        self.validation = validation_of(config)
-        held_out = () if self.validation is None else self.validation.questions
-        self._held_out = frozenset(question.text for question in held_out)
-        self.embedder: Embedder = embedder_for(config.roles.embedder)
-        self.workers = Workers(self.solver, config.sampling, config.training, logs=logs, say=say)
-
-    def __enter__(self) -> "Roles":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """End the processes that train, sample and compare."""
-        self.workers.close()
-        self.checker.close()
+    @cached_property
+    def checker(self) -> AnswerChecker:
+        return self.closing.enter_context(AnswerChecker(stop=self.stop))
+
+    @cached_property
+    def world(self) -> World | None:
+        if self.config.world != "arithmetic":
+            return None
+        from diagevo.arithmetic import truth
+
+        return truth
+
+    @cached_property
+    def challenger(self) -> Path:
+        return _model_folder(self.config.roles.challenger, self.stop)
+
+    @cached_property
+    def solver(self) -> Path:
+        return _model_folder(self.config.roles.solver, self.stop)
+
+    @cached_property
+    def templates(self) -> PromptTemplates:
+        return templates_of(self.config)
+
+    @cached_property
+    def validation(self) -> Loaded | None:
+        return validation_of(self.config)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        return embedder_for(self.config.roles.embedder)
+
+    @cached_property
+    def workers(self) -> Workers:
+        config = self.config
+        workers = Workers(self.solver, config.sampling, config.training, logs=self.logs, say=self.say)
+        self.closing.callback(workers.close)
+        return workers
 
     def challenger_reward(self, solver: Path, round_: int) -> RewardSpec:
         arguments = {
@@ -116,7 +151,8 @@ class Roles(PlayContext):
 
         settings = self.config.diagnosis
         budget = budget_of(memory.log, memory.run_id, settings)
-        return OpenAIDiagnostician(role, settings, memory.artifacts, self.prompts, budget=budget)
+        prompts = _prompt_folder(self.config.prompts)
+        return OpenAIDiagnostician(role, settings, memory.artifacts, prompts, budget=budget)
 
     def prompt_digests(self) -> dict[str, str]:
         return prompt_digests(self.config)
@@ -132,6 +168,12 @@ class Roles(PlayContext):
     def fits(self, question: str) -> bool:
         [ids] = encode_prompts(self._tokenizer, [self.templates.solver(question)])
         return len(ids) <= self.config.sampling.max_prompt_tokens
+
+    @cached_property
+    def _held_out(self) -> frozenset[str]:
+        return (
+            frozenset() if self.validation is None else frozenset(q.text for q in self.validation.questions)
+        )
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -201,12 +243,6 @@ def _need_reporters(names: Sequence[str]) -> None:
             )
 
 
-def _arithmetic_world() -> World:
-    from diagevo.arithmetic import truth
-
-    return truth
-
-
 def _model_folder(role: PolicyRole, stop: StopFlag) -> Path:
     """The folder of a role's starting weights; a hub id is looked up in the local cache, then on the hub."""
     if role.model == BUILTIN:
@@ -224,7 +260,7 @@ def _model_folder(role: PolicyRole, stop: StopFlag) -> Path:
 def prompt_digests(config: Config) -> dict[str, str]:
     """Digest of each prompt template in use, of players and of a diagnostician that is asked in words."""
     folder = _prompt_folder(config.prompts)
-    templates = _templates(config, folder)
+    templates = templates_of(config)
     digests = {name: templates.digest(name) for name in templates.texts}
     if config.roles.diagnostician.engine == "openai":
         from diagevo.diagnosis.prompts import DiagnosisPrompts
@@ -233,9 +269,11 @@ def prompt_digests(config: Config) -> dict[str, str]:
     return digests
 
 
-def _templates(config: Config, folder: Path | None) -> PromptTemplates:
+def templates_of(config: Config) -> PromptTemplates:
     return PromptTemplates.load(
-        folder, boxed=config.round.boxed_answers, random_pairs=config.schedule.stitching == "random"
+        _prompt_folder(config.prompts),
+        boxed=config.round.boxed_answers,
+        random_pairs=config.schedule.stitching == "random",
     )
 
 

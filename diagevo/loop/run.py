@@ -17,8 +17,8 @@ from diagevo.config.models import Config
 from diagevo.config.sources import KeyPath, Layer
 from diagevo.diagnosis.embedder import identity
 from diagevo.errors import ConfigError, NotFoundError, StoreError
+from diagevo.evaluation.evaluate import validate
 from diagevo.evaluation.protocol import best_round, colder
-from diagevo.evaluation.validate import validate
 from diagevo.loop.first_look import first_look
 from diagevo.loop.roles import Roles
 from diagevo.loop.round import Round, RunContext, newest_cause, round_folder
@@ -81,7 +81,7 @@ def train(
             raise ConfigError(
                 f"run {run_id} exists already", hint=f"resume it: diagevo train --run {run_id} --resume"
             )
-        roles = Roles(config, root / run_id / "logs", observer.message, stop)
+        roles = Roles(config, root / run_id / "logs", observer.message, stop).check()
         with roles, _stopping_after(max_seconds, stop):
             context = RunContext(
                 roles,

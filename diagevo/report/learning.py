@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from diagevo.evaluation.oracle import self_play_round
 from diagevo.evaluation.protocol import colder, estimate
-from diagevo.evaluation.sources import self_play_round
 from diagevo.report.figure import (
     Figure,
     Missing,
@@ -150,7 +150,7 @@ def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
                     rows.append(row | {"questions": share.questions})
         for label in material.labels:
             if label.accuracy is not None and label.source != "world":
-                sources.add("Drawn questions: answers that a model proposed and a human checked.")
+                sources.add("Drawn questions: answers that a human checked.")
                 row = _row(
                     material.run_id,
                     label.round,
@@ -204,17 +204,7 @@ def _no_answers(material: Material) -> Missing:
     run = f"--run {material.run_id}"
     if not material.rounds:
         return no_rounds(material)
-    if not material.labels:
-        return Missing("no label has a reference answer", f"diagevo eval labels {run}")
-    if any(line.proposed + line.checked < line.sampled for line in material.labels):
-        return Missing(
-            "the drawn questions have no proposed answers",
-            f"diagevo eval labels {run} --model MODEL --base-url URL",
-        )
-    return Missing(
-        "no proposed answer is checked: write, fill in, read",
-        f"diagevo eval labels {run} --check check.csv",
-    )
+    return Missing("no label has a reference answer", f"diagevo eval labels {run} --check check.csv")
 
 
 def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
@@ -238,7 +228,7 @@ def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
             return _no_answers(materials[0])
         return Missing(
             "the starting solver was not measured on the questions of the rounds",
-            f"diagevo eval selfplay --solver start --run {materials[0].run_id}",
+            f"diagevo eval run selfplay --run {materials[0].run_id} --round 0",
         )
     chart = partial(_lines, rows, 1, "error rate of the starting solver (%)", y="error_rate")
     asked = max(row["questions"] for row in rows)

@@ -202,12 +202,11 @@ def _evaluations() -> None:
         key=("evaluation_id", "question"),
         more=(sa.ForeignKeyConstraint(["evaluation_id"], ["evaluation.evaluation_id"]),),
     )
-    optional = ("proposed", "votes", "proposer", "answer", "source", "note")
     _create(
         "oracle",
         _text("run_id"),
         _integer("round"),
         _text("question_id", "question", "label"),
-        _text(*optional, null=True),
+        _text("answer", "source", "note", null=True),
         key=("run_id", "round", "question_id"),
     )

@@ -20,7 +20,7 @@ from diagevo.answers import comparison, kinds, notation, numerals, reading, term
 from diagevo.answers import extraction as answers
 from diagevo.arithmetic import grammar
 from diagevo.diagnosis import prompts, replies
-from diagevo.evaluation import reading as of_benchmarks
+from diagevo.evaluation import scoring as of_benchmarks
 from diagevo.selfplay import questions
 from tests.answers.backtracking import Steps, TooManySteps, steps
 

@@ -198,7 +198,7 @@ def _add_the_rest(path: Path) -> None:
         for values in (
             """evaluation_result VALUES ('e1', 0, 'algebra', 'number', '[]', '4', '["4"]', '[false]',
             '["4"]', '[true]', NULL, NULL, '[true]', 1.0)""",
-            """oracle VALUES ('played', 1, 'r1.q0', 'What?', '4', '4', '16', 'judge', '4', 'human', NULL)""",
+            """oracle VALUES ('played', 1, 'r1.q0', 'What?', '4', '4', 'human', NULL)""",
         ):
             connection.exec_driver_sql(f"INSERT INTO {values}")
     database.close()

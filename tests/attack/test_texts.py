@@ -75,7 +75,7 @@ ELSEWHERE = {
         "runs export",
         "eval labels",
     ),
-    "ask a model": ("diagnose", "eval selfplay", "ablate plan", "ablate run"),
+    "ask a model": ("diagnose", "ablate plan", "ablate run"),
 }
 
 

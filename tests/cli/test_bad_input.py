@@ -183,7 +183,7 @@ def test_train_does_not_go_on_with_a_run_that_was_ingested(played: Path, rollout
     assert (done.exit_code, _events(played)) == (2, before)
     assert "run theirs was not started by diagevo train" in done.stderr
     assert "hint: continue it with diagevo ingest" in done.stderr
-    for words in ("train --plan --resume", "eval run held-out --round 0", "eval selfplay --round all"):
+    for words in ("train --plan --resume", "eval run held-out --round 0", "eval run selfplay --round 0"):
         done = invoke(*words.split(), "--run", "theirs")
         assert (done.exit_code, done.stdout, _events(played)) == (2, "", before), words
         assert "error: run theirs was ingested: " in done.stderr

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from diagevo.errors import MissingDependencyError
-from diagevo.evaluation.benchmarks import BENCHMARKS, benchmark
+from diagevo.evaluation.benchmarks import BENCHMARKS, Hub, benchmark
 from diagevo.evaluation.loading import load, spread
-from diagevo.evaluation.rows import Hub
 
 DATA = Path(__file__).parents[2] / "../shared/data"
 needs_data = pytest.mark.skipif(

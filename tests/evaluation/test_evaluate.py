@@ -7,10 +7,9 @@ import pytest
 
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError, StoppedSafely
-from diagevo.evaluation.benchmarks import benchmark
+from diagevo.evaluation.benchmarks import Benchmark, Loaded, Question, benchmark
 from diagevo.evaluation.evaluate import Procedure, Subject, evaluate
 from diagevo.evaluation.loading import load
-from diagevo.evaluation.questions import Benchmark, Loaded, Question
 from diagevo.evaluation.scoring import compare, different_conditions
 from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.log.database import Database

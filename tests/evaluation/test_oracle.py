@@ -7,15 +7,10 @@ from msgspec.structs import replace
 
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError
-from diagevo.evaluation.oracle import Oracle
-from diagevo.evaluation.reading import read_answer, right_by_rule
-from diagevo.evaluation.sources import self_play_questions
+from diagevo.evaluation.oracle import Oracle, self_play_questions
+from diagevo.evaluation.scoring import read_answer, right_by_rule
 from diagevo.memory.history import History, open_history
-from diagevo.sampling.sampler import SamplingParams
-from diagevo.selfplay.questions import PromptTemplates
 from tests.memory import play
-
-from .scripted import ScriptedSampler
 
 
 @pytest.fixture(scope="module")
@@ -51,32 +46,23 @@ def drawn(history: History) -> Oracle:
     return oracle
 
 
-def propose(oracle: Oracle, checker: AnswerChecker) -> ScriptedSampler:
-    """The proposer says the left number 13 times of 16."""
-    sampler = ScriptedSampler(lambda m, i, p: rf"\boxed{{{m.split()[0] if i < 13 else 99}}}")
-    oracle.propose(sampler, "big", PromptTemplates.load(), checker, params=SamplingParams(), samples=16)
-    return sampler
-
-
 def test_only_readable_labelled_questions_are_drawn_and_once(history: History) -> None:
     oracle = drawn(history)
     assert [item.question_id for item in oracle.items(1)] == [f"r1.q{i}" for i in range(4)]
     assert oracle.sample(history, 1, 2, seed=5) == oracle.items(1)
 
 
-def test_a_human_confirms_corrects_and_refuses_without_seeing_the_pseudo_label(
+def test_a_human_answers_and_refuses_without_seeing_the_pseudo_label(
     history: History, checker: AnswerChecker, tmp_path: Path
 ) -> None:
     oracle = drawn(history)
-    propose(oracle, checker)
-    assert (oracle.items(1)[2].proposed, oracle.items(1)[2].votes) == ("2", "13/16")
     file = tmp_path / "check.csv"
     assert oracle.export(file, [1]) == 4
     rows = list(csv.DictReader(file.open(encoding="utf-8")))
     assert "label" not in rows[0]
     for row, said in zip(
-        rows, ["1", "ok", "none", ""], strict=True
-    ):  # 0 is corrected to 1, as the label has it
+        rows, ["1", "1", "none", ""], strict=True
+    ):  # 0 is answered by 1, as the label has it
         row["answer"] = said
     with file.open("w", encoding="utf-8", newline="") as target:
         writer = csv.DictWriter(target, list(rows[0]))
@@ -88,18 +74,11 @@ def test_a_human_confirms_corrects_and_refuses_without_seeing_the_pseudo_label(
     assert accuracy.accuracy is not None
     assert accuracy.accuracy.value == pytest.approx(2 / 3)  # right, right, and a question without an answer
     assert oracle.export(tmp_path / "rest.csv", [1]) == 1
-    asked = {"size": 9, "samples": 2, "temperature": 1.0, "seed": 0}
-    checked = self_play_questions(history, 1, **asked)
+    checked = self_play_questions(history, 1, size=9)
     assert sorted(q.reference for q in checked.questions) == ["", "1", "1"]  # the one without an answer too
     [unanswerable] = [q for q in checked.questions if q.reference == ""]
     assert read_answer(unanswerable, r"\boxed{3}, \boxed{5}") == "5"  # as votes are read
     assert right_by_rule([unanswerable], [["5", None]], checker) == [[False, False]]
-
-
-def test_what_was_proposed_is_not_asked_again(history: History, checker: AnswerChecker) -> None:
-    oracle = drawn(history)
-    assert len(propose(oracle, checker).asked) == 4
-    assert propose(oracle, checker).asked == []
 
 
 def test_a_bad_row_takes_nothing_in(history: History, checker: AnswerChecker, tmp_path: Path) -> None:
@@ -107,8 +86,8 @@ def test_a_bad_row_takes_nothing_in(history: History, checker: AnswerChecker, tm
     file = tmp_path / "check.csv"
     oracle.export(file, [1])
     text = file.read_text(encoding="utf-8").splitlines()
-    text[1] = "a,1,r1.q0,0 + 0?,,,7,"
-    text[2] = "a,1,r1.q1,1 + 0?,,,ok,"  # confirms a proposal that was never made
+    text[1] = "a,1,r1.q0,0 + 0?,7,"
+    text[2] = "a,1,r1.q9,1 + 0?,1,"  # no such question
     file.write_text("\n".join(text), encoding="utf-8")
     with pytest.raises(ConfigError, match="line 3"):
         oracle.import_(file)
@@ -122,9 +101,9 @@ def test_a_world_that_knows_the_truth_needs_no_human(tmp_path: Path, checker: An
     assert (accuracy.checked, accuracy.source) == (4, "world")
     assert accuracy.accuracy is not None
     assert accuracy.accuracy.value == 0.25  # of 0, 1, 2, 3 only 1 is the label
-    questions = self_play_questions(history, 1, size=200, samples=2, temperature=1.0, seed=0).questions
+    questions = self_play_questions(history, 1, size=200).questions
     assert {(q.text, q.reference) for q in questions} == {(f"{i} + 0?", str(i)) for i in range(4)}
-    two = self_play_questions(history, 1, size=2, samples=2, temperature=1.0, seed=0)
+    two = self_play_questions(history, 1, size=2)
     assert len(two.questions) == 2  # also where the oracle drew more
     assert set(two.questions) < set(questions)
     history.close()

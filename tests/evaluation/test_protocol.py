@@ -5,10 +5,10 @@ import sys
 import pytest
 
 from diagevo.errors import MissingDependencyError
+from diagevo.evaluation.benchmarks import Question
+from diagevo.evaluation.evaluate import validate
 from diagevo.evaluation.protocol import best_round, colder, estimate, paired_difference
-from diagevo.evaluation.questions import Question
 from diagevo.evaluation.study import compare, holm
-from diagevo.evaluation.validate import validate
 from diagevo.sampling.sampler import SamplingParams
 
 from .scripted import BarePrompts, SameText, ScriptedSampler

@@ -7,9 +7,8 @@ import polars
 import pytest
 
 from diagevo.errors import ConfigError
-from diagevo.evaluation.benchmarks import BENCHMARKS, benchmark
+from diagevo.evaluation.benchmarks import BENCHMARKS, CHOICE_INSTRUCTION, TEXT_INSTRUCTION, benchmark
 from diagevo.evaluation.loading import load
-from diagevo.evaluation.questions import CHOICE_INSTRUCTION, TEXT_INSTRUCTION
 
 from .published import ROWS, write, write_folder
 

@@ -73,7 +73,7 @@ def test_the_page_has_the_tables_and_says_what_is_missing(overview: str) -> None
     assert '<th scope="col" class=n>GSM8K</th>' in section
     assert "<td class=n>50.0</td><td class=n>90.0</td>" in section
     assert 'href="#table-main"' in overview
-    assert "<code>diagevo eval labels --run played</code>" in overview
+    assert "<code>diagevo eval labels --run played --check check.csv</code>" in overview
 
 
 def test_what_a_model_wrote_stands_on_the_page_as_text(overview: str) -> None:

@@ -41,7 +41,7 @@ def test_a_folder_of_prompts_that_replaces_nothing_is_refused(
         (tmp_path / name).write_text("Solve <question>")
     config = small_config().model_copy(update={"prompts": str(tmp_path)})
     with pytest.raises(ConfigError) as refused:
-        Roles(config, tmp_path / "logs")
+        Roles(config, tmp_path / "logs").check()
     assert refused.value.message.endswith(f"{tmp_path} holds {said}")
     (tmp_path / "solver_user.txt").write_text("Solve <question>")
     for name in files:
@@ -81,7 +81,7 @@ def test_a_run_is_validated_on_a_benchmark_that_its_configuration_names(tmp_path
 
 def test_a_validation_benchmark_that_does_not_exist_is_refused_with_the_names(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no benchmark 'math600'"):
-        Roles(small_config(validation={"questions": "benchmark:math600"}), tmp_path)
+        Roles(small_config(validation={"questions": "benchmark:math600"}), tmp_path).check()
 
 
 def test_a_limit_of_the_held_out_set_is_the_same_questions_each_time(tmp_path: Path) -> None:

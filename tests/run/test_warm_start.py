@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from diagevo.errors import ConfigError, StoppedSafely
-from diagevo.evaluation.sources import checkpoint_of
+from diagevo.evaluation.evaluate import checkpoint_of
 from diagevo.loop.roles import Roles
 from diagevo.loop.run import Until, train
 from diagevo.memory.events import CheckpointEvaluated, StageCompleted
@@ -77,4 +77,4 @@ def test_a_warm_start_of_two_models_or_on_several_processes_is_refused(tmp_path:
     with pytest.raises(ValueError, match="to be one model"):
         small_config(warm_start=WARM, roles={"solver": {"model": "other"}})
     with pytest.raises(ConfigError, match="on a CPU alone"):
-        Roles(small_config(warm_start=WARM, hardware={"processes": 2}), tmp_path)
+        Roles(small_config(warm_start=WARM, hardware={"processes": 2}), tmp_path).check()

@@ -41,5 +41,5 @@ def test_a_reporter_that_is_not_installed_is_named_before_anything_runs(
 ) -> None:
     monkeypatch.setattr("diagevo.loop.roles.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match="report_to names trackio") as caught:
-        Roles(small_config(hardware={"report_to": ["trackio"]}), tmp_path)
+        Roles(small_config(hardware={"report_to": ["trackio"]}), tmp_path).check()
     assert caught.value.hint == "run: pip install trackio"

@@ -4,16 +4,14 @@ import csv
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from diagevo.arithmetic import PREMISE
 from diagevo.memory.history import open_history
-from tests.diagnosis.server import Answer, Server
 from tests.memory.audit import played
 
-from .conftest import Ask, question_of, rows
+from .conftest import Ask, rows
 
 EIGHT = 8
 """Held-out questions of the small run."""
@@ -44,11 +42,12 @@ def test_the_world_fills_in_the_oracle_and_selfplay_asks_as_many_as_it_is_told(
     assert [line["round"] for line in drawn] == [1, 2]
     assert all(line["checked"] == line["sampled"] > 5 and line["source"] == "world" for line in drawn)
 
-    options = ["--round", "1", "--questions", "5", "--samples", "2", "--json"]
-    start = rows(ask("eval", "selfplay", *options))
-    [own] = rows(ask("eval", "selfplay", "--solver", "own", *options))
+    options = ["--limit", "5", "--samples", "2", "--json"]
+    start = rows(ask("eval", "run", "selfplay", "--round", "0", *options))
+    [own] = rows(ask("eval", "run", "selfplay.r1", "--round", "1", *options))
     assert [(line["benchmark"], line["round"], line["answered"]) for line in [*start, own]] == [
         ("selfplay.r1", 0, "5/5"),
+        ("selfplay.r2", 0, "5/5"),
         ("selfplay.r1", 1, "5/5"),
     ]
     assert start[0]["conditions"]["data"] == own["conditions"]["data"]  # the same five
@@ -57,10 +56,10 @@ def test_the_world_fills_in_the_oracle_and_selfplay_asks_as_many_as_it_is_told(
 def test_a_run_is_measured_on_another_runs_questions(ask: Ask, trained: Path) -> None:
     fork = ask("runs", "fork", "a", "--round", "1", "--name", "other", "--json")
     assert fork.exit_code == 0, fork.output
-    options = ["--round", "1", "--questions", "4", "--samples", "2", "--json"]
-    [shared] = rows(ask("eval", "selfplay", "--run", "other", "--of", "a", "--solver", "own", *options))
+    options = ["--round", "1", "--limit", "4", "--samples", "2", "--json"]
+    [shared] = rows(ask("eval", "run", "selfplay.r1@a", "--run", "other", *options))
     assert (shared["benchmark"], shared["run"]) == ("selfplay.r1@a", "other")
-    [own] = rows(ask("eval", "selfplay", "--run", "a", "--of", "a", *options))
+    [own] = rows(ask("eval", "run", "selfplay.r1@a", "--run", "a", *options))
     assert own["benchmark"] == "selfplay.r1"
     assert own["conditions"]["data"] == shared["conditions"]["data"]
 
@@ -73,33 +72,19 @@ def unknown(home: Path) -> Path:
 
 
 def test_no_reference_answers_says_how_to_get_them(ask: Ask, unknown: Path) -> None:
-    result = ask("eval", "selfplay", "--round", "1")
+    result = ask("eval", "run", "selfplay.r1", "--round", "0")
     assert result.exit_code == 3
     assert "diagevo eval labels --run hand --round 1" in result.stderr
 
 
-@pytest.mark.server
-def test_answers_are_proposed_exported_checked_and_imported(ask: Ask, unknown: Path, tmp_path: Path) -> None:
+def test_questions_are_exported_answered_and_imported(ask: Ask, unknown: Path, tmp_path: Path) -> None:
     [line] = rows(ask("eval", "labels", "--json"))
     questions = line["sampled"]
     assert (line["checked"], line["accuracy"]) == (0, None)
-
-    def proposes(request: dict[str, Any], before: int) -> Answer:
-        return Answer(r"\boxed{42}" if before < 3 else r"\boxed{7}")
-
-    with Server(proposes) as server:
-        propose = ("eval", "labels", "--model", "big", "--base-url", server.url, "--samples", "4")
-        rows(ask(*propose, "--json"))
-        assert len(server.requests) == 4 * questions
-        again = ask(*propose)
-        assert len(server.requests) == 4 * questions
-    assert "0 answers proposed" in again.stderr
-
     file = tmp_path / "check.csv"
     assert f"{questions} questions in {file}" in ask("eval", "labels", "--check", file).stderr
     checked = list(csv.DictReader(file.open(encoding="utf-8")))
-    assert {(row["proposed"], row["votes"]) for row in checked} == {("42", "3/4")}
-    checked[0]["answer"], checked[1]["answer"] = "ok", "none"
+    checked[0]["answer"], checked[1]["answer"] = "42", "none"
     with file.open("w", encoding="utf-8", newline="") as target:
         writer = csv.DictWriter(target, list(checked[0]))
         writer.writeheader()
@@ -110,23 +95,6 @@ def test_answers_are_proposed_exported_checked_and_imported(ask: Ask, unknown: P
     assert f"2 answers read, {questions - 2} rows still empty" in imported.stderr
 
 
-def test_a_proposer_that_fails_exits_6_and_keeps_what_it_proposed(ask: Ask, unknown: Path) -> None:
-    first: list[str] = []
-
-    def half(request: dict[str, Any], before: int) -> Answer:
-        first.append(question_of(request))
-        known = question_of(request) == first[0]
-        return Answer(r"\boxed{1}") if known else Answer("no", status=400)
-
-    ask("eval", "labels")
-    options = ("eval", "labels", "--model", "big", "--samples", "1", "--base-url")
-    with Server(half) as server:
-        assert ask(*options, server.url).exit_code == 6
-    with Server(lambda request, before: Answer(r"\boxed{1}")) as server:
-        assert ask(*options, server.url).exit_code == 0
-        assert first[0] not in [question_of(request) for request in server.requests]
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -134,8 +102,6 @@ def test_a_proposer_that_fails_exits_6_and_keeps_what_it_proposed(ask: Ask, unkn
         (["--check", "no/such/folder/x.csv"], 2, "cannot write no/such/folder/x.csv"),
         (["--check", "."], 2, ". cannot be read"),
         (["--check", "bad.csv"], 2, "bad.csv lacks the column run_id"),
-        (["--model", "m"], 2, "--base-url"),
-        (["--samples", "4"], 2, "are about what a model proposes"),
     ],
 )
 def test_bad_input_of_labels(

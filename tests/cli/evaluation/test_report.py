@@ -57,7 +57,7 @@ def test_what_is_missing_comes_with_a_command_that_the_program_takes(hand: Path)
     measured = "diagevo eval run all --run hand --round all"
     assert missing == {
         **dict.fromkeys(("intro", "performance"), measured),
-        "difficulty": "diagevo eval labels --run hand",
+        "difficulty": "diagevo eval labels --run hand --check check.csv",
         "coverage": "diagevo report build --run hand --embed",
     }
     assert all(parses(command) for command in missing.values())
@@ -65,35 +65,26 @@ def test_what_is_missing_comes_with_a_command_that_the_program_takes(hand: Path)
 
 def test_each_command_leads_to_the_next_until_the_questions_have_answers(ask: Ask, hand: Path) -> None:
     """Each step's command is the next one's cause, up to a human's answers in the exported file."""
-    from tests.diagnosis.server import Answer, Server
-
-    assert ask(*shlex.split(commands(hand)["difficulty"])[1:]).exit_code == 0
-    propose = commands(hand)["difficulty"]
-    assert propose == "diagevo eval labels --run hand --model MODEL --base-url URL"
-    assert parses(propose)
-    with Server(lambda request, before: Answer(r"\boxed{42}")) as server:
-        asked = propose.replace("URL", server.url) + " --samples 1"
-        assert ask(*shlex.split(asked)[1:]).exit_code == 0
     export = commands(hand)["difficulty"]
-    assert export == "diagevo eval labels --run hand --check check.csv"
     assert ask(*shlex.split(export)[1:]).exit_code == 0
+    assert commands(hand)["difficulty"] == export
     checked = list(csv.DictReader(io.StringIO(Path("check.csv").read_text(encoding="utf-8"))))
     with Path("check.csv").open("w", encoding="utf-8", newline="") as target:
         writer = csv.DictWriter(target, list(checked[0]))
         writer.writeheader()
-        writer.writerows(row | {"answer": "ok"} for row in checked)
-    assert ask("eval", "labels", "--check", "check.csv", "--run", "hand").exit_code == 0
+        writer.writerows(row | {"answer": "42"} for row in checked)
+    assert ask(*shlex.split(export)[1:]).exit_code == 0
     measure = commands(hand)["difficulty"]
-    assert measure == "diagevo eval selfplay --solver start --run hand"
+    assert measure == "diagevo eval run selfplay --run hand --round 0"
     assert parses(measure)
 
 
 def test_a_played_world_lacks_the_difficulty_and_its_command_supplies_it(ask: Ask, trained: Path) -> None:
     missing = commands(trained)
-    assert missing.pop("difficulty") == "diagevo eval selfplay --solver start --run a"
+    assert missing.pop("difficulty") == "diagevo eval run selfplay --run a --round 0"
     assert set(missing) <= {"case"}  # in two tiny rounds nothing may be promoted
     assert all(parses(command) for command in missing.values())
-    assert ask("eval", "selfplay", "--solver", "start", "--questions", "4", "--samples", "2").exit_code == 0
+    assert ask("eval", "run", "selfplay", "--round", "0", "--limit", "4", "--samples", "2").exit_code == 0
     assert "difficulty" not in commands(trained)
 
 
