@@ -61,8 +61,10 @@ def training() -> None:
 
 
 def test_every_example_is_run_here() -> None:
-    """`make lm` runs smollm2.py, which reads 170 MB of packages."""
+    """`make lm` runs smollm2.py, which reads 170 MB of packages; tests/policies the two policies."""
     assert {file.name for file in EXAMPLES.glob("*.*")} == {
+        "bandit.py",
+        "learnability.py",
         "read_a_run.ipynb",
         "round_by_hand.py",
         "sample_rollouts.py",

@@ -19,7 +19,7 @@ SECTION = (
 )
 STEPS = {part.partition("\n")[0]: part for part in SECTION.split("\n### ")[1:]}
 BLOCK = re.compile(r"(?:<!-- (file|change): (\S+) -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
-COPIED = ("diagevo", "cli", "migrations", "tests/cli", "tests/policies")
+COPIED = ("diagevo", "cli", "migrations", "examples", "tests/cli", "tests/policies")
 
 
 @pytest.fixture(scope="module")

@@ -33,8 +33,8 @@ def _to_fraction(value: Any) -> Any:
 
 def _a_policy(name: str) -> str:
     place, _, wanted = name.rpartition(":")
-    if name not in BUILT_IN and not (place and wanted.isidentifier()):
-        raise ValueError(f"one of {', '.join(BUILT_IN)} is needed, or a class: module:Class or file.py:Class")
+    if name not in BUILT_IN and not (place.endswith(".py") and wanted.isidentifier()):
+        raise ValueError(f"one of {', '.join(BUILT_IN)} is needed, or a class: file.py:Class")
     return name
 
 
@@ -69,7 +69,7 @@ class ScheduleConfig(Section):
     policy: Annotated[str, AfterValidator(_a_policy)] = Field(
         default="frequency",
         description="How ε is set: `frequency` is Equation 1; `free`, `targeted` and `fixed` hold it "
-        "(ablations). `module:Class` or `file.py:Class` is a policy of your own, which draws causes too.",
+        "(ablations). `file.py:Class` is a policy of your own, which draws causes too.",
     )
     k: Ratio = Field(default=Fraction(1, 2), gt=0, description="Balance of the two modes: equal at z = k.")
     fixed_epsilon: Ratio | None = Field(default=None, ge=0, le=1, description="ε of the `fixed` policy.")

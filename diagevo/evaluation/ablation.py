@@ -101,9 +101,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("true-labels", "True labels", "control", {"round.true_labels": "true"}),
     Variant("free-800", "Pure free, 2.5 times the candidates", "control", FREE | {"round.candidates": "800"}),
     *(
-        Variant(
-            name.lower(), title, "control", {"schedule.policy": f"diagevo.policies.{name.lower()}:{name}"}
-        )
+        Variant(name.lower(), title, "control", {"schedule.policy": f"examples/{name.lower()}.py:{name}"})
         for name, title in (("Learnability", "Causes by p(1 − p)"), ("Bandit", "Nodes by learning progress"))
     ),
 )

@@ -1,6 +1,5 @@
-"""A policy of one's own: found by its name, known by the digest of its source, loaded, its answers checked.
-
-Nothing here runs code before the digest of its file is the one that the log names.
+"""A policy of one's own: a class in a file, known by the digest of its bytes, and exactly these are run; its
+answers are checked. Nothing here runs code before the digest is the one that the log names.
 """
 
 import sys
@@ -8,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
-from importlib import import_module
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -30,7 +27,7 @@ class PolicySource:
     """Where a policy's class is written."""
 
     name: str
-    """`module:Class` or `file.py:Class`, as the configuration has it."""
+    """`file.py:Class`, as the configuration has it."""
     file: Path
     content: bytes
 
@@ -47,41 +44,22 @@ def named(config: Mapping[str, Any]) -> str | None:
 
 def find(name: str) -> PolicySource:
     """The source of a policy, unread by Python. Raises ConfigError where there is none."""
-    place = name.rpartition(":")[0]
+    file = Path(name.rpartition(":")[0]).expanduser()
     try:
-        file = Path(place).expanduser() if place.endswith(".py") else _module_file(place)
         return PolicySource(name, file, file.read_bytes())
-    except (OSError, ValueError) as error:
-        told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    except OSError as error:
         raise ConfigError(
-            f"schedule.policy {name}: {place} cannot be read: {told}",
-            hint="name an importable module or a file: package.module:Class, or folder/file.py:Class",
+            f"schedule.policy {name}: {file} cannot be read: {error.strerror}",
+            hint="name a file and its class: folder/file.py:Class",
         ) from error
-
-
-def _module_file(name: str) -> Path:
-    """The file that a module's name means here. Its packages are not imported, as `find_spec` would."""
-    spec: ModuleSpec | None = None
-    path: Any = None
-    for end in range(1, name.count(".") + 2):
-        part = ".".join(name.split(".")[:end])
-        found = (finder.find_spec(part, path) for finder in sys.meta_path)
-        spec = next((one for one in found if one is not None), None)
-        path = None if spec is None else spec.submodule_search_locations
-        if spec is None or (path is None and part != name):
-            raise ValueError(f"there is no module {part} here")
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        raise ValueError("it has no Python file")
-    return Path(spec.origin)
 
 
 def load(source: PolicySource) -> Policy:
     """Run the source and make its class. Raises ConfigError where it fails or is no policy."""
-    place, _, wanted = source.name.rpartition(":")
+    wanted = source.name.rpartition(":")[2]
     with_module = f"schedule.policy {source.name}"
     try:
-        module = _of_file(source) if place.endswith(".py") else import_module(place)
-        made = getattr(module, wanted)()
+        made = getattr(_module(source), wanted)()
     except Exception as error:  # whatever somebody's code raises, told with its place
         raise ConfigError(
             f"{with_module} cannot be made: {type(error).__name__}: {error}",
@@ -96,7 +74,7 @@ def load(source: PolicySource) -> Policy:
     return Own(source.name, made)
 
 
-def _of_file(source: PolicySource) -> ModuleType:
+def _module(source: PolicySource) -> ModuleType:
     """The module of exactly these bytes. A dataclass looks for its module by name."""
     module = ModuleType(f"diagevo_policy_{source.digest[:12]}")
     module.__file__ = str(source.file)

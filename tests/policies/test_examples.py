@@ -1,16 +1,22 @@
-"""The two policies from the literature, with figures by hand."""
+"""The two policies from the literature in `examples/`, with figures by hand."""
 
+import runpy
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from diagevo.equations.policy import Frequency, Known, Policy, ScheduledCause
 from diagevo.equations.states import Tally
-from diagevo.policies import bandit, learnability
-from diagevo.policies.bandit import Bandit
-from diagevo.policies.learnability import Learnability
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+bandit, learnability = (
+    SimpleNamespace(**runpy.run_path(str(EXAMPLES / f"{name}.py"))) for name in ("bandit", "learnability")
+)
+Bandit, Learnability = bandit.Bandit, learnability.Learnability
 
 
 def _cause(number: int, node: str, frequency: int) -> ScheduledCause:
