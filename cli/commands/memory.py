@@ -182,10 +182,8 @@ def log(
 
 @options.command(
     "memory why",
-    rows=True,
     example="""diagevo memory why c42
-    diagevo memory why c42 --all --full
-    diagevo memory why c42 --fields --round 3
+    diagevo memory why c42 --all --full --round 3
     diagevo memory why r4.q318.a5""",
 )
 def why(
@@ -194,16 +192,12 @@ def why(
     *,
     full: Annotated[bool, typer.Option("--full", help="With trajectories, prompts and replies.")] = False,
     all: Annotated[bool, typer.Option("--all", help="Every turn, failure and vote, however long.")] = False,
-    fields: Annotated[
-        bool, typer.Option("--fields", help="Instead: which event made each field of a cause or a node.")
-    ] = False,
     round: Round = None,
     at: At = None,
 ) -> Result[Any]:
     """Explain a cause, node, question or failure by its evidence.
 
     The chain goes back to trajectories and replies."""
-    from diagevo.memory.audit.blame import blame
     from diagevo.memory.audit.examples import examples_of
     from diagevo.memory.audit.failures import failure_story
     from diagevo.memory.audit.nodes import why_node
@@ -212,18 +206,11 @@ def why(
     from diagevo.memory.audit.why import failures_in, why_cause
 
     from ..render import layout as screen
-    from ..screens import compare as compare_text
     from ..screens import why as why_text
 
-    if fields and (full or all):
-        raise ConfigError("--fields tells no story", hint="leave out --full and --all")
     with opened(call) as history:
         as_of = history.as_of(round, at)
         found = resolve(history, ref, as_of)
-        if fields:
-            made = list(blame(history, found, as_of))
-            title = f"run {history.run_id}, {found.id}"
-            return Result(made, compare_text.FIELDS, title=title, run=history.run_id, as_of=as_of)
         columns = screen.width()
         causes = {cause.cause_id: cause.description for cause in history.state(as_of).causes.values()}
         match found.kind:

@@ -96,8 +96,7 @@ def _compare_runs(
 
     with opened(call, left[0]) as a, opened(call, right[0]) as b:
         at_a, at_b = a.as_of(left[1]), b.as_of(right[1])
-        threshold = a.in_force(at_a.position).theta_dup  # what the run itself takes for the same cause
-        found = diff_runs(a, b, at_a, at_b, threshold=threshold)
+        found = diff_runs(a, b, at_a, at_b)
         outcomes = learnt(a, b, found.rounds)
         worlds = [history.world for history in (a, b)]
         prompts = prompts_in_both(a, b, at_a, at_b)

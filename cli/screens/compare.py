@@ -1,4 +1,4 @@
-"""The screens of `runs diff` and of `memory why --fields`."""
+"""The screens of `runs diff`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from diagevo.memory.audit.compare_runs import Difference, InRun, Learnt, RunsDiff
 
 CHANGES = columns("cause, what, state, frequency: f, probability: p, node, description")
-FIELDS = columns("field, value, type: event, round, position: #, note")
-MATCHED = columns("a, b, confidence, by, timing, f: f a | b, description")
+MATCHED = columns("a, b, timing, f: f a | b, description")
 LEARNT = columns(
     "round, mean_at_k: mean@k, greedy, labels_true: labels true, solver_reward: reward, "
     "pass_rate: pass rate, kept, failures: F"
@@ -99,24 +98,18 @@ def _divergence(diff: "RunsDiff") -> Line:
 
 
 def matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
-    """A row a shared cause of other timing or other wording. Those that are simply the same are a number
-    above, and rows of --json."""
+    """A row a shared cause of other timing. Those that are simply the same are a number above, and rows of
+    --json."""
     until = found.common_round
-    told = [(pair, f"{_life(pair.a, until)} | {_life(pair.b, until)}") for pair in found.timing]
-    told += [(pair, "alike") for pair in found.shared if pair.by != "text"]
     return [
         {
             "a": pair.a.id,
             "b": pair.b.id,
-            "confidence": pair.confidence,
-            "by": pair.by,
-            "timing": timing,
+            "timing": f"{_life(pair.a, until)} | {_life(pair.b, until)}",
             "f": f"{pair.a.frequency} | {pair.b.frequency}",
-            "description": pair.a.description
-            if pair.a.description == pair.b.description
-            else f"{pair.a.description} | {pair.b.description}",
+            "description": pair.a.description,
         }
-        for pair, timing in told
+        for pair in found.timing
     ]
 
 

@@ -32,7 +32,6 @@ READERS: Sequence[tuple[str, ...]] = (
     ("memory", "schedule"),
     ("memory", "what-if", "--k", "1"),
     ("runs", "diff", "1..2"),
-    ("memory", "why", "c1", "--fields"),
     ("memory", "query", "SELECT * FROM v_candidate"),
     ("memory", "query", "SELECT * FROM v_cause_history"),
     ("memory", "verify", "--deep"),

@@ -42,7 +42,6 @@ DOCUMENTS = (
     ("memory", "why", "n1", "--full"),
     ("memory", "why", "r1.q0"),
     ("memory", "why", "r1.q0.a0", "--full"),
-    ("memory", "why", "c1", "--fields"),
     ("runs", "diff", "0..2"),
     ("memory", "verify", "--deep"),
     ("runs", "show", "a"),

@@ -1,22 +1,18 @@
 """Two runs beside each other: after which round their memories first differ, and which causes they share.
 
 Each commit holds a hash of the memory that it left: equal histories number their causes alike. Causes are
-matched by meaning, one to one: equal descriptions first, then the most similar by cosine of their stored
-vectors, or by shared words where the embedding models differ.
+shared where their descriptions are equal, one to one.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-import numpy as np
-
 from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.causes import lives
 from diagevo.memory.audit.timeline.measurements import Measured, measured
-from diagevo.memory.events import CauseState, Embedder, number_of
+from diagevo.memory.events import CauseState
 from diagevo.memory.history import AsOf, History
-from diagevo.memory.log.vectors import Vectors
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.stored_config import leaves
 from diagevo.text.redaction import redacted
@@ -51,12 +47,10 @@ class InRun:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A cause that both runs have. `confidence` is 1 for equal words, else a cosine or a share of words."""
+    """A cause that both runs have, in the same words."""
 
     a: InRun
     b: InRun
-    confidence: float
-    by: Literal["text", "vectors", "words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +76,11 @@ class RunsDiff:
         return self.divergence is None and self.further is None and not self.configuration
 
 
-def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: float = 0.5) -> RunsDiff:
-    """Compare run `a` up to `at_a` with run `b` up to `at_b`. Causes below `threshold` are not matched."""
+def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf) -> RunsDiff:
+    """Compare run `a` up to `at_a` with run `b` up to `at_b`."""
     state_a, state_b = a.state(at_a), b.state(at_b)
     causes_a, causes_b = _in_run(a, at_a, state_a), _in_run(b, at_b, state_b)
-    embedder = state_a.embedder if state_a.embedder == state_b.embedder else None
-    pairs = _match(a, b, embedder, causes_a, causes_b, threshold)
+    pairs = _match(causes_a, causes_b)
     left, right = {p.a.id for p in pairs}, {p.b.id for p in pairs}
     common = min(at_a.round, at_b.round)
     alike = [p.a.timing(common) == p.b.timing(common) for p in pairs]
@@ -169,69 +162,8 @@ def _in_run(history: History, as_of: AsOf, state: MemoryState) -> list[InRun]:
     ]
 
 
-def _match(
-    a: History,
-    b: History,
-    embedder: Embedder | None,
-    causes_a: list[InRun],
-    causes_b: list[InRun],
-    threshold: float,
-) -> list[Shared]:
-    pairs: list[Shared] = []
+def _match(causes_a: list[InRun], causes_b: list[InRun]) -> list[Shared]:
     waiting: dict[str, list[InRun]] = {}
     for cause in causes_b:
         waiting.setdefault(cause.description, []).append(cause)
-    rest_a: list[InRun] = []
-    for cause in causes_a:
-        same = waiting.get(cause.description)
-        if same:
-            pairs.append(Shared(cause, same.pop(0), 1.0, "text"))
-        else:
-            rest_a.append(cause)
-    rest_b = [cause for same in waiting.values() for cause in same]
-    if rest_a and rest_b:
-        by, similar = _similarity(a, b, embedder, rest_a, rest_b)
-        pairs += _paired(rest_a, rest_b, similar, threshold, by)
-    return sorted(pairs, key=lambda p: number_of(p.a.id))
-
-
-def _similarity(
-    a: History,
-    b: History,
-    embedder: Embedder | None,
-    left: list[InRun],
-    right: list[InRun],
-) -> tuple[Literal["vectors", "words"], np.ndarray]:
-    """(n, m): cosines of the stored vectors where one model made them all, else shares of common words."""
-    if embedder is not None:
-        texts_a, texts_b = {c.description for c in left}, {c.description for c in right}
-        found_a = Vectors(a.database, a.run_id, embedder).stored(list(texts_a))
-        found_b = Vectors(b.database, b.run_id, embedder).stored(list(texts_b))
-        if (len(found_a), len(found_b)) == (len(texts_a), len(texts_b)):
-            rows = np.stack([found_a[c.description] for c in left])
-            columns = np.stack([found_b[c.description] for c in right])
-            return "vectors", np.round((rows @ columns.T).astype(np.float64), 6)
-    words_a = [set(c.description.casefold().split()) for c in left]
-    words_b = [set(c.description.casefold().split()) for c in right]
-    shares = [[len(x & y) / len(x | y) if x | y else 0.0 for y in words_b] for x in words_a]
-    return "words", np.round(np.array(shares), 6)
-
-
-def _paired(
-    left: list[InRun],
-    right: list[InRun],
-    similar: np.ndarray,
-    threshold: float,
-    by: Literal["vectors", "words"],
-) -> Iterator[Shared]:
-    """One cause to one, the most similar pair first."""
-    free_left, free_right = set(range(len(left))), set(range(len(right)))
-    order: list[int] = np.argsort(-similar, axis=None, kind="stable").tolist()
-    for place in order:
-        i, j = divmod(place, len(right))
-        if similar[i, j] < threshold:
-            return
-        if i in free_left and j in free_right:
-            free_left.remove(i)
-            free_right.remove(j)
-            yield Shared(left[i], right[j], float(similar[i, j]), by)
+    return [Shared(cause, same.pop(0)) for cause in causes_a if (same := waiting.get(cause.description))]

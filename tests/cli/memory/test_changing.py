@@ -143,7 +143,6 @@ def test_text_of_models_is_shown_not_obeyed(change: Ask, home: Path) -> None:
         ["memory", "why", "r1.q0.a0"],
         ["memory", "why", "n1"],
         ["memory", "log"],
-        ["memory", "why", "c1", "--fields"],
         ["memory", "replay"],
     ):
         result = change(*arguments, "--run", "hostile")

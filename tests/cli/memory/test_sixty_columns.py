@@ -15,7 +15,7 @@ COMMANDS = [
     *("runs list", "runs show", "runs diff played@1..played@2", "memory show", "memory show --tree"),
     *("memory why c1 --all", "memory why n1 --all"),
     *("memory why r1.q0", "memory replay --round 2", "memory replay", "memory log", "memory log c1"),
-    *("memory schedule", "runs diff 1..2", "memory why c1 --fields", "memory why n1 --fields"),
+    *("memory schedule", "runs diff 1..2"),
     *("memory what-if --k 1", "memory what-if --tau 2", "memory verify", "db status"),
     *("config show", "config diff embedded qwen3-8b", "eval show"),
     *(

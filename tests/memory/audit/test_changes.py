@@ -1,13 +1,11 @@
-"""Trail, blame and the difference between two rounds."""
+"""Trail, and the difference between two rounds."""
 
 from fractions import Fraction
 
 import pytest
 
 from diagevo.errors import ConfigError
-from diagevo.memory.audit.blame import blame
 from diagevo.memory.audit.compare import diff_memory
-from diagevo.memory.audit.references import Reference
 from diagevo.memory.audit.trail import Trail, trail
 from diagevo.memory.history import AsOf, History
 
@@ -35,39 +33,6 @@ def test_the_last_events_come_oldest_first(history: History, ref: str | None) ->
     last = [r.position for r in trail(history, Trail(ref, last=2), history.end)]
     assert last == every[-2:]
     assert every == sorted(every)
-
-
-def test_blame_names_the_event_of_each_field(history: History) -> None:
-    fields = {
-        b.field: (b.value, b.type, b.round) for b in blame(history, Reference("cause", "c3"), history.end)
-    }
-    assert fields == {
-        "description": (
-            "borrows from the wrong column when the upper digit is smaller than the lower one",
-            "CauseCreated",
-            1,
-        ),
-        "node": ("n1", "NodesMerged", 2),
-        "label": ("Column arithmetic", "NodesMerged", 2),
-        "state": ("active", "CauseReactivated", 4),
-        "frequency": (1, "CauseReactivated", 4),
-    }
-
-
-def test_blame_as_of_a_round_names_the_event_of_then(history: History) -> None:
-    fields = {b.field: (b.value, b.type) for b in blame(history, Reference("cause", "c3"), history.as_of(2))}
-    assert fields["frequency"] == (2, "CauseMatched")
-    assert fields["state"] == ("active", "CauseCreated")
-
-
-def test_blame_of_a_node_says_how_each_member_came(history: History) -> None:
-    members = {b.field: b.type for b in blame(history, Reference("node", "n1"), history.end)}
-    assert members == {"label": "NodesMerged", "member c1": "CauseCreated", "member c3": "NodesMerged"}
-
-
-def test_a_failure_has_nobody_to_blame(history: History) -> None:
-    with pytest.raises(ConfigError, match="recorded once"):
-        blame(history, Reference("failure", "r1.q0.a0"), history.end)
 
 
 def test_the_difference_of_two_rounds(history: History) -> None:

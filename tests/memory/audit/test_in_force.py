@@ -16,7 +16,6 @@ from diagevo.cli.screens import why as why_text  # pyright: ignore[reportMissing
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from diagevo.memory.audit.blame import blame
 from diagevo.memory.audit.cause_story import Promoted, Sampled
 from diagevo.memory.audit.compare import diff_memory
 from diagevo.memory.audit.failures import failure_story
@@ -204,8 +203,6 @@ def _causes(history: History, twin: Twin) -> None:
                 assert turn.threshold == twin.theta(turn.round) <= turn.consistency
         if story.effect is not None:
             assert story.effect.epsilon == twin.epsilon[story.effect.round]
-        notes = [b for b in blame(history, Reference("cause", cause), history.end) if "mean p1" in b.note]
-        assert all(b.note.endswith(f"≥ {twin.theta(b.round)}") for b in notes)
 
 
 def _schedules(history: History, twin: Twin) -> None:
