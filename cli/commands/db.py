@@ -42,7 +42,8 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
 def upgrade(call: Call) -> Result[Any]:
     """Migrate the database to this version's revision.
 
-    A backup is written first. Projections are made again from the log."""
+    A backup of an SQLite file is written first; of PostgreSQL, make one with pg_dump. Projections are made
+    again from the log."""
     from diagevo.memory.log import migrate
     from diagevo.memory.log.location import shown
     from diagevo.memory.transfer.rebuilding import migrated, snapshots
@@ -53,7 +54,7 @@ def upgrade(call: Call) -> Result[Any]:
             before = migrate.revision(connection)
         migrate.refuse_newer(database)
         old = before not in (None, migrate.HEAD)
-        saved = _backup_beside(database) if old else None
+        saved = _backup_beside(database.file, database) if old and database.file is not None else None
         unread = migrated(database) if before != migrate.HEAD else []
         where, read = shown(database.url), snapshots(database)
     data: dict[str, Any] = {"database": where, "before": before, "now": migrate.HEAD, "backup": saved}
@@ -67,13 +68,12 @@ def upgrade(call: Call) -> Result[Any]:
     return Result(data, text=text + (f"\nsnapshots: {read.detail}; {read.fix}" if read.fix else ""))
 
 
-def _backup_beside(database: "Database") -> Path:
-    """A copy next to an SQLite file; of PostgreSQL, a file in the home folder."""
+def _backup_beside(file: Path, database: "Database") -> Path:
+    """A copy next to an SQLite file."""
     from diagevo.memory.transfer.backup import backup
 
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    folder = Call().home if database.file is None else database.file.parent
-    return backup(database, folder / f"before-upgrade-{stamp}.db").file
+    return backup(database, file.parent / f"before-upgrade-{stamp}.db").file
 
 
 @options.command("db status", rows=True, without=("--run",), example="diagevo db status")
@@ -104,9 +104,9 @@ def status(call: Call) -> Result[Any]:
 def backup(
     call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]
 ) -> Result[Any]:
-    """Copy the database into one SQLite file.
+    """Copy the SQLite database into one file.
 
-    A run may write to it meanwhile."""
+    A run may write to it meanwhile. PostgreSQL has pg_dump."""
     from diagevo.memory.transfer.backup import backup as write
 
     with _database(call) as database:

@@ -6,7 +6,7 @@ believe. A head vouches for all before it: one that a kill left out is made up f
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,6 @@ import msgspec
 
 from diagevo.errors import StoreError
 from diagevo.memory.events.records import Recorded
-from diagevo.memory.log.log import Log
 from diagevo.private import private, private_folder, sync_names
 
 NAME = "chain-heads.jsonl"
@@ -49,17 +48,6 @@ class Kept:
 def of(record: Recorded) -> ChainHead:
     """The head of a chain that ends in this event."""
     return ChainHead(record.round, record.sequence, record.hash)
-
-
-def heads_of(log: Log, run_id: str) -> Iterator[ChainHead]:
-    """The head of each commit and the one now, as the database has them."""
-    last = 0
-    for record in log.read(run_id, types=["RoundCommitted"]):
-        last = record.sequence
-        yield of(record)
-    for record in log.read(run_id, newest_first=True, limit=1):
-        if record.sequence > last:
-            yield of(record)
 
 
 def append(folder: Path, head: ChainHead) -> None:

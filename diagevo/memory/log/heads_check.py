@@ -77,12 +77,12 @@ def refuse_another(run_id: str, folder: Path) -> None:
 def copy_of(file: Path) -> Kept:
     """The heads of a file that was kept elsewhere. Raises ConfigError where there are none."""
     if not file.exists():
-        raise ConfigError(f"there is no file {file}", hint="diagevo memory verify --heads-out FILE makes one")
+        raise ConfigError(f"there is no file {file}", hint="name a copy of a run's chain-heads.jsonl")
     kept = read(file)
     if not kept.lines:
         raise ConfigError(
             f"there is no chain head in {file}",
-            hint="diagevo memory verify --heads-out FILE writes such a file",
+            hint="name a copy of a run's chain-heads.jsonl",
         )
     return kept
 

@@ -1,8 +1,6 @@
-"""Copies of a whole database, taken while it is written to, and put back; never over a live run.
+"""Copies of a whole SQLite database, taken while it is written to, and put back; never over a live run.
 
-A backup is an SQLite file, whatever the database is: of SQLite by its online backup, of PostgreSQL as a
-copy of every row in one consistent view, positions and hashes kept, so that `memory verify` holds on it as
-it stands.
+PostgreSQL has its own: pg_dump and pg_restore.
 """
 
 import os
@@ -13,14 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import Connection, MetaData, Table, delete, insert, inspect, select
-
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database, readable
 from diagevo.memory.log.location import shown
-from diagevo.memory.log.log import LOG, Log
-from diagevo.memory.log.migrate import HEAD, prepare, refuse_folder, refuse_missing, revision, upgrade
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.migrate import refuse_folder, refuse_missing
 from diagevo.memory.log.writer_lock import acquire
 from diagevo.memory.places import runs_folder
 from diagevo.private import whole
@@ -50,18 +46,23 @@ class Restored:
     aside: tuple[Path, ...]
 
 
+def refuse_postgres(database: Database, instead: str) -> None:
+    if database.dialect != "sqlite":
+        raise ConfigError(
+            f"{shown(database.url)} is backed up by PostgreSQL's own tools", hint=f"run: {instead}"
+        )
+
+
 def backup(database: Database, target: Path) -> Backup:
     """Write a backup to a new file, checked before it gets its name. Raises StoreError, ConfigError."""
+    refuse_postgres(database, "pg_dump --format=custom --file FILE")
     if target.exists():
         raise ConfigError(f"{target} exists", hint="name a new file: a backup never replaces one")
-    called = str(database.file or shown(database.url))
+    called = str(database.file)
     wrong = "see what is wrong: diagevo db status; or name another: --db"
     try:
         with whole(target) as part:
-            if database.dialect == "sqlite":
-                _copy_sqlite(database, part)
-            else:
-                _copy_to_sqlite(database, part)
+            _copy_sqlite(database, part)
             runs, position = _checked(part, called, wrong)
             size = part.stat().st_size
     except OSError as error:
@@ -88,31 +89,6 @@ def _copy_sqlite(database: Database, target: Path) -> None:
             f"{database.file} cannot be backed up: {error}",
             hint=f"see whether it is whole: diagevo db status; a copy needs room in {target.parent}",
         ) from error
-
-
-def _copy_to_sqlite(database: Database, target: Path) -> None:
-    copy = Database(str(target))
-    try:
-        prepare(copy, create=True)
-        with database.read() as source, copy.write() as connection:
-            _copy_rows(source, connection)
-    finally:
-        copy.close()
-    with closing(sqlite3.connect(target)) as file:
-        file.execute(ONE_FILE)
-
-
-def _copy_rows(source: Connection, target: Connection) -> None:
-    """Every row of every table. The target was just migrated: its `log` has the one row of an empty log."""
-    target.execute(delete(LOG))
-    for name in sorted(inspect(source).get_table_names()):
-        if name == "alembic_version":
-            continue
-        rows_of = Table(name, MetaData(), autoload_with=source, resolve_fks=False)
-        into = Table(name, MetaData(), autoload_with=target, resolve_fks=False)
-        result = source.execution_options(yield_per=PAGE).execute(select(rows_of))
-        for rows in result.mappings().partitions(PAGE):
-            target.execute(insert(into), [dict(row) for row in rows])
 
 
 def _checked(path: Path, called: str, hint: str) -> tuple[tuple[str, ...], int]:
@@ -152,10 +128,11 @@ def _runs_of(database: Database) -> tuple[str, ...]:
 def restore(file: Path, database: Database, *, replace: bool = False, root: Path | None = None) -> Restored:
     """Put a backup in the place of `database`.
 
-    An existing SQLite file needs `replace`, and is moved aside, not deleted; PostgreSQL must be empty.
-    Refused while any run of the database has a live writer. Chain heads of commits that the backup does not
-    have are moved aside too, or `memory verify` would miss those commits.
+    An existing file needs `replace`, and is moved aside, not deleted. Refused while any run of the database
+    has a live writer. Chain heads of commits that the backup does not have are moved aside too, or `memory
+    verify` would miss those commits.
     """
+    refuse_postgres(database, "pg_restore --dbname NAME FILE")
     if not file.exists():
         raise ConfigError(f"there is no backup at {file}", hint="name one that diagevo db backup wrote")
     if not file.is_file():
@@ -165,13 +142,10 @@ def restore(file: Path, database: Database, *, replace: bool = False, root: Path
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     aside: list[Path] = []
     before, folder = _runs_of(database), runs_folder(database, root)
-    if database.dialect == "sqlite":
-        with ExitStack() as held:
-            for run_id in before if replace else ():
-                held.callback(acquire(database, run_id, folder / run_id).release)
-            aside += _restore_file(file, database, replace, stamp)
-    else:
-        _restore_postgres(file, database)
+    with ExitStack() as held:
+        for run_id in before if replace else ():
+            held.callback(acquire(database, run_id, folder / run_id).release)
+        aside += _restore_file(file, database, replace, stamp)
     aside += _trim_heads(database, dict.fromkeys((*runs, *before)), folder, stamp)
     return Restored(runs, position, tuple(aside))
 
@@ -219,28 +193,6 @@ def _alone(database: Database, replace: bool) -> Generator[None]:
         if "locked" in str(error):
             raise StoreError(f"{target} is in use", hint="stop what reads or writes it") from error
         yield  # a damaged file is what a restore is for
-
-
-def _restore_postgres(file: Path, database: Database) -> None:
-    source = Database(str(file))
-    try:
-        with database.read() as connection:
-            names = inspect(connection).get_table_names()
-        if names:
-            raise StoreError(
-                f"{shown(database.url)} is not empty", hint="restore into a new PostgreSQL database"
-            )
-        with source.read() as connection:
-            found = revision(connection)
-        if found != HEAD:
-            raise StoreError(
-                f"{file} is at revision {found}, PostgreSQL takes {HEAD}", hint="upgrade it first"
-            )
-        upgrade(database)
-        with source.read() as rows, database.write() as connection:
-            _copy_rows(rows, connection)
-    finally:
-        source.close()
 
 
 def _trim_heads(database: Database, runs: Iterable[str], root: Path, stamp: str) -> list[Path]:

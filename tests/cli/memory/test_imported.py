@@ -16,7 +16,7 @@ from diagevo.memory.log.log import Log
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from tests.cli.program import invoke
-from tests.contracts.databases import Store
+from tests.contracts.databases import SQLiteStores, Store
 from tests.memory.audit.forging import rows_of
 from tests.memory.audit.played import CONFIG, play
 from tests.serving import Asked, reply, serving
@@ -166,18 +166,25 @@ def test_a_run_without_any_is_used_as_it_is(tmp_path: Path) -> None:
     assert ask(home, "runs", "fork", "--round", "1").exit_code == 0
 
 
-def test_the_mark_is_kept_by_either_database_and_by_a_backup(store: Store, tmp_path: Path) -> None:
-    from diagevo.memory.transfer.backup import backup
-
+def test_the_mark_is_kept_by_either_database(store: Store, tmp_path: Path) -> None:
     bundle = played_elsewhere(tmp_path / "theirs", f"{VARIABLE}=MY_DOOR")
-    came = rows_of(bundle, "run")[0]["hash"]
     database = Database(store.url)
     import_bundle(bundle, database, "a", root=store.root)
-    assert Log(database).imported("a") == came
+    assert Log(database).imported("a") == rows_of(bundle, "run")[0]["hash"]
+    database.close()
+
+
+def test_the_mark_is_kept_by_a_backup(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
+    from diagevo.memory.transfer.backup import backup
+
+    store = sqlite_stores.new(tmp_path)
+    bundle = played_elsewhere(tmp_path / "theirs", f"{VARIABLE}=MY_DOOR")
+    database = Database(store.url)
+    import_bundle(bundle, database, "a", root=store.root)
     backup(database, tmp_path / "kept.db")
     database.close()
     kept = Database(str(tmp_path / "kept.db"))
-    assert Log(kept).imported("a") == came
+    assert Log(kept).imported("a") == rows_of(bundle, "run")[0]["hash"]
     kept.close()
 
 
