@@ -1,7 +1,7 @@
 """`diagevo eval run`: ask a model the questions of benchmarks, judge the answers, sum up."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -133,7 +133,7 @@ def run(
         asked = stack.enter_context(database(call, create=model is not None))
         history = None if model is not None else stack.enter_context(opened(call))
         rounds = [] if history is None else subjects.solvers_named(history, round or "best")
-        loaded = list(_loaded(names, data or [], seed, limit, history))
+        loaded = list(_loaded(call, names, data or [], seed, limit, history))
         store, checker = EvaluationStore(asked), stack.enter_context(AnswerChecker())
         grader = _judge(stack, asked, judge, judge_url, judge_key_env, stop)
         done: list[Evaluation] = []
@@ -216,7 +216,7 @@ def _every_tenth(call: Call) -> Callable[[int, int], None]:
 
 
 def _loaded(
-    names: list[str], data: list[str], seed: int, limit: int | None, history: "History | None"
+    call: Call, names: list[str], data: list[str], seed: int, limit: int | None, history: "History | None"
 ) -> Iterator["Loaded"]:
     """The questions of every benchmark named; all of them are found before the first is asked."""
     from diagevo.evaluation.benchmarks import BENCHMARKS, benchmark
@@ -229,16 +229,15 @@ def _loaded(
         if name == "held-out":
             yield limited(_held_out(history), limit, seed)
         elif name.startswith(SELF_PLAY):
-            yield from _self_play(history, name, limit or 200, seed)
+            yield from _self_play(call, history, name, limit or 200, seed)
         else:
             entry = benchmark(name)
             yield load(entry, _files_of(entry, sources), seed=seed, limit=limit)
 
 
-def _self_play(history: "History | None", name: str, size: int, seed: int) -> Iterator["Loaded"]:
+def _self_play(call: Call, history: "History | None", name: str, size: int, seed: int) -> Iterator["Loaded"]:
     """The questions of every committed round, or of one; of the run itself, or another's."""
     from diagevo.evaluation.oracle import self_play_named, self_play_questions
-    from diagevo.memory.history import History
 
     number, run = self_play_named(name)
     if history is None:
@@ -246,10 +245,12 @@ def _self_play(history: "History | None", name: str, size: int, seed: int) -> It
             f"{name} is a run's questions", hint="measure its solver: --run RUN, without --model"
         )
     of = None if run == history.run_id else run
-    asked = history if of is None else History(history.database, of)
-    rounds = [commit.round for commit in asked.commits] if number is None else [asked.commit(number).round]
-    for each in rounds:
-        yield self_play_questions(asked, each, of=of, size=size, seed=seed)
+    with nullcontext(history) if of is None else opened(call, of) as asked:
+        rounds = (
+            [commit.round for commit in asked.commits] if number is None else [asked.commit(number).round]
+        )
+        for each in rounds:
+            yield self_play_questions(asked, each, of=of, size=size, seed=seed)
 
 
 def _sources(data: list[str], names: set[str]) -> dict[str | None, list[Path]]:
