@@ -19,7 +19,7 @@ from rich.table import Table
 from benchmarks.rows import Row
 
 HERE = Path(__file__).parent
-ALONE = ("causes",)
+ALONE = ("causes", "growth")
 """Benchmarks with options and a table of their own."""
 
 

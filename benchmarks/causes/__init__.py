@@ -131,10 +131,15 @@ def _answered(asked: argparse.Namespace) -> int:
         for name, rows in every:
             write(rows, asked.write / f"{name.replace(',', '').replace(' ', '-')}.jsonl", labelled=True)
         return 0
-    measured, told = [], {}
+    measured, told, failed = [], {}, 0
     for name, rows in every:
         print(f"{name}: {sum(row.failed for row in rows)} failures", file=sys.stderr, flush=True)
-        told[name] = rows, diagnosed(rows, asked.model, asked.base_url)
+        try:
+            told[name] = rows, diagnosed(rows, asked.model, asked.base_url)
+        except subprocess.CalledProcessError as error:
+            print(f"{name}: exit code {error.returncode}\n{error.output}", file=sys.stderr, flush=True)
+            failed += 1
+            continue
         measured.append(measure(name, rows, told[name][1], asked.minilm))
     by_chance = [] if asked.model else list(_by_chance(every, asked.shuffled))
     if asked.json:
@@ -144,6 +149,9 @@ def _answered(asked: argparse.Namespace) -> int:
         if by_chance:
             silent = sum(not causes for causes in by_chance)
             print(f"rewards shuffled: no pattern found in {silent} of {len(by_chance)} sets")
+    if failed:
+        print(f"the product failed on {failed} of {len(every)} sets: see above")
+        return 70
     return 1 if sum(map(bool, by_chance)) > ALLOWED else 0
 
 

@@ -1,5 +1,6 @@
 """The product's own way: `ingest jsonl`, `diagnose`, and the causes as the log has them."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.causes.rows import LabelledRow, write
-from diagevo.text.steps import parted
 
 PROGRAM = (sys.executable, "-c", "from diagevo.cli.main import app; app()")
 NOT_FOUND = 3
@@ -80,12 +80,16 @@ def _read(database: Path, rows: Sequence[LabelledRow], printed: str, seconds: fl
         texts = {
             digest: str(text, "utf-8") for digest, text in log.execute("SELECT digest, content FROM artifact")
         }
-        observed: dict[tuple[str, str], tuple[str | None, str | None]] = {}
-        query = "SELECT failure_id, question_id, trajectory, reference, against FROM v_failure"
-        for failure, question, trajectory, reference, against in log.execute(query):
-            key = texts[questions[question]], texts[trajectory]
-            passed = texts.get(reference) if against == "response" else None
-            observed[key] = counted.get(failure), passed
+        observed: dict[tuple[str, str], tuple[str | None, int | None]] = {}
+        diagnosed = "SELECT payload FROM v_event WHERE type = 'FailureDiagnosed'"
+        steps = {
+            said["failure_id"]: said["step"]["line"]
+            for said in (json.loads(payload) for (payload,) in log.execute(diagnosed))
+            if said.get("step")
+        }
+        query = "SELECT failure_id, question_id, trajectory FROM v_failure"
+        for failure, question, trajectory in log.execute(query):
+            observed[texts[questions[question]], texts[trajectory]] = counted.get(failure), steps.get(failure)
         named = dict(log.execute("SELECT cause_id, description FROM v_cause"))
     finally:
         log.close()
@@ -93,15 +97,9 @@ def _read(database: Path, rows: Sequence[LabelledRow], printed: str, seconds: fl
     lines: list[int | None] = []
     for row in rows:
         key = row.question, row.text
-        cause, passed = observed.get(key, (None, None)) if row.failed else (None, None)
+        cause, line = observed.get(key, (None, None)) if row.failed else (None, None)
         by_row.append(cause)
-        lines.append(None if passed is None else line_of(row.text, parted(passed, row.text)[2]))
+        lines.append(line)
     sizes = {cause: by_row.count(cause) for cause in named}
     largest = sorted((cause for cause in named if sizes[cause]), key=lambda cause: -sizes[cause])
     return Diagnosed({cause: named[cause] for cause in largest}, by_row, lines, printed, seconds, peak)
-
-
-def line_of(text: str, step: str) -> int:
-    """The line in which a step begins; the last one where the text has no such step."""
-    at = text.find(step)
-    return text.rstrip().count("\n") if at < 0 else text.count("\n", 0, at)
