@@ -402,3 +402,28 @@ def test_the_line_of_volume_takes_away_what_practice_alone_gives() -> None:
     arms, _, explained, predicted = volume(runs)
     assert (arms, explained, predicted) == (3, pytest.approx(1.0), pytest.approx(-0.05))
     assert at_equal_practice(runs, "placebo", "full") == pytest.approx(-0.01)
+
+
+def test_the_page_says_what_the_rewards_of_its_runs_are_by_completion() -> None:
+    """A reward is 1 or −1, and every −1 was observed as a failure."""
+    said = (HERE.parent / "docs/reference/study.md").read_text(encoding="utf-8").replace("\n", " ")
+    for name in ("full", "free-only"):
+        content = lzma.decompress((HERE / f"bundles/study.{name}.s3.db.xz").read_bytes())
+        failures, completions, recorded = Counter[int](), dict[int, int](), dict[int, float]()
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.deserialize(content)
+            for round_, type_, payload in database.execute("SELECT round, type, payload FROM event"):
+                match type_, json.loads(payload):
+                    case "FailureObserved", {"stage": "solver"}:
+                        failures[round_] += 1
+                    case "PhaseMeasured", {"stage": "solver", "completions": int(count)}:
+                        completions[round_] = count
+                    case "StageCompleted", {"stage": "solver", "reward": float(reward)}:
+                        recorded[round_] = reward
+                    case _:
+                        pass
+        told = [[1 - 2 * failures[n] / completions[n] for n in recorded], list(recorded.values())]
+        right, before = (
+            "{}, {}, {}, {} and {}".format(*(f"{value:.3f}"[1:] for value in values)) for values in told
+        )
+        assert f"{right} for {before}" in said, name

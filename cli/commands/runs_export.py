@@ -62,8 +62,8 @@ def export(
     A bundle is one file: the events with the chain's head, and the texts and vectors that they name,
     verified as `runs import` does. With --as: what failed beside what passed, with causes and ids, as .jsonl,
     .parquet, or a folder for `datasets.load_dataset`. Into a tracker go the rounds that are new there, which
-    are printed, and the configuration; a run is known by its name, and where they go is the tracker's own
-    setting: TRACKIO_DIR, WANDB_MODE, MLFLOW_TRACKING_URI.
+    are printed, the steps of training as RUN-steps, and the configuration; a run is known by its name, and
+    where they go is the tracker's own setting: TRACKIO_DIR, WANDB_MODE, MLFLOW_TRACKING_URI.
     """
     if (file is None) == (to is None) or ((to or as_) is not None and (round, at) != (None, None)):
         raise ConfigError(
@@ -115,7 +115,7 @@ def _data(history: "History", kind: "Kind", cause: str | None, file: Path) -> Re
 
 
 def _track(history: "History", to: "Tracker", project: str) -> Result[Any]:
-    from diagevo.integrations.trackers import configuration, figures
+    from diagevo.integrations.trackers import configuration, figures, steps
     from diagevo.integrations.trackers import export as write
 
     rows, as_of, name = figures(history), history.end, history.run_id
@@ -123,6 +123,9 @@ def _track(history: "History", to: "Tracker", project: str) -> Result[Any]:
         raise NotFoundError(f"run {name} has no committed round yet", hint=f"see: diagevo runs show {name}")
     added = write(to, project, name, rows, configuration(history))
     notes = [] if added else [f"{to} has every round of {name} in project {project}"]
+    if trained := steps(history):
+        written = write(to, project, f"{name}-steps", trained, configuration(history))
+        notes += [f"steps of training added to {name}-steps: {len(written)}"] if written else []
     return Result(added, ADDED, run=name, as_of=as_of, notes=notes)
 
 

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterable, Iterator
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
@@ -123,6 +124,11 @@ def _says(type_: str, p: dict[str, Any]) -> str:
         case "StageCompleted":
             took = "" if p.get("seconds") is None else f", {p['seconds']:.1f} s"
             return f"attempt {p['attempt']}{took}"
+        case "StepTrained":
+            rewards = [reward for group in p["groups"] for reward in group["rewards"]]
+            loss = "" if p["loss"] is None else f", loss {p['loss']:.4g}"
+            told = f"attempt {p['attempt']}, step {p['step']}{loss}"
+            return f"{told}, mean of {len(rewards)} rewards {fmean(rewards):.3g}" if rewards else told
         case "PhaseMeasured":
             return _measured(p)
         case "StageAbandoned":

@@ -35,6 +35,7 @@ from diagevo.selfplay.questions import PromptTemplates, parse_question
 from diagevo.training.grpo import play_phase
 from diagevo.training.phase import (
     OnStep,
+    OnUpdate,
     Phase,
     Reward,
     RewardSpec,
@@ -149,11 +150,13 @@ class Lesson:
     """Digest of the reference trajectory."""
 
 
-def play(context: PlayContext, phase: Phase, reward: Reward, on_step: OnStep) -> TrainingSummary:
+def play(
+    context: PlayContext, phase: Phase, reward: Reward, on_step: OnStep, on_update: OnUpdate
+) -> TrainingSummary:
     """GRPO here, where `reward` is computed, or by the run's workers, which build what the phase names."""
     if plays_here(phase.hardware):
-        return play_phase(phase, reward, on_step, context.stop)
-    return context.workers.play(phase, on_step, context.stop)
+        return play_phase(phase, reward, on_step, context.stop, on_update)
+    return context.workers.play(phase, on_step, context.stop, on_update)
 
 
 def plays_here(hardware: HardwareConfig) -> bool:
@@ -175,7 +178,15 @@ class Challenger:
         self.context = context
 
     def train(
-        self, plan: Sequence[Draw], solver: "Solver", round_: int, output: Path, work: Path, on_step: OnStep
+        self,
+        plan: Sequence[Draw],
+        solver: "Solver",
+        round_: int,
+        *,
+        output: Path,
+        work: Path,
+        on_step: OnStep,
+        on_update: OnUpdate,
     ) -> TrainingSummary:
         """GRPO on uncertainty and repetition (Equations 9-11), the frozen `solver` voting."""
         config = self.context.config
@@ -201,6 +212,7 @@ class Challenger:
                 ),
                 ChallengerReward(self.context, cast(Sampler, sampler), round_),
                 on_step,
+                on_update,
             )
 
     def write(self, plan: Sequence[Draw], round_: int, kept: Path, on_progress: OnProgress) -> list[Written]:
@@ -301,7 +313,14 @@ class Solver:
         return answer is not None and label is not None and self.context.checker.agree(answer, label)
 
     def train(
-        self, lessons: Sequence[Lesson], round_: int, output: Path, work: Path, on_step: OnStep
+        self,
+        lessons: Sequence[Lesson],
+        round_: int,
+        *,
+        output: Path,
+        work: Path,
+        on_step: OnStep,
+        on_update: OnUpdate,
     ) -> TrainingSummary:
         """GRPO on agreement with the pseudo-label: +1 or -1."""
         config = self.context.config
@@ -325,6 +344,7 @@ class Solver:
             ),
             SolverReward(labels, self.context.checker),
             on_step,
+            on_update,
         )
 
 

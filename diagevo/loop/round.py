@@ -35,7 +35,7 @@ from diagevo.loop.players import (
     plays_here,
     save_written,
 )
-from diagevo.loop.stages import Outcome, Stages
+from diagevo.loop.stages import Outcome, Stages, Steps
 from diagevo.memory.events import (
     ROUNDS,
     WARM_START_FILES,
@@ -161,22 +161,30 @@ class Round:
 
         def train() -> Outcome:
             self._name_logs(output)
-            rewards: list[float] = []
+            steps = Steps(self.memory, self.number, "challenger")
 
-            def on_step(step: int, rollouts: Sequence[Rollout], step_rewards: Sequence[float]) -> None:
-                rewards.append(sum(step_rewards) / len(step_rewards))
-                detail = f"mean reward {rewards[-1]:.3f}"
-                told = StageProgress(step, settings.max_steps, detail, rewards[-1])
+            def on_step(step: int, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> None:
+                mean = steps.rewarded(rollouts, rewards)
+                told = StageProgress(step, settings.max_steps, f"mean reward {mean:.3f}", mean)
                 self.stages.progress("challenger", told)
                 self.stages.check_stop(f"after step {step} of the challenger's training")
 
             with self._recording("challenger"):
-                summary = self.challenger.train(plan, self.solver, self.number, output, work, on_step)
+                summary = self.challenger.train(
+                    plan,
+                    self.solver,
+                    self.number,
+                    output=output,
+                    work=work,
+                    on_step=on_step,
+                    on_update=steps.updated,
+                )
+            reward = steps.reward(summary.steps)
             return Outcome(
                 (output,),
                 record=lambda: self._record("challenger", summary.measures),
-                summary=_trained(summary, rewards),
-                reward=_mean(rewards),
+                summary=_trained(summary, reward),
+                reward=reward,
             )
 
         self.stages.play("challenger", train, total=settings.max_steps, checkpoints=work)
@@ -237,35 +245,43 @@ class Round:
             if not steps:
                 return Outcome(summary={"steps": 0, "failures": 0})
             self._name_logs(output)
-            rewards: list[float] = []
+            trained = Steps(self.memory, self.number, "solver")
             with Diagnoser(self.memory, self.context.diagnostician, self.roles.config.diagnosis) as diagnoser:
                 diagnosing = self.roles.config.diagnosis.enabled
                 if diagnosing:
                     diagnoser.submit(self.memory.undiagnosed())
                 failed = FailureCapture(self.roles, self.memory, lessons)
 
-                def on_step(step: int, rollouts: Sequence[Rollout], step_rewards: Sequence[float]) -> None:
-                    failures = failed.of_step(rollouts, step_rewards)
+                def on_step(step: int, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> None:
+                    failures = failed.of_step(rollouts, rewards)
                     self.memory.observe(failures)
                     if diagnosing:
                         diagnoser.submit(failures)
-                    rewards.append(sum(step_rewards) / len(step_rewards))
-                    detail = f"mean reward {rewards[-1]:.3f}, {len(failures)} failures"
-                    self.stages.progress("solver", StageProgress(step, steps, detail, rewards[-1]))
+                    mean = trained.rewarded(rollouts, rewards)
+                    detail = f"mean reward {mean:.3f}, {len(failures)} failures"
+                    self.stages.progress("solver", StageProgress(step, steps, detail, mean))
                     self.stages.check_stop(f"after step {step} of the solver's training")
 
                 with self._recording("solver"):
-                    summary = self.solver.train(lessons, self.number, output, work, on_step)
+                    summary = self.solver.train(
+                        lessons,
+                        self.number,
+                        output=output,
+                        work=work,
+                        on_step=on_step,
+                        on_update=trained.updated,
+                    )
                 diagnoser.drain(lambda: bool(self.stages.stop))
+            reward = trained.reward(summary.steps)
             return Outcome(
                 (output,),
                 record=lambda: self._record("solver", summary.measures),
-                summary=_trained(summary, rewards) | {"waited": round(diagnoser.waited, 2)},
+                summary=_trained(summary, reward) | {"waited": round(diagnoser.waited, 2)},
                 parts={
                     "extraction": diagnoser.waited,
                     "beside training": max(0.0, diagnoser.busy - diagnoser.waited),
                 },
-                reward=_mean(rewards),
+                reward=reward,
             )
 
         self.stages.play("solver", train, total=steps, checkpoints=work)
@@ -461,7 +477,7 @@ def newest_cause(state: MemoryState) -> str | None:
     return None if found is None else f"{found.cause_id} {found.description}"
 
 
-def _trained(summary: TrainingSummary, rewards: Sequence[float]) -> dict[str, object]:
+def _trained(summary: TrainingSummary, reward: float | None) -> dict[str, object]:
     """For watchers. `log-prob gap`: how far its log-probabilities were from the trainer's, at worst."""
     found = summary.measures
     told = {
@@ -471,11 +487,7 @@ def _trained(summary: TrainingSummary, rewards: Sequence[float]) -> dict[str, ob
         "cut off": f"{found.cut_off}/{found.completions}",
         "attention": found.attention,
     }
-    return {"steps": summary.steps, "reward": _mean(rewards), **told}
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return round(sum(values) / len(values), 4) if values else None
+    return {"steps": summary.steps, "reward": reward, **told}
 
 
 def _maintenance(report: MaintenanceReport) -> dict[str, object]:

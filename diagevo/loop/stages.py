@@ -2,18 +2,21 @@
 
 import errno
 import hashlib
+import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from diagevo.errors import NodeLostError, OutOfMemoryError, StoreError
-from diagevo.memory.events import Artifact
+from diagevo.memory.events import Artifact, GroupRewards, StepTrained
 from diagevo.memory.memory import Memory
 from diagevo.progress import Observer, StageProgress, StopFlag, playing
 from diagevo.training.checkpoints import digest_of, find
+from diagevo.training.measures import finite
+from diagevo.training.phase import Rollout
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
 
@@ -28,6 +31,49 @@ class Outcome:
     parts: Mapping[str, float] = field(default_factory=dict)
     """Seconds of it by what they went to."""
     reward: float | None = None
+
+
+class Steps:
+    """The steps of a phase as the log keeps them: their rewards, and with them what the update measured."""
+
+    def __init__(self, memory: Memory, round_: int, stage: str) -> None:
+        self._memory, self._round, self._stage = memory, round_, stage
+        self._groups: dict[str, list[float]] = {}
+
+    def rewarded(self, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> float:
+        """Of the step under way; their mean."""
+        self._groups = {}
+        for rollout, reward in zip(rollouts, rewards, strict=True):
+            self._groups.setdefault(rollout.row_id, []).append(reward)
+        return math.fsum(rewards) / len(rewards)
+
+    def updated(self, step: int, metrics: Mapping[str, float | None]) -> None:
+        """An `OnUpdate`."""
+        self._memory.step_trained(
+            StepTrained(
+                stage=self._stage,
+                attempt=self._memory.stage(self._stage).attempt,
+                step=step,
+                groups=[GroupRewards(prompt=row, rewards=found) for row, found in self._groups.items()],
+                **{name: finite(metrics.get(name)) for name in ("loss", "entropy", "grad_norm", "kl")},
+            )
+        )
+
+    def reward(self, steps: int) -> float | None:
+        """Mean over the completions of all steps, whichever attempt recorded them: a later one repeats those
+        that count no more. None where one has none, as in a log that an older version began."""
+        recorded = self._memory.log.read(
+            self._memory.run_id, types=["StepTrained"], rounds=(self._round, self._round)
+        )
+        found = {
+            event.step: [reward for group in event.groups for reward in group.rewards]
+            for each in recorded
+            if isinstance(event := each.event, StepTrained) and event.stage == self._stage
+        }
+        if found.keys() != set(range(1, steps + 1)):
+            return None
+        every = [reward for rewards in found.values() for reward in rewards]
+        return round(math.fsum(every) / len(every), 4)
 
 
 def cpu_seconds() -> float:

@@ -50,6 +50,7 @@ from diagevo.memory.events import (
     StageAbandoned,
     StageCompleted,
     StageStarted,
+    StepTrained,
     number_of,
 )
 from diagevo.memory.events.records import event_id, payload_of, storable_event
@@ -524,7 +525,7 @@ class Memory:
             artifacts: The files that it leaves behind.
             seconds: Wall time.
             parts: Wall time of its parts, in seconds.
-            reward: The mean reward of training.
+            reward: The mean reward of training, over its completions.
         """
         with self.atomic():
             status = self.stage(stage)
@@ -539,6 +540,12 @@ class Memory:
             )
             if any(self._run.append([Item(event, self._run.id_of("StageStarted", f"{stage}.{attempt}"))])):
                 self._run.keep_head()
+
+    def step_trained(self, event: StepTrained) -> None:
+        """Record a step of the attempt of training under way. The same again is fine."""
+        with self.atomic():
+            started = self._run.id_of("StageStarted", f"{event.stage}.{event.attempt}")
+            self._run.append([Item(event, started)])
 
     def phase_measured(self, event: PhaseMeasured) -> None:
         """Record what the attempt of training under way measured of itself. The same again is fine."""

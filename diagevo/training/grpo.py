@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,15 @@ from diagevo.training import checkpoints
 from diagevo.training.adapters import adapted, check_adapter
 from diagevo.training.attention import attention_for, told
 from diagevo.training.measures import PhaseMeasures, measured, stop_where_wrong
-from diagevo.training.phase import OnStep, Phase, Reward, TrainingRow, TrainingSummary
+from diagevo.training.phase import (
+    OnStep,
+    OnUpdate,
+    Phase,
+    Reward,
+    TrainingRow,
+    TrainingSummary,
+    no_update,
+)
 from diagevo.training.plan import PhasePlan, plan_phase
 
 
@@ -27,7 +35,7 @@ def play_phase(
     reward: Reward,
     on_step: OnStep,
     stop: StopFlag,
-    finished: Callable[[int], None] = lambda step: None,
+    on_update: OnUpdate = no_update,
     engine: Engine | None = None,
 ) -> TrainingSummary:
     """Play a phase, or as one of its ranks this rank's part of it. `reward` is what `phase.reward` names.
@@ -35,8 +43,8 @@ def play_phase(
     `on_step` is called on rank 0 once a step, before that step's checkpoint is saved. A StoppedSafely that it
     raises is raised here, on every rank, once the step's checkpoint is saved; anything else at once. Once
     `stop` is overdue on a rank, all break off the step that is under way and save those before it; it is
-    played again. `finished` is told of each step on every rank, before it is saved. `engine`: what
-    draws the rollouts, where `hardware.colocate_vllm` says so.
+    played again. `on_update` is called on rank 0 after each update. `engine`: what draws the rollouts, where
+    `hardware.colocate_vllm` says so.
 
     Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a folder that is no
     model, StoreError where a checkpoint cannot be written, WrongTrainingError where what the phase measures
@@ -89,7 +97,7 @@ def play_phase(
                 plan,
                 reward=reward,
                 on_step=on_step,
-                finished=finished,
+                on_update=on_update,
                 saving=saving,
                 check=check,
                 stop=stop,

@@ -11,7 +11,7 @@ from diagevo.progress import StopFlag, now_playing
 from diagevo.sampling.sampler import Answers, Completion, Prompt, SamplingParams
 from diagevo.training.checkpoints import checkpoint_folder
 from diagevo.training.launch_spec import SamplingRequest
-from diagevo.training.phase import OnStep, Phase
+from diagevo.training.phase import OnStep, OnUpdate, Phase
 
 _PARTS = 16  # into which a call is cut at least, where it has so many prompts
 
@@ -23,9 +23,10 @@ RunJob = Callable[["SamplingJob", HardwareConfig, StopFlag], object]
 class PhaseJob:
     """A phase of training, whose steps rank 0 reports."""
 
-    def __init__(self, phase: Phase, on_step: OnStep, stop: StopFlag) -> None:
+    def __init__(self, phase: Phase, on_step: OnStep, on_update: OnUpdate, stop: StopFlag) -> None:
         self.begins = ("play", phase)
-        self._phase, self._on_step, self._stop = phase, on_step, stop
+        self._phase, self._stop = phase, stop
+        self._on_step, self._on_update = on_step, on_update
         self._finished: int | None = None
         """The newest step that these ranks have finished."""
         self._answers: list[tuple[int, StoppedSafely | None]] = []
@@ -41,8 +42,9 @@ class PhaseJob:
                 except StoppedSafely as stop:
                     answer = stop  # The ranks save the step before they stop.
                 self._answers.append((rank, answer))
-            case ("finished", step):
+            case ("updated", step, metrics):
                 self._finished = step
+                self._on_update(step, metrics)
             case _:
                 raise RuntimeError(f"rank {rank} said {message[0]} of a phase")
 

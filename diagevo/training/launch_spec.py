@@ -13,7 +13,7 @@ Messages of a rank:
   ("hello", rank)                       the rank is up
   ("at", text)                          what it does now; the last one names a rank that hangs
   ("step", step, rollouts, rewards)     from rank 0 alone; it waits for the answer
-  ("finished", step)                    from rank 0 alone: the step's weights are there
+  ("updated", step, metrics)            from rank 0 alone: the step's weights are there
   ("ready", messages)                   the policy is there; so many "ask" may be unanswered at once
   ("answered", completions)             of one "ask", by place and sample
   ("done", summary)                     of a phase or of what was asked; it waits for what is next

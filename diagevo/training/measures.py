@@ -57,8 +57,8 @@ def measured(
     }
     return PhaseMeasures(
         steps=len(log),
-        first_kl=_finite(first),
-        sampling_gap=_finite(gap),
+        first_kl=finite(first),
+        sampling_gap=finite(gap),
         reward_lowest=lowest,
         reward_highest=highest,
         completions=completions,
@@ -73,7 +73,8 @@ def _number(value: float | None) -> float:
     return float("inf") if value is None or value != value else value
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
+    """To six digits; None for what is not a number."""
     return float(f"{value:.6g}") if value is not None and isfinite(value) else None
 
 

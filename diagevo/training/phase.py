@@ -47,6 +47,12 @@ class Reward(Protocol):
 
 OnStep = Callable[[int, list[Rollout], list[float]], None]
 """Called once a step with its number, the rollouts of all ranks and their rewards."""
+OnUpdate = Callable[[int, Mapping[str, float | None]], None]
+"""Called once a step has changed the weights, before it is saved, with what the trainer measured of it."""
+
+
+def no_update(step: int, metrics: Mapping[str, float | None]) -> None:
+    """The `OnUpdate` of who needs none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,12 +113,14 @@ class SavesAndStops(TrainerCallback):
         state.compute_steps(args, state.max_steps)
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if steps := [entry for entry in state.log_history if "loss" in entry]:
-            self._check(steps)
+        if "loss" not in (newest := state.log_history[-1]):
+            return  # of the phase as a whole
+        if state.is_world_process_zero:
+            self._trainer.on_update(state.global_step, newest)
+        self._check([entry for entry in state.log_history if "loss" in entry])
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        self._trainer.finished(state.global_step)
         if self._trainer.stopped is not None:
             control.should_save = control.should_training_stop = True

@@ -44,7 +44,7 @@ from diagevo.training.loss import clipped, grpo_loss, kl_to, ratios, token_weigh
 from diagevo.training.measures import FIRST_KL, TENSORS_APART, PhaseMeasures
 from diagevo.training.metrics import StepMetrics
 from diagevo.training.micro_batches import Dealt, Steps, in_place, select, sequences
-from diagevo.training.phase import OnStep, Phase, Reward, Rollout
+from diagevo.training.phase import OnStep, OnUpdate, Phase, Reward, Rollout
 from diagevo.training.plan import PhasePlan
 from diagevo.training.saving import SavesAndStops, Saving, WholeCheckpoints
 from diagevo.training.sharding import settle, whole
@@ -59,7 +59,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         plan: The rows of each step, and how ranks and micro-batches share them.
         reward: Measures this rank's rollouts, and rewards those of all ranks.
         on_step: Called on rank 0 once a step, before its checkpoint is saved.
-        finished: Called on every rank with each step once its weights are there.
+        on_update: Called on rank 0 with each step once its weights are there.
         saving: Makes checkpoints count beside the next step.
         check: Gets the metrics of all steps so far after each, and raises where they end the phase.
         stop: Where it is overdue on a rank, all ranks break off the step and save those before it.
@@ -79,7 +79,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         plan: PhasePlan,
         reward: Reward,
         on_step: OnStep,
-        finished: Callable[[int], None],
+        on_update: OnUpdate,
         saving: Saving,
         check: Callable[[list[dict[str, Any]]], PhaseMeasures],
         stop: StopFlag,
@@ -91,7 +91,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         self._plan = plan
         self._reward = reward
         self._on_step = on_step
-        self.finished = finished
+        self.on_update = on_update
         self.saving, self.work = saving, phase.work
         self._stop = stop
         self.saved = saved

@@ -10,7 +10,7 @@ import queue
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.connection import Client, Connection
@@ -137,14 +137,13 @@ class Worker:
             if stop is not None:
                 raise stop
 
-        def finished(step: int) -> None:
-            if self._state.is_main_process:
-                self._connection.send(("finished", step))
+        def on_update(step: int, metrics: Mapping[str, float | None]) -> None:
+            self._connection.send(("updated", step, dict(metrics)))
 
         stop = self._told.stop
         reward = _Watched(phase.reward.build(stop, self._engine), self._connection)
         try:
-            return play_phase(phase, reward, on_step, stop, finished, self._engine)
+            return play_phase(phase, reward, on_step, stop, on_update, self._engine)
         finally:
             _forget_the_trainer()
 

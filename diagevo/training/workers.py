@@ -24,7 +24,7 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.supervised import ending
 from diagevo.training.jobs import PhaseJob, WorkersSampler
 from diagevo.training.launch_spec import NAME, LaunchSpec
-from diagevo.training.phase import OnStep, Phase, TrainingSummary
+from diagevo.training.phase import OnStep, OnUpdate, Phase, TrainingSummary, no_update
 from diagevo.training.ranks import LocalRanks, Rank, Ranks, log_of
 
 _RESUME = (
@@ -72,14 +72,17 @@ class Workers:
         self._model, self._sampling, self._training, self._say = model, sampling, training, say
         self._group: _Group | None = None
 
-    def play(self, phase: Phase, on_step: OnStep, stop: StopFlag) -> TrainingSummary:
-        """As `grpo.play_phase`. `on_step` is called here, in this process, while rank 0 waits.
+    def play(
+        self, phase: Phase, on_step: OnStep, stop: StopFlag, on_update: OnUpdate = no_update
+    ) -> TrainingSummary:
+        """As `grpo.play_phase`. `on_step` is called here, in this process, while rank 0 waits; so is
+        `on_update`, for which it does not.
 
         Once `stop` is overdue the ranks are ended where each step that they finished is saved, else told to
         save the last one and to end. Raises what a rank raised where that is an error of diagevo's,
         ServiceError with the rank and its log where it died or hung, NodeLostError where its node is gone.
         """
-        return self.run(PhaseJob(phase, on_step, stop), phase.hardware, stop)[0]
+        return self.run(PhaseJob(phase, on_step, on_update, stop), phase.hardware, stop)[0]
 
     def sampler(self, policy: Path, hardware: HardwareConfig, stop: StopFlag) -> WorkersSampler:
         """Who answers for a policy while nothing trains: all ranks."""

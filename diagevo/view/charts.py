@@ -77,15 +77,25 @@ def _step(low: float, high: float) -> float:
 
 
 def chart(
-    title: str, rounds: Sequence[int], lines: Sequence[Series], *, percent: bool = False, over: str = "round"
+    title: str,
+    rounds: Sequence[int | str],
+    lines: Sequence[Series],
+    *,
+    percent: bool = False,
+    over: str = "round",
 ) -> Chart | None:
-    """A chart, or None where no series has a value. `over`: what is counted from left to right."""
+    """A chart, or None where no series has a value. `over`: what is counted from left to right. It begins at
+    0, or where values are below it at a tick below them."""
     known = [value for line in lines for value in line.values if value is not None]
     if not known or not rounds:
         return None
     low = 0.5 if percent and min(known) > 0.5 else 0.0
-    step = _step(low, 1.0 if percent and max(known) > 0.5 else max(known) or 1.0)
-    high = low + _TICKS * step
+    most = 1.0 if percent and max(known) > 0.5 else max(known) or float(min(known) == 0)
+    below = min(low, min(known))
+    step = _step(below, max(most, low))
+    low += step * math.floor((below - low) / step)
+    ticks = max(_TICKS, math.ceil((most - low) / step - 1e-9))
+    high = low + ticks * step
 
     def tick(value: float) -> str:
         return f"{value:.3g}" if not percent else f"{100 * value:.3g}%"
@@ -93,13 +103,15 @@ def chart(
     def said(value: float | None) -> str:
         if value is None:
             return "–"
+        if not percent and 0 < abs(value) < 0.1:
+            return f"{value:.3g}"
         return f"{value:.1%}" if percent else f"{value:,.3f}".rstrip("0").rstrip(".")
 
     shown = [line for line in lines if any(value is not None for value in line.values)]
     styles = [
         (line.style if line.style is not None else place) % STYLES + 1 for place, line in enumerate(shown)
     ]
-    up = [low + step * n for n in range(_TICKS + 1)]
+    up = [low + step * n for n in range(ticks + 1)]
 
     def y(value: float) -> float:
         return round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - (value - low) / (high - low)), 1)

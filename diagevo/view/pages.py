@@ -7,6 +7,7 @@ from diagevo.memory.audit.matrix import count_causes, matrix
 from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.runs import RunStory, list_runs, run_story
 from diagevo.memory.history import History
+from diagevo.memory.read.steps import step_metrics
 from diagevo.view.charts import Chart, Series, chart
 from diagevo.view.curriculum import aimed_example, curriculum
 from diagevo.view.facts import facts, is_short
@@ -21,6 +22,13 @@ SHOWN_CAUSES = 20
 """Causes on an overview, those of most failures."""
 REACTIVATED = 12
 """Reactivations on the live page, the last ones."""
+TRAINING = {
+    "reward": "Mean reward of a step's completions",
+    "loss": "Loss by step",
+    "entropy": "Entropy of a token, in nats",
+    "grad_norm": "Norm of the gradient, before it is clipped",
+    "kl": "KL to the phase's starting weights",
+}
 Trail = tuple[tuple[str, str], ...]
 
 
@@ -101,7 +109,7 @@ def diagnostics(history: History, site: Site) -> Page:
     story = run_story(history, counted=counted)
     data = {
         "story": story,
-        "charts": [one for one in _charts(story) if one is not None],
+        "charts": [one for one in (*_charts(story), *training_charts(history)) if one is not None],
         "scores": (scores := score_rows(history)),
         "score_names": score_names(scores),
         "free": (free := free_questions(history) if counted else {}),
@@ -142,6 +150,26 @@ def _charts(story: RunStory) -> Iterator[Chart | None]:
                 Series("labels true", [line.labels_true for line in lines]),
             ],
             percent=True,
+        )
+
+
+def training_charts(history: History) -> Iterator[Chart | None]:
+    """What each step of training measured, over all rounds: a round and a step in it, as 2.1."""
+    steps = step_metrics(history)
+    places = list(
+        dict.fromkeys((one.round, one.step) for one in sorted(steps, key=lambda s: (s.round, s.step)))
+    )
+    stages = list(dict.fromkeys(one.stage for one in steps))
+    at = {(one.stage, one.round, one.step): one for one in steps}
+    for name, title in TRAINING.items():
+        yield chart(
+            title,
+            [f"{round_}.{step}" for round_, step in places],
+            [
+                Series(stage, [getattr(at.get((stage, *place)), name, None) for place in places])
+                for stage in stages
+            ],
+            over="step",
         )
 
 

@@ -14,10 +14,12 @@ from diagevo.memory.events import (
     DuplicateJudged,
     FailedRollout,
     GroupIngested,
+    GroupRewards,
     NodeAssigned,
     NodePairJudged,
     PhaseMeasured,
     SimilarCause,
+    StepTrained,
 )
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory
@@ -36,6 +38,7 @@ GROUP = GroupIngested(
     rewards=[1.0, 0.0],
     passes=1,
     reference=digest_of("r"),
+    passed=[digest_of("r")],
     failed=[FailedRollout(sample=1, trajectory=digest_of("t"))],
     source="1.jsonl",
 )
@@ -53,6 +56,16 @@ PHASE = PhaseMeasured(
     completions=8,
     cut_off=0,
     attention="sdpa",
+)
+STEP = StepTrained(
+    stage="solver",
+    attempt=1,
+    step=1,
+    groups=[GroupRewards(prompt="r2.q1", rewards=[1.0, -1.0])],
+    loss=0.5,
+    entropy=None,
+    grad_norm=0.25,
+    kl=0.0,
 )
 LEFT = Artifact(path="rounds/002/solver", sha256="0" * 64)
 NEAR = SimilarCause(cause_id="c1", similarity=0.25)
@@ -117,6 +130,7 @@ ROUND: list[tuple[Verb, list[Verb]]] = [
             _observed(reference=OTHER),
         ],
     ),
+    (lambda m: m.step_trained(STEP), [lambda m: m.step_trained(_changed(STEP, loss=0.25))]),
     (lambda m: m.phase_measured(PHASE), [lambda m: m.phase_measured(_changed(PHASE, cut_off=1))]),
     (
         _completed(),

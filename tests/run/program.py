@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History, open_history
@@ -133,6 +135,8 @@ def assert_same_end(home: Path, unbroken: Path, database: str = "") -> History:
         assert b.commit(1).event.state_hash == a.commit(1).event.state_hash
         assert b.commit(1).event.failures == a.commit(1).event.failures
         assert _valid_failures(b) == _valid_failures(a)
+        assert _valid_steps(b) == _valid_steps(a)
+        assert _rewards(b) == _rewards(a)
         placed = [event.failure_id for event in placements(b)]
         assert max(Counter(placed).values()) == 1, "no failure is counted twice"
         for history in (a, b):
@@ -152,3 +156,21 @@ def _valid_failures(history: History) -> dict[str, str]:
     after = {(event.stage, event.attempt): event.after_step for event in of(history, events.StageAbandoned)}
     observed = of(history, events.FailureObserved)
     return {f.failure_id: f.trajectory for f in observed if f.step <= after.get((f.stage, f.attempt), f.step)}
+
+
+def _valid_steps(history: History) -> dict[tuple[str, int], events.StepTrained]:
+    """The steps of training that no abandonment voided, whatever attempt played them."""
+    given_up = of(history, events.StageAbandoned)
+    return {
+        (one.stage, one.step): structs.replace(one, attempt=0)
+        for one in of(history, events.StepTrained)
+        if all(
+            one.step <= end.after_step
+            for end in given_up
+            if (end.stage, end.attempt) == (one.stage, one.attempt)
+        )
+    }
+
+
+def _rewards(history: History) -> dict[str, float | None]:
+    return {done.stage: done.reward for done in of(history, events.StageCompleted)}

@@ -13,7 +13,7 @@ from tests.run.small import ONE_STEP
 
 HOW_IT_WAS_PLAYED = {  # machines and measurements, and not the round
     *("RunConfigured", "StageStarted", "StageCompleted", "StageAbandoned"),
-    *("PhaseMeasured", "CheckpointEvaluated"),
+    *("StepTrained", "PhaseMeasured", "CheckpointEvaluated"),
 }
 
 

@@ -15,7 +15,7 @@ from diagevo.memory.history import open_history
 from diagevo.progress import StopFlag
 from diagevo.sampling.engine import EngineSampler
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
-from diagevo.training.phase import RewardSpec
+from diagevo.training.phase import RewardSpec, no_update
 from tests.evaluation.published import write_folder
 from tests.run.small import play, small_config
 
@@ -111,7 +111,14 @@ def test_what_holds_a_gpu_or_has_ranks_plays_in_processes_of_its_own(
     monkeypatch.setattr("diagevo.training.workers.Workers.play", lambda *_: "processes of its own")
     config = small_config(hardware=hardware)
     solver = Solver(tmp_path, Roles(config, tmp_path))
-    where: Any = solver.train([], 1, tmp_path / "solver", tmp_path / "work", lambda *_: None)
+    where: Any = solver.train(
+        [],
+        1,
+        output=tmp_path / "solver",
+        work=tmp_path / "work",
+        on_step=lambda *_: None,
+        on_update=no_update,
+    )
     assert where == expected
 
 

@@ -14,6 +14,7 @@ from diagevo.answers.equivalence import agree, extract_boxed
 from diagevo.arithmetic import PREMISE, PROMPTS, WEIGHTS, answer, is_held_out
 from diagevo.arithmetic.families import GROUPS, family
 from diagevo.errors import ConfigError, WrongTrainingError
+from diagevo.integrations.trackers import steps
 from diagevo.loop.run import Run, _check_prompts
 from diagevo.memory.audit.runs import run_story
 from diagevo.memory.events import catalogue as events
@@ -21,8 +22,10 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.opening import open_memory as opened
+from diagevo.memory.read.steps import step_metrics
 from diagevo.progress import RoundFigures
 from diagevo.selfplay.questions import FIELDS, parse_question
+from diagevo.view.pages import TRAINING, training_charts
 from tests.cli.program import invoke
 from tests.run.small import Watcher, play, small_config, two_rounds
 
@@ -91,6 +94,28 @@ def test_every_phase_of_training_records_and_tells_what_it_measured_of_itself(
         assert (told["KL at step 1"], told["log-prob gap"]) == (found.first_kl, found.sampling_gap)
         assert told["rewards"] == f"{found.reward_lowest:.3g} to {found.reward_highest:.3g}"
         assert told["cut off"] == f"{found.cut_off}/{found.completions}"
+
+
+def test_each_step_of_training_is_a_row_is_drawn_and_goes_to_a_tracker(history: History) -> None:
+    found = step_metrics(history)
+    stages = (("challenger", 2), ("solver", 3))
+    played = [(n, stage, step) for n in (1, 2) for stage, most in stages for step in range(1, most + 1)]
+    assert [(one.round, one.stage, one.step) for one in found] == played
+    for done in of(history, events.StageCompleted, 1):
+        of_stage = [one for one in found if (one.round, one.stage) == (1, done.stage)]
+        if of_stage:
+            total = sum(one.reward * one.completions for one in of_stage)
+            assert done.reward == pytest.approx(total / sum(one.completions for one in of_stage), abs=1e-4)
+    rows = steps(history)
+    assert [row["training_step"] for row in rows] == list(range(1, 11))
+    told = {"solver/loss": found[2].loss, "solver/reward": found[2].reward, "step_of_round": 1}
+    assert rows[2] | told == rows[2]
+    drawn = [one for one in training_charts(history) if one is not None]
+    assert [one.title for one in drawn] == list(TRAINING.values())
+    header, *lines = drawn[1].rows
+    assert header == ("step", "challenger", "solver")
+    assert [line[0] for line in lines] == ["1.1", "1.2", "1.3", "2.1", "2.2", "2.3"]
+    assert lines[2][1] == "–", "the challenger has two steps"
 
 
 @pytest.mark.slow

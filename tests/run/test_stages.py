@@ -10,10 +10,11 @@ import pytest
 
 from diagevo.errors import NodeLostError, OutOfMemoryError, StoppedSafely
 from diagevo.loop.players import Written, load_written, save_written
-from diagevo.loop.stages import Outcome, Stages
-from diagevo.memory.events import StageAbandoned
+from diagevo.loop.stages import Outcome, Stages, Steps
+from diagevo.memory.events import GroupRewards, StageAbandoned, StepTrained
 from diagevo.memory.state.schedule import Draw
 from diagevo.progress import Observer, StopFlag
+from diagevo.training.phase import Rollout
 from tests.memory import play
 
 
@@ -105,3 +106,36 @@ def test_whatever_may_end_a_line_comes_back_as_it_was_written(tmp_path: Path, en
     assert load_written(tmp_path / "written.jsonl", [w.draw for w in written], cast(Any, phase)) == written
     save_written(tmp_path / "written.jsonl", [])
     assert load_written(tmp_path / "written.jsonl", [], cast(Any, phase)) == []
+
+
+def test_a_stages_reward_is_weighted_by_completions_and_the_same_where_it_was_interrupted(
+    tmp_path: Path,
+) -> None:
+    """Of 256 completions 32 are right, and of a last batch of 34 none: (32 − 224 − 34) / 290 = −.7793, where
+    the mean of the two means, −.75 and −1, is −.875."""
+
+    def trained(steps: Steps, step: int, right: int, of: int) -> None:
+        rollouts = [Rollout(f"q{n // 2}", n % 2, step, "", False) for n in range(of)]
+        mean = steps.rewarded(rollouts, [1.0] * right + [-1.0] * (of - right))
+        assert mean == pytest.approx((2 * right - of) / of)
+        steps.updated(step, {"loss": 0.12345678, "kl": None, "entropy": float("nan"), "reward": 9.0})
+
+    with play.opened(tmp_path) as memory:
+        memory.open_round(1)
+        memory.start_stage("solver")
+        killed = Steps(memory, 1, "solver")
+        trained(killed, 1, 32, 256)
+        trained(killed, 2, 34, 34)  # it was not saved, and is played again
+        memory.abandon_stage("solver", after_step=1)
+        memory.start_stage("solver")
+        resumed = Steps(memory, 1, "solver")
+        assert resumed.reward(3) is None, "not all steps are known"
+        trained(resumed, 2, 0, 34)
+        assert resumed.reward(2) == -0.7793
+        recorded = [r.event for r in memory.log.read(memory.run_id, types=["StepTrained"])]
+    assert [(e.attempt, e.step) for e in recorded if isinstance(e, StepTrained)] == [(1, 1), (1, 2), (2, 2)]
+    first = recorded[0]
+    assert isinstance(first, StepTrained)
+    assert (first.loss, first.kl, first.entropy, first.grad_norm) == (0.123457, None, None, None)
+    assert first.groups[0] == GroupRewards(prompt="q0", rewards=[1.0, 1.0])
+    assert len(first.groups) == 128

@@ -31,6 +31,7 @@ from diagevo.training.phase import (
     Rollout,
     TrainingRow,
     TrainingSummary,
+    no_update,
 )
 from diagevo.training.plan import PhasePlan
 from diagevo.training.saving import Saving
@@ -128,7 +129,7 @@ def trainer(
         plan,
         reward=LetterReward(),
         on_step=on_step,
-        finished=lambda step: None,
+        on_update=no_update,
         saving=saving,
         check=lambda steps: None,
         stop=StopFlag(),

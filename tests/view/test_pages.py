@@ -13,7 +13,7 @@ import pytest
 from lxml import html
 
 from diagevo.memory.log.database import Database
-from diagevo.view.charts import STYLES
+from diagevo.view.charts import STYLES, Series, chart
 from diagevo.view.export import PAGES, export
 from diagevo.view.page import Site
 from diagevo.view.site import ROUTES, View
@@ -390,3 +390,12 @@ def test_a_cause_is_one_file_that_needs_no_other(page: "Page", folder: Path, tmp
     assert refused.exit_code == 2
     assert refused.stderr.startswith(f"error: {tmp_path} is a folder\nhint: one page is one file:")
     assert invoke("view", "--export", alone, "--cause", "c99", *given).exit_code == 3
+
+
+def test_a_chart_begins_below_0_where_values_are_and_small_ones_keep_their_digits() -> None:
+    """From −.5 to .25 in steps of .2, the least of 1, 2, 2.5 or 5 times a power of ten: −.6 to .4."""
+    drawn = chart("loss", ["1.1", "1.2", "1.3"], [Series("solver", [-0.5, 0.25, 0.0004])], over="step")
+    assert drawn is not None
+    assert [label for _, label in drawn.drawings[0].up] == ["-0.6", "-0.4", "-0.2", "0", "0.2", "0.4"]
+    assert [mark.y for mark in drawn.drawings[0].lines[0].marks] == [174.0, 39.0, 83.9]
+    assert drawn.rows[1:] == (("1.1", "-0.5"), ("1.2", "0.25"), ("1.3", "0.0004"))

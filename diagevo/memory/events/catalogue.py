@@ -237,6 +237,7 @@ class StageStarted(Event, frozen=True):
 class StageCompleted(Event, frozen=True):
     """The attempt is done; the files that it left behind."""
 
+    schema_version = 2
     identity = ("stage", "attempt")
     stage: str
     attempt: Ordinal
@@ -249,7 +250,8 @@ class StageCompleted(Event, frozen=True):
     processes that ended; and before it, `orchestration` since the stage before, and `scheduling`: the last
     commit and the opening of the round."""
     reward: float | None = None
-    """Of a stage that trains: mean reward over the attempt's steps."""
+    """Of a stage that trains: mean reward over its completions, whatever attempts they came in. In version 1
+    the mean over the steps of the last attempt: a smaller last batch weighed as much as a whole one."""
 
 
 class StageAbandoned(Event, frozen=True):
@@ -264,6 +266,33 @@ class StageAbandoned(Event, frozen=True):
     """From its start to the last event that it left: at least so long it ran."""
     reason: str | None = None
     """What was lost, where the run went on by itself; None where its process ended."""
+
+
+class GroupRewards(Value, frozen=True):
+    """What the completions of one prompt were rewarded, in the order of their samples."""
+
+    prompt: str
+    """A question's id, or that of a draw that the challenger practised on."""
+    rewards: list[float]
+
+
+class StepTrained(Event, frozen=True):
+    """One step of training: the rewards of its completions, from which its advantages follow, and what its
+    update measured. It changes no state. Of several attempts at a step the last counts."""
+
+    identity = ("stage", "attempt", "step")
+    stage: str
+    attempt: int
+    step: int
+    groups: list[GroupRewards]
+    loss: float | None
+    """Null here and below: not a number, or not measured."""
+    entropy: float | None
+    """Mean over the completions' tokens, in nats."""
+    grad_norm: float | None
+    """Before it is clipped."""
+    kl: float | None
+    """Mean over the tokens to the phase's starting weights, also after the first of several updates."""
 
 
 class PhaseMeasured(Event, frozen=True):

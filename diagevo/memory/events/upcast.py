@@ -40,6 +40,7 @@ def _reference_alone(payload: Payload) -> list[Any]:
 STEPS: dict[tuple[str, int], Step] = {
     ("FailureObserved", 1): _with(right=None),
     ("FailureObserved", 2): _with(against="response"),
+    ("StageCompleted", 1): _with(),  # its reward is what it was: the mean over the last attempt's steps
     ("CheckpointEvaluated", 1): _with(seconds=None),
     ("GroupIngested", 1): _with(passed=_reference_alone, feedback=[], tags=[]),
 }

@@ -30,6 +30,8 @@ ABOUT: dict[str, str] = {
     "v_stage": "one row per attempt of a stage that ended: how, its seconds and mean reward",
     "v_checkpoint": "one row per measurement of a policy: benchmark, questions, conditions and metrics",
     "v_phase": "one row per phase of training: what it measured of itself",
+    "v_step_metric": "one row per step of training: mean reward over its completions, loss, entropy,"
+    " gradient norm, KL",
     "v_group": "one row per group of another trainer's rollouts: its step, prompt, rollouts, "
     "passes and outcome",
     "v_step": "one row per step of another trainer: its groups by outcome, rollouts, passes and pass rate",
@@ -74,8 +76,8 @@ def views(dialect: str) -> dict[str, str]:
         AND o.superseded_by IS NULL WHERE e.type IN ({", ".join(f"'{each}'" for each in types)})"""
 
     def voiding(failure: str) -> str:
-        """Abandonings that void a failure: what that attempt and those before it observed past the last step
-        that counts."""
+        """Abandonings that void a failure or a step: of what that attempt and those before it observed, all
+        past the last step that counts."""
         stage, attempt = read("stage", event=failure), read("attempt", "int", failure)
         return f"""SELECT 1 FROM event a WHERE a.run_id = {failure}.run_id AND a.type = 'StageAbandoned'
         AND a.round = {failure}.round AND {read("stage", event="a")} = {stage}
@@ -94,6 +96,12 @@ def views(dialect: str) -> dict[str, str]:
         LEFT JOIN opened_round o ON o.run_id = g.run_id AND o.batch = g.batch AND o.superseded_by IS NULL
         LEFT JOIN (SELECT run_id, count(superseded_by) AS gone FROM opened_round GROUP BY run_id) w
             ON w.run_id = g.run_id"""
+    each_reward = (
+        "json_each(e.payload, '$.groups') g, json_each(g.value, '$.rewards') r"
+        if sqlite
+        else "json_array_elements(e.payload::json -> 'groups') g, json_array_elements_text(g -> 'rewards') r"
+    )
+    one_reward = "r.value" if sqlite else "r::double precision"
     place = "e.run_id, e.position, e.round"
     return {
         "v_event": """SELECT position, event_id, run_id, sequence, round, type, cause_id, payload,
@@ -171,6 +179,11 @@ def views(dialect: str) -> dict[str, str]:
         "v_phase": f"""SELECT {place}, {named("stage attempt:int steps:int first_kl:real sampling_gap:real")},
         {named("reward_lowest:real reward_highest:real completions:int cut_off:int attention findings")}
         {counted("PhaseMeasured")}""",
+        "v_step_metric": f"""SELECT {place}, {named("stage attempt:int step:int")},
+        (SELECT count(*) FROM {each_reward}) AS completions,
+        (SELECT avg({one_reward}) FROM {each_reward}) AS reward,
+        {named("loss:real entropy:real grad_norm:real kl:real")}
+        {counted("StepTrained")} AND NOT EXISTS ({voiding("e")})""",
         "v_group": f"""SELECT g.run_id, g.position, {placed} AS round,
         g.step, g.attempt, g.place, g.question, {text("asked")} AS prompt, {read("answer")} AS answer,
         g.rollouts, g.passes, {share("g.passes", "g.rollouts")} AS pass_rate,

@@ -23,6 +23,7 @@ from diagevo.memory.events import (
     StageAbandoned,
     StageCompleted,
     StageStarted,
+    StepTrained,
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.state import decide, effects
@@ -215,7 +216,7 @@ def _stage_started(state: MemoryState, now: OpenRound, fact: Fact[StageStarted])
     now.stages[event.stage] = Stage("running", event.attempt)
 
 
-def _running(now: OpenRound, event: StageCompleted | StageAbandoned | PhaseMeasured) -> Stage:
+def _running(now: OpenRound, event: StageCompleted | StageAbandoned | PhaseMeasured | StepTrained) -> Stage:
     stage = now.stages.get(event.stage)
     if stage is None or stage.status != "running" or stage.attempt != event.attempt:
         raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not running")
@@ -234,6 +235,12 @@ def _phase_measured(state: MemoryState, now: OpenRound, fact: Fact[PhaseMeasured
     _running(now, event)
     require(event.reward_lowest <= event.reward_highest, "its lowest reward is above its highest")
     require(event.cut_off <= event.completions, "more completions were cut off than there were")
+
+
+def _step_trained(state: MemoryState, now: OpenRound, fact: Fact[StepTrained]) -> None:
+    """Of the attempt under way; it changes nothing."""
+    _running(now, fact.event)
+    require(fact.event.step >= 1, f"step {fact.event.step}: steps begin at 1")
 
 
 def _stage_abandoned(state: MemoryState, now: OpenRound, fact: Fact[StageAbandoned]) -> None:
@@ -276,6 +283,7 @@ IN_ROUND: dict[str, Callable[[MemoryState, OpenRound, Fact[Any]], None]] = handl
     _stage_completed,
     _stage_abandoned,
     _phase_measured,
+    _step_trained,
     effects.scored,
     effects.promoted,
     effects.observed,

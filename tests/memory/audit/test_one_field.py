@@ -17,9 +17,11 @@ from diagevo.memory.events import (
     Artifact,
     CheckpointEvaluated,
     FailureDiagnosed,
+    GroupRewards,
     Model,
     PhaseMeasured,
     RunConfigured,
+    StepTrained,
 )
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.memory import Memory
@@ -125,6 +127,18 @@ def _measured(folder: Path) -> list[Recorded]:
         player.score(*told)
         for attempt, reason in ((1, "the node was lost"), (2, None)):
             player.fail("r1.q0.a1", attempt=attempt, step=2, right=False)
+            memory.step_trained(
+                StepTrained(
+                    stage="solver",
+                    attempt=attempt,
+                    step=1,
+                    groups=[GroupRewards(prompt="r1.q0", rewards=[1.0, -1.0])],
+                    loss=0.5,
+                    entropy=1.5,
+                    grad_norm=0.25,
+                    kl=0.125,
+                )
+            )
             memory.phase_measured(
                 PhaseMeasured(
                     stage="solver",
@@ -207,6 +221,13 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "after_step": "a step is found where it makes other failures void",
         "seconds": _MEASURED,
         "reason": _MEASURED,
+    },
+    "StepTrained": {
+        "step": _MEASURED,
+        "groups": _MEASURED,
+        "groups.prompt": _MEASURED,
+        "groups.rewards": _MEASURED,
+        **dict.fromkeys(("loss", "entropy", "grad_norm", "kl"), _MEASURED),
     },
     "PhaseMeasured": dict.fromkeys(
         (

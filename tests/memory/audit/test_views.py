@@ -156,6 +156,7 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
         ],
     ),
     "v_checkpoint": ("SELECT benchmark FROM v_checkpoint", []),
+    "v_step_metric": ("SELECT step FROM v_step_metric", []),  # its rows: test_step_metrics.py
     "v_phase": ("SELECT stage FROM v_phase", []),
     "v_cause_question": (
         "SELECT round, question_id, cause_id, responses, first, failures FROM v_cause_question"
