@@ -281,7 +281,7 @@ class HardwareConfig(Section):
     )
     accelerate_config: Path | None = Field(
         default=None,
-        description="`fsdp`, `deepspeed` or a file of `accelerate launch`.",
+        description="`fsdp`, or a file of `accelerate launch` with FSDP2 or without sharding.",
     )
     fsdp_size: int | None = Field(
         default=None,
@@ -454,7 +454,7 @@ class Config(Section):
         hardware = self.hardware
         if hardware.fsdp_size is None:
             return self
-        if hardware.accelerate_config in (None, Path("deepspeed")):
+        if hardware.accelerate_config is None:
             raise ValueError(
                 "hardware.fsdp_size is for FSDP: set hardware.accelerate_config to fsdp, or it to null"
             )

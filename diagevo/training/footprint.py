@@ -1,7 +1,7 @@
 """What each GPU holds at its fullest, stage by stage, from the configuration and the models' shapes.
 
 Weights that train, gradients and AdamW's moments are float32; arithmetic and the base of adapters bfloat16.
-Under FSDP (or ZeRO-3) every rank holds its part of them, a layer at a time is gathered, and gradients are
+Under FSDP every rank holds its part of them, a layer at a time is gathered, and gradients are
 shared out after every micro-batch. Gradient checkpointing keeps each layer's input and computes one layer
 again; the head's logits exist in tiles alone. Tests compare an update with what is allocated, at the real
 sizes by tensors that hold no numbers.
@@ -9,7 +9,6 @@ sizes by tensors that hold no numbers.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from diagevo.config.models import Config, GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.config.serving import gpus_of, lora_slots, mean_tokens, on_this_machine
@@ -238,7 +237,7 @@ def host(config: Config, challenger: Shape, solver: Shape, ranks: int) -> int:
     found = 0
     for settings, shape in ((config.challenger_grpo, challenger), (config.solver_grpo, solver)):
         size = ranks * 4 * shape.weights * (2 if settings.beta > 0 else 1)
-        if config.hardware.accelerate_config not in (None, Path("deepspeed")):
+        if config.hardware.accelerate_config is not None:
             size = 8 * shape.weights
         elif config.training.lora is not None:
             size = ranks * 2 * shape.weights

@@ -75,7 +75,7 @@ def play_phase(
         "seed": phase.seed,
         "settings": settings.model_dump(mode="json", exclude={"micro_batch", "save_steps"}),
         "lora": training.lora,
-        **_form(plan),
+        "form": ["FSDP"] if is_sharded() else [],  # how checkpoints are written; read by any number of ranks
     }
     found: list[Any] = [None]
     if processes.is_main_process:
@@ -129,6 +129,11 @@ def keep_reports(trainer: Any, logs: Path) -> None:
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback):
             callback.logging_dir = str(logs)
+
+
+def is_sharded() -> bool:
+    """Whether accelerate's launcher asked for FSDP."""
+    return os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
 
 
 def computes_in(hardware: HardwareConfig) -> dict[str, Any]:
@@ -249,8 +254,14 @@ def _check_rows(rows: Sequence[TrainingRow], settings: GRPOConfig) -> None:
 
 
 def _refuse_wrong_sharding() -> None:
-    """FSDP's first version gathers its layers at each token, for which all ranks must draw equally long."""
-    if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" and os.environ.get("FSDP_VERSION") != "2":
+    """FSDP's first version gathers its layers at each token, for which all ranks must draw equally long; so
+    does DeepSpeed, whose checkpoints would belong to a number of ranks besides."""
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
+        raise ConfigError(
+            "the accelerate file asks for DeepSpeed, which is not supported.",
+            hint="hardware.accelerate_config: fsdp shards what ZeRO-3 does",
+        )
+    if is_sharded() and os.environ.get("FSDP_VERSION") != "2":
         raise ConfigError(
             "the accelerate file asks for version 1 of FSDP, from which a policy cannot be sampled.",
             hint="set fsdp_version to 2 there",
@@ -268,17 +279,6 @@ def _refuse_long_prompts(tokenizer: Any, rows: Sequence[TrainingRow], sampling: 
             )
 
 
-_FORM = ("form", "ranks of DeepSpeed")
-
-
-def _form(plan: PhasePlan) -> dict[str, Any]:
-    """How checkpoints are written. Only those of DeepSpeed belong to a number of ranks."""
-    used = [
-        how for how in ("FSDP", "DEEPSPEED") if os.environ.get(f"ACCELERATE_USE_{how}", "").lower() == "true"
-    ]
-    return dict(zip(_FORM, (used, plan.ranks if "DEEPSPEED" in used else None), strict=True))
-
-
 def resumable(work: Path, notes: dict[str, Any], stop: StopFlag) -> int | None:
     """The step to go on from, None to start at the beginning. Clears away what is broken or half written."""
     found = checkpoints.find(work, stop)
@@ -293,7 +293,7 @@ def resumable(work: Path, notes: dict[str, Any], stop: StopFlag) -> int | None:
                 f"{checkpoint.folder} was saved under another {name} than now: "
                 f"{checkpoint.notes.get(name)!r}, not {value!r}.",
                 hint=f"Resume with what the phase began with, or let it begin again: remove {work}"
-                if name in _FORM
+                if name == "form"
                 else "Resume with the rows, settings and seed that the phase began with.",
             )
     return checkpoint.step

@@ -93,14 +93,14 @@ def log_of(spec_file: Path, hardware: HardwareConfig, rank: int) -> Path:
 
 
 def accelerate_file(name: Path) -> Path:
-    """The file of `accelerate launch`: one of ours by name (fsdp, deepspeed), or the user's own by path."""
+    """The file of `accelerate launch`: ours by name (fsdp), or the user's own by path."""
     ours = Path(__file__).parent / "accelerate" / f"{name}.yaml"
     if ours.is_file():
         return ours
     if not name.is_file():
         raise ConfigError(
             f"hardware.accelerate_config names no file: {name}",
-            hint="Use fsdp, deepspeed or the path of a file.",
+            hint="Use fsdp or the path of a file.",
         )
     return name
 

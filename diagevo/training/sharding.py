@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -11,10 +12,7 @@ from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 from torch.distributed.fsdp import FSDPModule
 from transformers.modeling_utils import PreTrainedModel
 
-
-def is_sharded() -> bool:
-    """Whether accelerate's launcher asked for FSDP."""
-    return os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+from diagevo.training.grpo import is_sharded
 
 
 @contextmanager
@@ -30,6 +28,11 @@ def loaded_in_shards(settings: Any) -> Iterator[None]:
         return
     os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"  # else rank 0 reads it whole, and sends it
     accelerator = Accelerator(mixed_precision=settings.mixed_precision)
+    plugin: Any = accelerator.state.fsdp_plugin
+    if (
+        plugin.mixed_precision_policy is not None
+    ):  # accelerate would add gradients up in the arithmetic's numbers
+        plugin.mixed_precision_policy = replace(plugin.mixed_precision_policy, reduce_dtype=torch.float32)
     settings.model_init_kwargs["device_map"] = str(accelerator.device)
 
     def shard(model: Any, *_: Any) -> Any:

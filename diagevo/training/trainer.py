@@ -5,8 +5,8 @@ What is overridden, and why:
 - `training_step`: the rollouts of a step, whose micro-batches hold as many rows as their lengths allow
   (micro_batches.py), which changes no term of the loss;
 - `compute_loss`: the loss of loss.py, whose step is divided by exactly its own tokens or completions;
-- `save_model`: the adapter that trains alone, and without the second copy of the weights that FSDP and
-  DeepSpeed would leave in a checkpoint.
+- `save_model`: the adapter that trains alone, and without the second copy of the weights that FSDP would
+  leave in a checkpoint.
 
 Private in TRL 1.16 and transformers, so that another release may change them (tests/training/test_hooks.py):
 - `_get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, batch_size, ...)`: the
@@ -163,9 +163,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         for number, part in enumerate(micro_batches, 1):
             self._stop_together()
             last = number == len(micro_batches)
-            self.accelerator.gradient_state._set_sync_gradients(last)  # DeepSpeed updates at the last
-            at_once = last or self.is_fsdp_enabled or self.is_deepspeed_enabled
-            with nullcontext() if at_once else self.accelerator.no_sync(model):
+            self.accelerator.gradient_state._set_sync_gradients(last)
+            with nullcontext() if last or self.is_fsdp_enabled else self.accelerator.no_sync(model):
                 with self.compute_loss_context_manager():
                     loss = self.compute_loss(model, part | of_all)
                 self.accelerator.backward(loss)
@@ -179,7 +178,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             yield select(batch, rows)
 
     def _update(self, model: Any) -> None:
-        """In the midst of a step, what transformers does at its end. DeepSpeed has done so by itself."""
+        """In the midst of a step, what transformers does at its end."""
         self.accelerator.clip_grad_norm_(model.parameters(), self._phase.settings.max_grad_norm)
         optimizer: Any = self.optimizer
         optimizer.step()
@@ -408,10 +407,9 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
     # Checkpoints
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """As transformers', but for adapters, and for the checkpoints of FSDP and DeepSpeed, which hold the
-        weights already."""
+        """As transformers', but for adapters, and for checkpoints of FSDP, which hold the weights already."""
         if is_peft_model(self.model):
             if self.args.should_save:
                 save_adapter(self.model, Path(output_dir or self.work))
-        elif self.staging is None or not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+        elif self.staging is None or not self.is_fsdp_enabled:
             super().save_model(output_dir, _internal_call)

@@ -2,7 +2,7 @@
 
 They are started once and stay: each holds its vLLM for the whole run, and policies take turns in it. A rank
 that dies or hangs ends what is under way with its name, and all of them; what is asked next starts others.
-FSDP and DeepSpeed go through `accelerate launch` with the configured file. On a Ray cluster (ray_ranks.py)
+FSDP goes through `accelerate launch` with the configured file. On a Ray cluster (ray_ranks.py)
 the run's folder is on a disk that all nodes see.
 """
 

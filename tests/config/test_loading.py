@@ -274,7 +274,6 @@ def test_adapters_in_one_engine_have_one_base(tmp_path: Path) -> None:
     ("settings", "said"),
     [
         ([], "hardware.fsdp_size is for FSDP: set hardware.accelerate_config to fsdp"),
-        (["hardware.accelerate_config=deepspeed"], "hardware.fsdp_size is for FSDP"),
         (
             ["hardware.accelerate_config=fsdp", "hardware.processes=6"],
             "--set hardware.processes: hardware.processes must be a multiple of hardware.fsdp_size",

@@ -2,16 +2,22 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from accelerate import ParallelismConfig
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils import FullyShardedDataParallelPlugin
-from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+from accelerate.utils.launch import prepare_multi_gpu_env
+from torch.distributed.fsdp import MixedPrecisionPolicy
+from transformers.modeling_utils import PreTrainedModel
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError
+from diagevo.training import sharding
+from diagevo.training.grpo import _refuse_wrong_sharding
 from diagevo.training.ranks import accelerate_command, accelerate_file
 
 SPEC = Path("/shared/runs/a/rounds/001/solver-logs/launch.json")
@@ -23,9 +29,7 @@ def read(name: str, rank: int | None, **more: Any) -> Any:
     command = accelerate_command(hardware, SPEC, ("10.0.0.1", 29400), rank=rank)
     assert command[1:3] == ["-m", "accelerate.commands.launch"]
     read: tuple[Any, Any, Any] = _validate_launch_command(launch_command_parser().parse_args(command[3:]))
-    arguments, defaults, _ = read
-    # As its `launch_command` does before it starts DeepSpeed.
-    arguments.deepspeed_fields_from_accelerate_config = ",".join(defaults.deepspeed_config)
+    arguments, _, _ = read
     assert arguments.module
     assert arguments.training_script == "diagevo.training.worker"
     assert arguments.training_script_args == [str(SPEC)]
@@ -76,13 +80,26 @@ def test_the_fsdp_file_shards_with_version_two_and_writes_whole_weights(
     assert not plugin.activation_checkpointing
 
 
-def test_the_deepspeed_file_starts_zero_three_with_whole_weights_in_each_place() -> None:
-    arguments = read("deepspeed", 1)
-    _, environment = prepare_deepspeed_cmd_env(arguments)
-    assert environment["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == "3"
-    assert environment["ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL"] == "true"
-    assert environment["ACCELERATE_MIXED_PRECISION"] == "bf16"
-    assert (arguments.nnodes, arguments.nproc_per_node, arguments.node_rank) == ("16", "1", 1)
+def test_a_file_that_asks_for_deepspeed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    with pytest.raises(ConfigError, match="DeepSpeed, which is not supported"):
+        _refuse_wrong_sharding()
+
+
+def test_gradients_of_shards_are_added_up_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """accelerate would take bfloat16, in which the arithmetic is."""
+    half = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.bfloat16}
+    plugin = SimpleNamespace(mixed_precision_policy=MixedPrecisionPolicy(**half))
+    accelerator = SimpleNamespace(state=SimpleNamespace(fsdp_plugin=plugin), device="cpu")
+    used: list[MixedPrecisionPolicy] = []
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setattr(sharding, "Accelerator", lambda **_: accelerator)
+    prepare: Any = lambda given, model: used.append(given.state.fsdp_plugin.mixed_precision_policy)  # noqa: E731
+    monkeypatch.setattr(sharding, "fsdp2_prepare_model", prepare)
+    with sharding.loaded_in_shards(SimpleNamespace(mixed_precision="bf16", model_init_kwargs={})):
+        models: Any = PreTrainedModel
+        models.maybe_distribute_model(SimpleNamespace(tie_weights=lambda: None))
+    assert [(one.param_dtype, one.reduce_dtype) for one in used] == [(torch.bfloat16, torch.float32)]
 
 
 def test_a_file_that_is_neither_ours_nor_there_is_refused() -> None:

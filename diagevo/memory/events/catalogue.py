@@ -282,8 +282,8 @@ class StepTrained(Event, frozen=True):
 
     identity = ("stage", "attempt", "step")
     stage: str
-    attempt: int
-    step: int
+    attempt: Ordinal
+    step: Ordinal
     groups: list[GroupRewards]
     loss: float | None
     """Null here and below: not a number, or not measured."""

@@ -240,7 +240,6 @@ def _phase_measured(state: MemoryState, now: OpenRound, fact: Fact[PhaseMeasured
 def _step_trained(state: MemoryState, now: OpenRound, fact: Fact[StepTrained]) -> None:
     """Of the attempt under way; it changes nothing."""
     _running(now, fact.event)
-    require(fact.event.step >= 1, f"step {fact.event.step}: steps begin at 1")
 
 
 def _stage_abandoned(state: MemoryState, now: OpenRound, fact: Fact[StageAbandoned]) -> None:
