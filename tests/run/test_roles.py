@@ -138,7 +138,8 @@ def test_the_frozen_solver_is_held_once_while_the_challenger_trains(
     config = small_config(hardware={"device": "cpu", "processes": processes})
     roles = Roles(config, tmp_path)
     solver = Solver(roles.solver, roles)
-    Challenger(roles.challenger, roles).train([], solver, 1, tmp_path, tmp_path, lambda *_: None)
+    where: Any = {"output": tmp_path, "work": tmp_path, "on_step": lambda *_: None, "on_update": no_update}
+    Challenger(roles.challenger, roles).train([], solver, 1, **where)
     assert held == [roles.solver] * opened
 
 

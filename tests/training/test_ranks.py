@@ -88,8 +88,8 @@ def test_a_file_that_asks_for_deepspeed_is_refused(monkeypatch: pytest.MonkeyPat
 
 def test_gradients_of_shards_are_added_up_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """accelerate would take bfloat16, in which the arithmetic is."""
-    half = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.bfloat16}
-    plugin = SimpleNamespace(mixed_precision_policy=MixedPrecisionPolicy(**half))
+    half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+    plugin = SimpleNamespace(mixed_precision_policy=half)
     accelerator = SimpleNamespace(state=SimpleNamespace(fsdp_plugin=plugin), device="cpu")
     used: list[MixedPrecisionPolicy] = []
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
