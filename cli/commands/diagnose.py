@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from diagevo.diagnosis.diagnostician import Diagnostician
     from diagevo.diagnosis.extraction import Progress
     from diagevo.ingest.cost import Cost
+    from diagevo.ingest.local import LocalCauses
     from diagevo.memory.events import RoundCommitted
     from diagevo.memory.memory import Memory
 
 LOCAL = "local"
 SILENCE = 30.0
 """Seconds without a line, at most, while replies come."""
-NEEDS_A_PASS = "--local compares a failure with a response that passed; where all failed there is none"
 ROUNDS = columns(
     "round, failures: F, epsilon_next: ε next, active: Active, mastered: Mastered, nodes, undiagnosed"
 )
@@ -63,7 +63,7 @@ def diagnose(
     local: Annotated[
         bool,
         typer.Option(
-            "--local", help="Group by likeness instead, without a model: extra `local`; remembered."
+            "--local", help="Find causes without a model: by computing and by contrast; remembered."
         ),
     ] = False,
     all_failed: Annotated[
@@ -116,7 +116,7 @@ def diagnose(
     ):
         if wrong:
             raise ConfigError(what, hint=mend)
-    said = _said(model, base_url, local=local, all_failed=all_failed)
+    said = _said(model, base_url, local=local)
     said += ("ingest.all_failed=true",) if all_failed else ()
     call = replace(call, settings=(*call.settings, *said))
     if dry_run:
@@ -138,11 +138,10 @@ def diagnose(
                 hint=f"start again from one of its rounds: diagevo runs fork {run} --round N",
             )
         check_rules(config, run, played=memory.played_by_train)
-        if all_failed:
+        local = config.roles.diagnostician.engine == LOCAL
+        if all_failed and not local:
             _check_answers(memory, since=(round or 1) if again else None)
         every = all_failed or asks_all_failed(memory)
-        if every and config.roles.diagnostician.engine == LOCAL:
-            raise ConfigError(NEEDS_A_PASS, hint="add --model M --base-url URL; or ingest into another run")
         if plan:
             found = cost(memory, config, all_failed=every)
             return Result([asdict(found)], columns(", ".join(asdict(found))), run=run)
@@ -152,7 +151,7 @@ def diagnose(
             if not memory.state.began:
                 next_ = f"its rollouts come with: diagevo ingest FORMAT PATH --run {run}"
             return Result([], ROUNDS, f"{run}: nothing waits for a diagnosis; {next_}\n", run=run)
-        if not again:
+        if not again and not local:
             _check_comparable(memory, waits)
         engine = config.roles.diagnostician.engine
         if max_calls is not None and engine != "openai":
@@ -170,7 +169,7 @@ def diagnose(
         rows = _diagnose(call, memory, config, asked) if found.rounds else []
         notes = [f"the causes: diagevo memory show --run {run}"] if rows else []
         if rows and engine == LOCAL:
-            notes.insert(0, "grouped by likeness, not named by a model; what is like no other has no cause")
+            notes.insert(0, "no model was asked; what shows no pattern has no cause")
         rates = pass_rates(History(memory.log.database, run)) if rows else None
         if rates is not None and rates.left is not None:
             notes.insert(0, f"{rates.left}; all such prompts: diagevo runs show {run}")
@@ -178,14 +177,8 @@ def diagnose(
     return Result(rows, ROUNDS, run=run, as_of=as_of, notes=notes)
 
 
-def _said(model: str | None, base_url: str | None, *, local: bool, all_failed: bool) -> tuple[str, ...]:
+def _said(model: str | None, base_url: str | None, *, local: bool) -> tuple[str, ...]:
     """What --model, --base-url and --local mean, as --set would say it."""
-    if local and all_failed:
-        raise ConfigError(
-            NEEDS_A_PASS,
-            hint="leave --all-failed out and see the prompts with: diagevo runs show;"
-            " or ask a language model: --model M --base-url URL",
-        )
     if local:
         if model is not None or base_url is not None:
             raise ConfigError("--local asks no model", hint="leave --model and --base-url out, or --local")
@@ -241,12 +234,15 @@ def _keep(memory: "Memory", said: tuple[str, ...]) -> None:
 def _first_again(memory: "Memory", config: "Config", first: int | None) -> int | None:
     """The round from which on all are diagnosed once more; None where there is none. Raises where the
     diagnostician cannot be read, before anything is recorded."""
+    from diagevo.ingest.local import LocalCauses
     from diagevo.ingest.rounds import Rounds
 
     counted = [began.round for began in memory.state.began]
     first = first or next(iter(counted), None)
     if first in counted and config.roles.diagnostician.engine == "openai":
-        Rounds(memory).probe(first, _diagnostician(memory, config, None))
+        probed = _diagnostician(memory, config, None)
+        assert not isinstance(probed, LocalCauses)
+        Rounds(memory).probe(first, probed)
     return first
 
 
@@ -276,7 +272,9 @@ def _told(run: str, found: "Cost") -> str:
     )
 
 
-def _diagnose(call: Call, memory: "Memory", config: "Config", asked: "Diagnostician") -> list[dict[str, Any]]:
+def _diagnose(
+    call: Call, memory: "Memory", config: "Config", asked: "Diagnostician | LocalCauses"
+) -> list[dict[str, Any]]:
     from diagevo.diagnosis.embedder import embedder_for, identity
     from diagevo.ingest.rounds import Rounds
 
@@ -331,16 +329,16 @@ def _say_stored(call: Call, usage: "Mapping[str, Usage]") -> None:
         render.say(call, f"{count(stored, 'reply', 'replies')} came from the store, {calls} from the service")
 
 
-def _diagnostician(memory: "Memory", config: "Config", max_calls: int | None) -> "Diagnostician":
+def _diagnostician(
+    memory: "Memory", config: "Config", max_calls: int | None
+) -> "Diagnostician | LocalCauses":
     """The configured one; replies are kept, so that nothing is asked twice."""
     engine = config.roles.diagnostician.engine
     if engine == LOCAL:
-        from diagevo.diagnosis.embedder import embedder_for
-        from diagevo.ingest.local import LocalDiagnostician
+        from diagevo.ingest.local import LocalCauses
+        from diagevo.ingest.rounds import LAST, Rounds
 
-        role = config.roles.embedder
-        sentences = role.engine == "sentence-transformers"
-        return LocalDiagnostician.of(memory, embedder_for(role) if sentences else None)
+        return LocalCauses(memory, (group for _, group in Rounds(memory).groups(1, LAST)))
     if engine != "openai":
         return diagnostician_of(config, memory.artifacts)
     from diagevo.diagnosis.spending import budget_of, spent

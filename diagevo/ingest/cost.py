@@ -49,16 +49,18 @@ def cost(memory: Memory, config: Config, *, all_failed: bool) -> Cost:
         ]
     found = Rounds(memory)
     waiting = {number for number, _ in found.waiting()}
+    role = config.roles.diagnostician
+    local = role.engine == "local"
     groups = [group for _, group in found.waiting() if group.reference is not None]
-    for group in [*groups, *(group for group in found.all_failed() if all_failed and answered(group))]:
+    failed_all = (group for group in found.all_failed() if all_failed and (local or answered(group)))
+    for group in [*groups, *failed_all]:
         failed = group.failed if cap is None else group.failed[:cap]
         failures += len(failed)
         reference = () if group.reference is None else (group.reference,)
-        against_answers += 0 if reference else len(failed)
+        against_answers += len(failed) if answered(group) else 0
         if len(texts) < SAMPLED:
             texts += [(group.question, each.trajectory, *reference) for each in failed]
     characters = _characters(memory, texts[:SAMPLED], config.diagnosis.trajectory_characters)
-    role = config.roles.diagnostician
     asked = role.engine == "openai"
     each = TEMPLATE + characters // CHARACTERS_A_TOKEN
     return Cost(

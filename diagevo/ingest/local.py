@@ -1,93 +1,215 @@
-"""Causes without a language model: the failures of an ingested run, grouped by likeness."""
+"""Causes without a language model: the four levels over an ingested run, recorded round by round.
 
-from collections.abc import Sequence
-from typing import Self
+What was recorded before stands: a failure that has a diagnosis keeps it, a cause is known by its key, and an
+interrupted round goes on with what its events say.
+"""
 
-from diagevo.diagnosis.diagnostician import (
-    DuplicateJudgement,
-    Extraction,
-    FailurePair,
-    KnownCause,
-    NodeAssignment,
-    NodeCandidate,
-    NodeContents,
-    PairJudgement,
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
+from diagevo.diagnosis.levels.engine import SAMPLED, SKILLS, Found, Levels
+from diagevo.diagnosis.levels.material import Cause, Failure, Prompt, Response
+from diagevo.errors import AGAIN, StoppedSafely
+from diagevo.memory.events import (
+    CandidateScored,
+    CauseCreated,
+    CauseMatched,
+    DuplicateJudged,
+    FailureDiagnosed,
+    FailureObserved,
+    GroupIngested,
+    Mark,
+    NodeAssigned,
+    WrongStep,
 )
-from diagevo.diagnosis.embedder import Embedder
-from diagevo.diagnosis.grouping import FailedResponse, group
-from diagevo.errors import NotFoundError
-from diagevo.ingest.rounds import Rounds
-from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved, GroupIngested
 from diagevo.memory.memory import Memory
 
-_Digests = tuple[str, str, str]
-"""Of the question, the response that passed and the one that failed."""
+T = TypeVar("T")
+BATCH = 64
+"""Groups whose texts are held, and failures that are recorded, at once."""
+REPEATED = 4
+"""Groups of one question that are learned from, as one prompt."""
+LONGEST = 400
+"""Characters of a piece of evidence."""
 
 
-class LocalDiagnostician:
-    """Names the group of a failure. One that is like no other is a slip: a single failure is no pattern."""
+class LocalCauses:
+    """Finds the causes of a run's failures, and records them in its open round."""
 
     name = "local"
-    revision = "1"
-    workers = 1
 
-    def __init__(self, groups: dict[FailedResponse, tuple[str, str]]) -> None:
-        """`groups`: by failure the description of its cause, and the label of its node."""
-        self._groups = groups
-        self._labels = dict(groups.values())
+    def __init__(self, memory: Memory, groups: Iterable[GroupIngested]) -> None:
+        """`groups`: all of the run that stand."""
+        self._memory = memory
+        failing, passing = _sampled(groups)
+        known = _known(memory)
+        self._levels = Levels(map(self._joined, failing), map(self._joined, passing), known)
 
-    @classmethod
-    def of(cls, memory: Memory, embedder: Embedder | None = None) -> Self:
-        """Group what waits in a run, beside what was diagnosed before; `embedder`: of questions, else TF-IDF.
+    def diagnose(
+        self,
+        groups: Mapping[str, GroupIngested],
+        on_progress: OnProgress | None = None,
+        should_stop: ShouldStop | None = None,
+    ) -> None:
+        """Diagnose what is undiagnosed in the open round and count it; `groups` by their questions' ids.
 
         Raises:
-            MissingDependencyError: The extra `local` is not installed.
-            NotFoundError: No failure that waits is like another one.
+            StoppedSafely: `should_stop` says so; what is recorded stays.
         """
-        done, waiting = _diagnosed(memory), _waiting(memory)
-        every = list(dict.fromkeys([*done, *waiting]))
-        texts = memory.artifacts.get_many([digest for digests in every for digest in digests])
-        failures = [FailedResponse(*(texts[digest] for digest in digests)) for digests in every]
-        known = {place: done[digests] for place, digests in enumerate(every) if digests in done}
-        found = group(failures, known, embedder)
-        named = zip(failures, found, strict=True)
-        if waiting and not any(each is not None for each in found):
-            raise NotFoundError(
-                f"no two of the {len(waiting)} failures of run {memory.run_id} are alike",
-                hint=f"ask a language model: diagevo diagnose --run {memory.run_id} --model M --base-url URL",
-            )
-        return cls({failure: each for failure, each in named if each is not None})
+        memory = self._memory
+        waiting: dict[str, list[FailureObserved]] = {}
+        for failure in memory.undiagnosed():
+            waiting.setdefault(failure.question_id, []).append(failure)
+        total, done = sum(map(len, waiting.values())), 0
+        for block in _blocks(list(waiting), BATCH):
+            _stop(should_stop, total - done)
+            events: list[FailureDiagnosed] = []
+            for question, prompt in zip(block, self._prompts([groups[each] for each in block]), strict=True):
+                observed = {failure.failure_id: failure for failure in waiting[question]}
+                for sample, found in zip(groups[question].failed, self._levels.of(prompt), strict=True):
+                    if (failure := observed.get(f"{question}.a{sample.sample}")) is not None:
+                        events.append(_diagnosed(failure, found))
+            memory.diagnosed(events)
+            done += len(events)
+            if on_progress is not None:
+                on_progress(Progress("extraction", done, total))
+        self._settle(should_stop)
 
-    def extract(self, pair: FailurePair) -> Extraction:
-        found = self._groups.get(FailedResponse(pair.question, pair.agreeing, pair.disagreeing))
-        if found is None:
-            return Extraction("slip")
-        same = next((cause for cause in pair.known if cause.description == found[0]), None)
-        if same is not None:
-            return Extraction("recurrence", cause_id=same.cause_id)
-        return Extraction("new_cause", description=found[0])
+    def _settle(self, should_stop: ShouldStop | None) -> None:
+        """Count each diagnosed failure under the cause of its key, which the first one makes."""
+        memory = self._memory
+        causes = _causes(memory)
+        unsettled = memory.unsettled()
+        for block in _blocks(unsettled, BATCH):
+            _stop(should_stop, len(unsettled))
+            with memory.atomic():
+                for event in block:
+                    name = event.failure_id
+                    if event.verdict == "recurrence":
+                        memory.settle(name)
+                        continue
+                    key = event.cause_key or event.description or ""
+                    same = causes.get(key)
+                    judged = DuplicateJudged(
+                        failure_id=name,
+                        candidates=[],
+                        nearest=None,
+                        duplicate=same is not None,
+                        cause_id=same,
+                    )
+                    if same is not None:
+                        memory.settle(name, judged=judged)
+                        continue
+                    label = SKILLS[event.level or 3]
+                    node = next(
+                        (each.node_id for each in memory.state.nodes.values() if each.label == label), None
+                    )
+                    causes[key] = f"c{memory.state.next_cause}"
+                    memory.settle(
+                        name,
+                        judged=judged,
+                        assigned=NodeAssigned(
+                            failure_id=name,
+                            shortlist=[],
+                            node_id=node,
+                            new_label=label if node is None else None,
+                        ),
+                    )
 
-    def judge_duplicate(self, description: str, candidates: Sequence[KnownCause]) -> DuplicateJudgement:
-        same = next((cause for cause in candidates if cause.description == description), None)
-        return DuplicateJudgement(same is not None, None if same is None else same.cause_id)
+    def _joined(self, groups: Sequence[GroupIngested]) -> Prompt:
+        """Groups of one question as one prompt."""
+        parts = list(self._prompts(groups))
+        return Prompt(
+            parts[0].key,
+            parts[0].question,
+            parts[0].answer,
+            [each for part in parts for each in part.passed],
+            [each for part in parts for each in part.failed],
+        )
 
-    def assign_node(self, description: str, shortlist: Sequence[NodeCandidate]) -> NodeAssignment:
-        label = self._labels[description]
-        node = next((node for node in shortlist if node.label == label), None)
-        return NodeAssignment(new_label=label) if node is None else NodeAssignment(node_id=node.node_id)
+    def _prompts(self, groups: Sequence[GroupIngested]) -> Iterator[Prompt]:
+        """Their texts, a block at a time."""
+        for block in _blocks(groups, BATCH):
+            digests = [
+                digest
+                for group in block
+                for digest in (
+                    *(group.question, *group.passed),
+                    *(each.trajectory for each in group.failed),
+                    *(each.text for each in group.feedback),
+                )
+            ]
+            texts = self._memory.artifacts.get_many(digests)
+            for group in block:
+                feedback = {each.sample: texts[each.text] for each in group.feedback}
+                yield Prompt(
+                    group.question,
+                    texts[group.question],
+                    group.answer,
+                    [Response(texts[digest]) for digest in group.passed],
+                    [
+                        Failure(
+                            _key(group.question, each.trajectory),
+                            Response(texts[each.trajectory]),
+                            feedback.get(each.sample, ""),
+                        )
+                        for each in group.failed
+                    ],
+                )
 
-    def judge_pair(self, a: NodeContents, b: NodeContents) -> PairJudgement:
-        return PairJudgement(merge=a.label == b.label, label=a.label if a.label == b.label else None)
+
+def _sampled(groups: Iterable[GroupIngested]) -> tuple[list[list[GroupIngested]], list[list[GroupIngested]]]:
+    """The groups of SAMPLED questions with failures and of as many without, REPEATED each at most: of those
+    with the lowest digests, so that it does not hang on their order."""
+    heaps: tuple[list[int], list[int]] = [], []
+    kept: tuple[dict[int, list[GroupIngested]], dict[int, list[GroupIngested]]] = {}, {}
+    for group in groups:
+        if not group.failed and not group.passed:
+            continue
+        side = int(not group.failed)
+        heap, chosen, digest = heaps[side], kept[side], int(group.question[:16], 16)
+        if digest not in chosen:
+            if len(heap) == SAMPLED:
+                if -heap[0] < digest:
+                    continue
+                del chosen[-heapq.heappop(heap)]
+            heapq.heappush(heap, -digest)
+            chosen[digest] = []
+        if len(chosen[digest]) < REPEATED:
+            chosen[digest].append(group)
+    return list(kept[0].values()), list(kept[1].values())
 
 
-def _diagnosed(memory: Memory) -> dict[_Digests, str]:
-    """Failures that have a cause which counts, with its description."""
+def _diagnosed(failure: FailureObserved, found: Found) -> FailureDiagnosed:
+    cause, step = found.cause, found.located
+    return FailureDiagnosed(
+        failure_id=failure.failure_id,
+        attempt=failure.attempt,
+        supplied=[],
+        verdict="slip" if cause is None else "new_cause",
+        cause_id=None,
+        description=None if cause is None else cause.description,
+        cause_key=None if cause is None else cause.key,
+        level=None if cause is None else cause.level,
+        evidence=[Mark(line=each.line, text=each.text[:LONGEST]) for each in found.evidence],
+        step=None
+        if step is None
+        else WrongStep(line=step.line, text=step.text[:LONGEST], why=step.why[:LONGEST], shown=step.shown),
+    )
+
+
+def _known(memory: Memory) -> dict[str, Cause]:
+    """Causes that count and were found without a model, by the failures that they have."""
     state = memory.state
     counted = set(state.counted())
+    causes: dict[str, Cause] = {}
+    found: dict[str, Cause] = {}
     questions: dict[str, str] = {}
-    observed: dict[str, FailureObserved] = {}
-    found: dict[_Digests, str] = {}
-    types = [CandidateScored, FailureObserved, CauseCreated, CauseMatched]
+    observed: dict[str, str] = {}
+    types = [CandidateScored, FailureObserved, FailureDiagnosed, CauseCreated, CauseMatched]
+    made: dict[str, Cause] = {}
     for fact in memory.log.chosen(memory.run_id, types):
         if fact.round not in counted:
             continue
@@ -95,29 +217,37 @@ def _diagnosed(memory: Memory) -> dict[_Digests, str]:
             case CandidateScored() as scored:
                 questions[scored.question_id] = scored.question
             case FailureObserved() as failure:
-                observed[failure.failure_id] = failure
-            case (
-                CauseCreated(failure_id=name, cause_id=cause) | CauseMatched(failure_id=name, cause_id=cause)
-            ):
-                failure = observed[name]
-                if (counts := state.causes.get(cause)) is not None and failure.against == "response":
-                    key = questions[failure.question_id], failure.reference, failure.trajectory
-                    found[key] = counts.description
+                observed[failure.failure_id] = _key(questions[failure.question_id], failure.trajectory)
+            case FailureDiagnosed() as event if event.cause_key is not None and event.level is not None:
+                cause = Cause(event.cause_key, event.level, event.description or "", SKILLS[event.level])
+                made[event.failure_id] = causes.setdefault(event.cause_key, cause)
+            case CauseCreated(failure_id=name) | CauseMatched(failure_id=name) if name in made:
+                found[observed[name]] = made[name]
+            case _:
+                pass
     return found
 
 
-def _waiting(memory: Memory) -> list[_Digests]:
-    """Failures of the open round, and of the groups behind it."""
-    found = [
-        (memory.question(failure.question_id).question, failure.reference, failure.trajectory)
-        for failure in (memory.undiagnosed() if memory.state.open is not None else [])
-    ]
-    for _, waiting in Rounds(memory).waiting():
-        found += _failed(waiting)
+def _causes(memory: Memory) -> dict[str, str]:
+    """Stored causes by their keys; one that a model named by its description."""
+    causes = memory.state.causes
+    found = {cause.description: cause.cause_id for cause in causes.values()}
+    first = {cause.failure_id: cause.cause_id for cause in causes.values()}
+    for number in sorted({cause.created_round for cause in causes.values()}):
+        for fact in memory.log.chosen(memory.run_id, [FailureDiagnosed], (number, number)):
+            if fact.event.cause_key is not None and fact.event.failure_id in first:
+                found[fact.event.cause_key] = first[fact.event.failure_id]
     return found
 
 
-def _failed(group: GroupIngested) -> list[_Digests]:
-    if group.reference is None:
-        return []
-    return [(group.question, group.reference, failed.trajectory) for failed in group.failed]
+def _key(question: str, trajectory: str) -> str:
+    return question[:16] + trajectory[:16]
+
+
+def _stop(should_stop: ShouldStop | None, left: int) -> None:
+    if should_stop is not None and should_stop():
+        raise StoppedSafely(f"diagnosis stopped with {left} failures to go", hint=AGAIN)
+
+
+def _blocks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

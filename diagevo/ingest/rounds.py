@@ -13,6 +13,7 @@ from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
 from diagevo.errors import ConfigError, OutOfOrderError
 from diagevo.ingest.aims import Aim, LastFailures
+from diagevo.ingest.local import LocalCauses
 from diagevo.memory.audit.groups import Attempts
 from diagevo.memory.events import (
     CandidateScored,
@@ -53,8 +54,14 @@ def answered(group: GroupIngested) -> bool:
 
 
 def asks_all_failed(memory: Memory) -> bool:
-    """Whether groups in which all failed are diagnosed too."""
-    return bool((memory.state.config or {}).get("ingest", {}).get("all_failed", False))
+    """Whether groups in which all failed are diagnosed too, where the answer is known."""
+    return _local(memory) or bool((memory.state.config or {}).get("ingest", {}).get("all_failed", False))
+
+
+def _local(memory: Memory) -> bool:
+    """Whether no model is asked: then each failure is looked at, whatever there is to hold it against."""
+    roles = (memory.state.config or {}).get("roles", {})
+    return bool(roles.get("diagnostician", {}).get("engine") == "local")
 
 
 class Rounds:
@@ -70,13 +77,13 @@ class Rounds:
     def waiting(self) -> Iterator[tuple[int, GroupIngested]]:
         """Groups of rounds that are not opened yet, with their batches."""
         state = self.memory.state
-        yield from self._groups(state.batch(state.last_opened + 1), LAST)
+        yield from self.groups(state.batch(state.last_opened + 1), LAST)
 
     @cached_property
     def _attempts(self) -> Attempts:
         return Attempts.of(self.memory.log, self.memory.run_id)
 
-    def _groups(self, first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
+    def groups(self, first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
         """The groups of these batches that stand, in order, with their batches."""
         found = ingested(self.memory, first, last)
         void = self._attempts.void
@@ -90,7 +97,7 @@ class Rounds:
             return None
         number = state.round + 1
         batch = state.batch(number)
-        groups = [group for _, group in self._groups(batch, batch)]
+        groups = [group for _, group in self.groups(batch, batch)]
         if not groups and next(self.waiting(), None) is None:
             return None
         self.play(number, groups)
@@ -122,7 +129,7 @@ class Rounds:
         `diagevo train` asked after it came of the old diagnoses.
         """
         memory = self.memory
-        if memory.played_by_train or next(self._groups(1, LAST), None) is None:
+        if memory.played_by_train or next(self.groups(1, LAST), None) is None:
             raise ConfigError(
                 f"run {memory.run_id} was not ingested: what was asked after round {first} "
                 "depended on its diagnoses",
@@ -148,30 +155,32 @@ class Rounds:
         known = {failure.question_id for failure in now.failures.values()} if now and since is None else set()
         return [
             group
-            for place, group in enumerate(g for _, g in self._groups(state.batch(since or first), LAST))
+            for place, group in enumerate(g for _, g in self.groups(state.batch(since or first), LAST))
             if not group.passes and (now is None or f"r{now.number}.q{place}" not in known)
         ]
 
     def observe_all_failed(self) -> None:
-        """Of the open round, also the failures of groups in which all failed."""
+        """Of the open round, also the failures of groups in which all failed. The same again is fine."""
         memory = self.memory
         if memory.state.open is None:
             return
         number = memory.state.open.number
         batch = memory.state.batch(number)
-        observed = self._failures(number, [group for _, group in self._groups(batch, batch)])
-        memory.observe([failure for failure in observed if failure.against == "answer"])
+        observed = self._failures(number, [group for _, group in self.groups(batch, batch)])
+        memory.observe([failure for failure in observed if failure.against != "response"])
 
     def _failures(self, number: int, groups: Sequence[GroupIngested]) -> Iterator[FailureObserved]:
         """What is to be diagnosed, each beside a response that passed, else the known answer if that is
-        wanted."""
-        every = asks_all_failed(self.memory)
+        wanted, else nothing."""
+        every, local = asks_all_failed(self.memory), _local(self.memory)
         for place, group in enumerate(groups):
             reference: str | None = group.reference
             against: Evidence = "response"
             if every and answered(group):
                 assert group.answer is not None
                 [reference], against = self.memory.artifacts.put_many([group.answer]), "answer"
+            elif local and reference is None and group.failed:
+                [reference], against = self.memory.artifacts.put_many([""]), "nothing"
             if reference is None:
                 continue
             for failed in group.failed:
@@ -188,7 +197,7 @@ class Rounds:
 
     def diagnose(
         self,
-        diagnostician: Diagnostician,
+        diagnostician: Diagnostician | LocalCauses,
         embedder: Embedder,
         settings: DiagnosisConfig,
         memory_settings: MemoryConfig,
@@ -208,21 +217,27 @@ class Rounds:
             assert memory.state.open is not None
             number = memory.state.open.number
             batch = memory.state.batch(number)
-            if next(self._groups(batch, LAST), None) is None:
+            if next(self.groups(batch, LAST), None) is None:
                 raise OutOfOrderError(
                     f"round {number} of run {memory.run_id} is open and was not ingested",
                     hint=f"finish it: diagevo train --run {memory.run_id} --resume",
                 )
-            maintain(
-                memory,
-                diagnostician,
-                embedder,
-                settings,
-                memory_settings,
-                on_progress,
-                should_stop=should_stop,
-                legibility=legibility,
-            )
+            if isinstance(diagnostician, LocalCauses):
+                self.observe_all_failed()
+                groups = enumerate(group for _, group in self.groups(batch, batch))
+                named = {f"r{number}.q{place}": group for place, group in groups}
+                diagnostician.diagnose(named, on_progress, should_stop)
+            else:
+                maintain(
+                    memory,
+                    diagnostician,
+                    embedder,
+                    settings,
+                    memory_settings,
+                    on_progress,
+                    should_stop=should_stop,
+                    legibility=legibility,
+                )
             committed.append(memory.commit())
             on_commit(number, committed[-1])
         return committed

@@ -1,20 +1,20 @@
-"""`diagnose --local`: failures grouped by likeness, through the command and the log."""
+"""`diagnose --local`: causes by the four levels, through the command and the log."""
 
 import json
 import re
-from collections.abc import Sequence
+import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-pytest.importorskip("sklearn")
-
-from diagevo.diagnosis.grouping import FailedResponse, group, parting
+from diagevo.ingest import local
+from diagevo.memory.log.log import Log
 from tests.cli.program import invoke
 from tests.diagnosis.server import Answer, Server
 
+FALSE = "has a step that does not hold when it is computed"
+ADDS = "leaves out a product, unlike every passing response"
 CAUSE = "adds where the question asks for a product of equal groups of things"
 SAID: dict[str, dict[str, Any]] = {
     "extract": {"matched_cause_id": None, "error_cause": CAUSE},
@@ -95,36 +95,21 @@ def test_the_latest_run_is_named_where_none_was(home: Path) -> None:
         assert run(home, *words, "--format", "jsonl").stderr == ""
 
 
-def test_each_group_is_a_cause_that_says_how_it_was_made(home: Path) -> None:
+def test_each_cause_says_of_which_level_it_is_and_rests_on_evidence(home: Path) -> None:
     told = run(home, "diagnose", "--local")
     assert told.exit_code == 0, told.output
-    assert "not named by a model" in told.stderr
-    first, second = sorted(causes(home).items())
-    assert (first[1], second[1]) == (3, 3)
-    assert first[0].startswith("grouped: gets another result in a step (plus)")
-    assert second[0].startswith("grouped: takes another step (apples, ana, bags), as in: 4 + 7 = 11.")
-    assert "grouped: " in run(home, "memory", "why", "c1").stdout
+    assert causes(home) == {FALSE: 3, ADDS: 3}
+    query = (
+        "SELECT json_extract(payload, '$.cause_key') AS name, json_extract(payload, '$.level') AS level,"
+        " json_extract(payload, '$.evidence[0].text') AS shown, json_extract(payload, '$.step.line') AS line"
+        " FROM v_event WHERE type = 'FailureDiagnosed' ORDER BY position LIMIT 2"
+    )
+    first, second = json.loads(run(home, "memory", "query", query, "--json").stdout)["data"]
+    assert (first["name"], first["level"], first["line"]) == ("3:-§a product", 3, 0)
+    assert first["shown"] == "missing: a product"
+    assert (second["name"], second["level"]) == ("2:false", 2)
+    assert second["shown"] == "does not hold: 4 + 24 = 38"
     assert run(home, "memory", "verify", "--deep").exit_code == 0
-
-
-class ByMeaning:
-    """A sentence model that knows two meanings, by a word of each question."""
-
-    name, dimension, revision = "by-meaning", 2, "1"
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        adds = [any(word in text for word in ("plus", "more")) for text in texts]
-        return np.array([[1, 0] if each else [0, 1] for each in adds], np.float32)
-
-
-def test_a_sentence_model_joins_what_differs_in_words_alone() -> None:
-    """They part alike, which is .6 of a cosine; the questions have no word in common."""
-    asked = ["four plus twenty-four", "Ana finds more coins", "halve sixty"]
-    failures = [FailedResponse(text, "so 4 + 24 = 28.", "so 4 + 24 = 38.") for text in asked]
-    assert group(failures, {}) == [None, None, None]
-    joined = group(failures, {}, ByMeaning())
-    assert joined[0] is not None
-    assert joined == [joined[0], joined[0], None]
 
 
 def test_later_rounds_join_a_group_and_the_engine_is_remembered(home: Path) -> None:
@@ -156,11 +141,68 @@ def test_a_language_model_supersedes_the_groups_and_they_it(home: Path) -> None:
     assert run(home, "memory", "verify", "--deep").exit_code == 0
 
 
-def test_where_no_two_are_alike_nothing_is_committed(tmp_path: Path) -> None:
-    ingest(tmp_path, *rollouts(1, 4))
-    told = run(tmp_path, "diagnose", "--local")
-    assert (told.exit_code, "no two of the 2 failures" in told.stderr) == (3, True), told.output
-    assert json.loads(run(tmp_path, "runs", "show", "--json").stdout)["data"]["rounds"] == []
+@pytest.mark.parametrize("answer", [None, "7"], ids=["rewards alone", "known answers"])
+def test_one_response_a_question_is_held_against_what_passed_elsewhere(
+    tmp_path: Path, answer: str | None
+) -> None:
+    """Twenty bags are multiplied and pass, twenty others are added and fail: no question has both."""
+    rows = []
+    for n in range(20):
+        for reward, sign, a in ((1, "*", n + 3), (0, "+", n + 53)):
+            text = f"{a} {sign} 9 = {a * 9 if reward else a + 9}."
+            row = {"step": 1, "prompt": f"Ana buys {a} bags with 9 apples each. How many apples?"}
+            rows.append({**row, "response": text, "reward": reward, **({"answer": answer} if answer else {})})
+    ingest(tmp_path, *rows)
+    assert run(tmp_path, "diagnose", "--local").exit_code == 0
+    [(words, number)] = causes(tmp_path).items()
+    assert (number, "leaves out" in words or "has" in words) == (20, True)
+    assert run(tmp_path, "memory", "verify", "--deep").exit_code == 0
+
+
+@pytest.mark.parametrize("stops", range(1, 8))
+def test_stopped_after_any_append_it_goes_on_to_the_same_causes(
+    home: Path, stops: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a full disk or Ctrl-C would stop it: the n-th append of the diagnosis is the last."""
+    whole = home.with_name(f"{home.name}-whole")
+    shutil.copytree(home, whole)
+    assert run(whole, "diagnose", "--local").exit_code == 0
+    append, done = Log.append, 0
+
+    def once(self: Log, *given: Any, **more: Any) -> Any:
+        nonlocal done
+        done += 1
+        if done > stops:
+            raise KeyboardInterrupt
+        return append(self, *given, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Log, "append", once)
+        patched.setattr(local, "BATCH", 1)
+        stopped = run(home, "diagnose", "--local")
+    assert stopped.exit_code != 0 or done <= stops
+    assert run(home, "diagnose", "--local").exit_code == 0
+    assert causes(home) == causes(whole)
+    assert run(home, "memory", "verify", "--deep").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("crash_case_only", {}),
+        ("identical_failures", {"has the number 10, unlike every passing response": 7}),
+        ("agent_greeting", {"leaves out `cheapest`, unlike every passing response": 3}),
+    ],
+)
+def test_files_that_once_failed_have_the_causes_that_they_should(
+    tmp_path: Path, name: str, found: dict[str, int]
+) -> None:
+    file = Path(__file__).parents[3] / "shared" / "data" / "faults" / f"{name}.jsonl"
+    if not file.is_file():
+        pytest.skip("the shared test data are not here")
+    assert run(tmp_path, "ingest", "jsonl", file).exit_code == 0
+    assert run(tmp_path, "diagnose", "--local").exit_code == 0
+    assert causes(tmp_path) == found
 
 
 @pytest.mark.parametrize(
@@ -173,53 +215,3 @@ def test_options_of_a_model_are_refused(home: Path, given: tuple[str, ...]) -> N
 def test_a_run_that_plays_refuses_it_before_it_starts(tmp_path: Path) -> None:
     told = run(tmp_path, "train", "--set", "roles.diagnostician.engine=local", "--rounds", "1")
     assert (told.exit_code, "failures of ingested runs" in told.stderr) == (2, True), told.output
-
-
-@pytest.mark.parametrize(
-    ("passed", "failed", "kind", "steps"),
-    [
-        ("2*3=6;6+1=7", "2*3=6;6+1=8", "result", ("6+1=7", "6+1=8")),
-        ("2*3=6;6+1=7", "2*3=6;5+1=6", "numbers", ("6+1=7", "5+1=6")),
-        ("2*3=6;6+1=7", "2+3=5;5+1=6", "step", ("2*3=6", "2+3=5")),
-        ("2*3=6;6+1=7", "2*3=6", "stops", ("6+1=7", "no further step")),
-        (
-            "First this. Then that.",
-            "First this. Then that. And more.",
-            "goes on",
-            ("no further step", "And more."),
-        ),
-        ("a\nb()", "a\nc()", "step", ("b()", "c()")),
-        ("", "", "stops", ("no further step", "no further step")),
-        (
-            "The discount is 25% of $80 = $20. You pay 80 - 20 = 60. So the answer is 60.",
-            "The shirt costs $80. The discount is 25% of 80, which is 20. So the answer is 20.",
-            "step",
-            ("You pay 80 - 20 = 60.", "So the answer is 20."),
-        ),
-        (
-            "The shirt costs $80. The discount is 25% of $80 = $20. You pay 80 - 20 = 60. So it is 60.",
-            "The shirt costs $80. The discount is 25% of 80, which is 20. So the answer is 20.",
-            "step",
-            ("You pay 80 - 20 = 60.", "So the answer is 20."),
-        ),
-        ("2*3=6;6+4=10;10-1=9", "2*3=6;10-1=9;9+6=15", "step", ("6+4=10", "10-1=9")),
-    ],
-)
-def test_how_a_failure_parts_from_what_passed(
-    passed: str, failed: str, kind: str, steps: tuple[str, str]
-) -> None:
-    found = parting(FailedResponse("?", passed, failed))
-    assert (found.kind, (found.passed, found.failed)) == (kind, steps)
-
-
-def test_grouping_is_the_same_again_and_keeps_what_has_a_cause() -> None:
-    failures = [
-        FailedResponse(f"What is {n} plus {m}?", f"{n} + {m} = {n + m}", f"{n} + {m} = {n + m + 10}")
-        for n in range(3, 7)
-        for m in (20, 30)
-    ]
-    assert group(failures, {}) == group(failures, {})
-    joined = group(failures, {0: "known", 1: "known"})
-    assert joined[:2] == [None, None]
-    assert {each[0] for each in joined[2:] if each is not None} == {"known"}
-    assert group([], {}) == []

@@ -11,7 +11,6 @@ from diagevo.memory.history import open_history
 from diagevo.memory.read.rollouts import pass_rates
 from diagevo.view.facts import facts
 from diagevo.view.helped import helped
-from diagevo.view.mistakes import failing
 from tests.cli.program import invoke
 
 SHEEP = "A farmer has 17 sheep. All but 9 die. How many are left?"
@@ -59,16 +58,8 @@ def test_prompts_that_were_answered_once_are_no_absence_of_failures(home: Home) 
     ]
     assert "answered once" in home.ingest(once).stderr
     told = home.run("diagnose", "--local")
-    assert told.exit_code == 3, told.output
-    assert (
-        "2 of 3 rollouts failed, and none can be compared, as every prompt was answered once" in told.stderr
-    )
-    history = home.history()
-    story = run_story(history)
-    assert [each.text for each in failing(facts(history), story)] == [
-        "2 of 3 rollouts failed, and none can be compared, as every prompt was answered once."
-        " The prompts are listed below."
-    ]
+    assert told.exit_code == 0, told.output
+    assert "2 of 2 rollouts that failed have no cause" in told.stderr
     assert SHEEP in home.run("runs", "show").stdout
 
 
@@ -129,7 +120,6 @@ def test_a_prompt_that_always_failed_is_in_the_answer_and_named(home: Home) -> N
     assert (rates.failed, rates.uncompared, rates.never) == (9, 6, 1)
     assert rates.without_cause == 9 - sum(cause.failures for cause in rates.causes)
     assert rates.unexplained[0].prompt == SHEEP
-    assert home.run("diagnose", "--local", "--all-failed").exit_code == 2
 
 
 def test_whether_it_helped_is_told_of_prompts_that_came_back(home: Home) -> None:

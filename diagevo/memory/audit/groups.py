@@ -163,7 +163,7 @@ def _other_failures(
 
 
 def _against(group: GroupIngested) -> tuple[str | None, str]:
-    """What the failures of a group are held against: the response that passed, or the known answer."""
-    if group.reference is None and group.answer is not None:
-        return digest_of(group.answer), "answer"
+    """What the failures of a group are held against: what passed, the known answer, or nothing."""
+    if group.reference is None:
+        return (digest_of(""), "nothing") if group.answer is None else (digest_of(group.answer), "answer")
     return group.reference, "response"

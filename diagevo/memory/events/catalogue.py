@@ -43,8 +43,9 @@ Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 of a file, in lowercase hex."""
 Mode = Literal["free", "targeted", "stitched"]
 Votes = Literal["answers", "rewards"]
-Evidence = Literal["response", "answer"]
-"""What a failure is held against: a response that agrees or passed, or, where none did, the known answer."""
+Evidence = Literal["response", "answer", "nothing"]
+"""What a failure is held against: a response that agrees or passed, or, where none did, the known answer;
+nothing of its own prompt, where there is neither (its reference is the empty text)."""
 CauseState = Literal["active", "mastered"]
 CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
 DiagnosisVerdict = Literal["recurrence", "new_cause", "slip", "unresolved"]
@@ -431,7 +432,7 @@ class CausePromoted(Event, frozen=True):
 class FailureObserved(Event, frozen=True):
     """A failed response of training, beside a response that agrees with the label, or the known answer."""
 
-    schema_version = 3
+    schema_version = 4
     identity = ("failure_id", "stage", "attempt")
     failure_id: str
     question_id: str
@@ -448,9 +449,29 @@ class FailureObserved(Event, frozen=True):
     against: Evidence = "response"
 
 
+class Mark(Value, frozen=True):
+    """What a cause rests on in one failure."""
+
+    line: int | None
+    """Of the response, from 0; None where it is no line of it."""
+    text: str
+
+
+class WrongStep(Value, frozen=True):
+    """The step in which a failure parts from what passed."""
+
+    line: int
+    """Of the response, from 0."""
+    text: str
+    why: str
+    shown: bool
+    """Whether it was computed to be wrong; else it is the first difference."""
+
+
 class FailureDiagnosed(Event, frozen=True):
     """What the diagnostician says of a failure: a known cause, a new one, a slip, or nothing readable."""
 
+    schema_version = 2
     identity = ("failure_id", "attempt", "asked")
     failure_id: str
     attempt: Ordinal
@@ -463,6 +484,12 @@ class FailureDiagnosed(Event, frozen=True):
     call: Call | None = None
     asked: Ordinal = 1
     """1 for the first diagnosis; an unresolved failure may be asked again."""
+    cause_key: str | None = None
+    """What a cause that was found without a model is known by, whatever its words."""
+    level: int | None = None
+    """1: no mistake of reasoning; 2: false when computed; 3: in contrast to what passed; None: a model's."""
+    evidence: list[Mark] = []
+    step: WrongStep | None = None
 
 
 class DuplicateJudged(Event, frozen=True):

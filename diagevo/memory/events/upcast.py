@@ -41,6 +41,8 @@ STEPS: dict[tuple[str, int], Step] = {
     ("FailureObserved", 1): _with(right=None),
     ("FailureObserved", 2): _with(against="response"),
     ("StageCompleted", 1): _with(),  # its reward is what it was: the mean over the last attempt's steps
+    ("FailureObserved", 3): _with(),
+    ("FailureDiagnosed", 1): _with(cause_key=None, level=None, evidence=[], step=None),
     ("CheckpointEvaluated", 1): _with(seconds=None),
     ("GroupIngested", 1): _with(passed=_reference_alone, feedback=[], tags=[]),
 }

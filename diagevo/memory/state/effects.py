@@ -90,6 +90,9 @@ def observed(state: MemoryState, now: OpenRound, fact: Fact[FailureObserved]) ->
             raise InconsistentError(f"{question_id} has a response that passed, or no known answer")
         if event.reference != digest_of(candidate.label):
             raise InconsistentError(f"it is compared with another answer than that of {question_id}")
+    elif event.against == "nothing":
+        if candidate.votes_are != "rewards" or candidate.first or event.reference != digest_of(""):
+            raise InconsistentError(f"{question_id} has a response that passed")
     elif candidate.verdict != "kept":
         raise InconsistentError(f"{question_id} was not kept")
     elif candidate.reference is not None and event.reference != candidate.reference:

@@ -1,0 +1,374 @@
+"""The four levels over a run: learned from a bounded sample of its prompts, then asked prompt by prompt.
+
+Nothing is read or written here, no model is asked, and the same prompts give the same causes.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagevo.diagnosis.levels import contrast
+from diagevo.diagnosis.levels.contrast import Side
+from diagevo.diagnosis.levels.features import Vocabulary
+from diagevo.diagnosis.levels.located import Located, located, nearest
+from diagevo.diagnosis.levels.material import TOKEN, Cause, Evidence, Failure, Prompt, Response
+from diagevo.diagnosis.levels.plain import FALSE, KINDS, Habits
+
+SAMPLED = 2_000
+"""Prompts with a failure, and as many without, that are learned from; all failures get their causes."""
+CHANCE = 0.02
+"""Chance that a kind of level 1 is called a cause where labels say nothing."""
+SMALL = 12
+"""Prompts with failures below which no test can tell a pattern from chance."""
+NEIGHBOURS = 5
+"""Passing responses, to the questions nearest to it, that stand in for siblings where a prompt has none."""
+SHOWN = 80
+ALIKE = 20
+"""Features that go together, of which the most legible is shown."""
+COMPUTED = (
+    "§a given number not used",
+    "§several given numbers not used",
+    "§a number from nowhere",
+)
+SKILLS = {
+    1: "answering at all, in a form that can be read",
+    2: "computing",
+    3: "doing what every passing response does",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is known of one failure. `cause` is None where no pattern holds it."""
+
+    cause: Cause | None
+    evidence: tuple[Evidence, ...]
+    located: Located | None
+
+
+class Levels:
+    """What a run's failures have in common. `of` says it of each failure of a prompt."""
+
+    def __init__(
+        self, failing: Iterable[Prompt], passing: Iterable[Prompt], known: Mapping[str, Cause] | None = None
+    ) -> None:
+        """Learn from prompts with failures and prompts in which all passed.
+
+        Args:
+            failing: SAMPLED at most, each question once.
+            passing: As many.
+            known: By the key of a failure the cause that it has already; a group that holds most of a cause's
+                failures goes on under its name.
+        """
+        failing, passing = list(failing), list(passing)
+        self._habits = Habits([each for prompt in [*failing, *passing] for each in prompt.passed[:2]])
+        self._kinds = self._claimed(failing, passing)
+        self._vocabulary = Vocabulary([*failing, *passing])
+        self._pool = _Pool(self._vocabulary, [*passing, *(each for each in failing if each.passed)])
+        left = [
+            prompt for prompt in ((_without(each, self._plain(each))) for each in failing) if prompt.failed
+        ]
+        rows, keys, sides = self._rows(left)
+        if sum(not side.harmless for side in sides) < SMALL:
+            self._groups = contrast.most(
+                [row for row, side in zip(rows, _each(sides), strict=False) if not side.borrowed]
+            )
+        else:
+            found = contrast.tested(sides)
+            self._groups = contrast.grouped(found, rows) if len(found.names) else None
+        self._causes = self._described(left, rows, keys, known or {}) if self._groups is not None else []
+
+    @property
+    def causes(self) -> list[Cause]:
+        return self._causes
+
+    def of(self, prompt: Prompt) -> list[Found]:
+        """By failure of the prompt, in order."""
+        plain = self._plain(prompt)
+        signed = (
+            self._signed(prompt) if self._groups is not None and len(plain) < len(prompt.failed) else None
+        )
+        found: list[Found] = []
+        for place, failure in enumerate(prompt.failed):
+            sibling = nearest(failure.response, prompt.passed)
+            where = (
+                None
+                if place in plain and plain[place][0] in ("empty", "loop", "cut off")
+                else located(prompt, failure.response, sibling)
+            )
+            if place in plain:
+                kind, evidence = plain[place]
+                level = 2 if kind == FALSE else 1
+                found.append(
+                    Found(Cause(f"{level}:{kind}", level, KINDS[kind], SKILLS[level]), (evidence,), where)
+                )
+                continue
+            cause, shown = None, ()
+            if signed is not None and self._groups is not None:
+                number = self._groups.of(self._groups.row(*signed[place]))
+                if number is not None:
+                    cause = self._causes[number]
+                    shown = tuple(self._evidence(number, prompt, failure.response, sibling, signed[place]))
+            found.append(Found(cause, shown, where))
+        return found
+
+    # Level 1
+
+    def _plain(self, prompt: Prompt) -> dict[int, tuple[str, Evidence]]:
+        """By place of the failure the first kind of level 1 that it shows."""
+        found: dict[int, tuple[str, Evidence]] = {}
+        for place, failure in enumerate(prompt.failed):
+            shown = dict(reversed(list(self._habits.kinds(prompt, failure.response, failure.feedback))))
+            kind = next((each for each in KINDS if each in self._kinds and each in shown), None)
+            if kind is not None:
+                found[place] = kind, shown[kind]
+        return found
+
+    def _claimed(self, failing: Sequence[Prompt], passing: Sequence[Prompt]) -> set[str]:
+        """The kinds that failures show more often than passes do, more than chance allows."""
+        failed, passed = Counter[str](), Counter[str]()
+        fails = passes = 0
+        for prompt in [*failing, *passing]:
+            if prompt.failed:
+                fails += 1
+                shown = [
+                    {k for k, _ in self._habits.kinds(prompt, each.response, each.feedback)}
+                    for each in prompt.failed
+                ]
+                failed.update({kind for each in shown for kind in each})
+            if prompt.passed:
+                passes += 1
+                shown = [
+                    {k for k, _ in self._habits.kinds(prompt, each)}
+                    for each in prompt.passed[: contrast.MOST]
+                ]
+                passed.update({kind for each in shown for kind in each})
+        claimed: set[str] = set()
+        for kind, number in failed.items():
+            if kind in ("equal", "form"):
+                right = passed["equal"] + passed["form"]
+                if right >= 0.5 * passes and (failed["equal"] + failed["form"]) / fails <= 0.5 * right / max(
+                    passes, 1
+                ):
+                    claimed.add(kind)
+                continue
+            total = number + passed[kind]
+            share = fails / (fails + passes) if passes else 0.5
+            chance = float(contrast.tail(np.array([number]), np.array([total * share]), np.array([total]))[0])
+            untested = fails < SMALL or not passes
+            if (untested and not passed[kind]) or chance <= math.log(CHANCE / len(KINDS)):
+                claimed.add(kind)
+        return claimed
+
+    # Level 3
+
+    def _rows(
+        self, failing: Sequence[Prompt]
+    ) -> tuple[list[tuple[int, np.ndarray, np.ndarray]], list[str], list[Side]]:
+        rows: list[tuple[int, np.ndarray, np.ndarray]] = []
+        keys: list[str] = []
+        sides: list[Side] = []
+        for place, prompt in enumerate(failing):
+            side = self._side(prompt)
+            if side is None:
+                continue
+            sides.append(side)
+            for failure, (only, lacks) in zip(prompt.failed, contrast.signed(side), strict=True):
+                rows.append((place, only, lacks))
+                keys.append(failure.key)
+        return rows, keys, [*sides, *self._pool.background(len(sides))]
+
+    def _side(self, prompt: Prompt) -> Side | None:
+        own = [self._vocabulary.features(prompt, each) for each in prompt.passed]
+        passed = own or self._pool.near(prompt)
+        if not passed:
+            return None
+        failed = [self._vocabulary.features(prompt, each.response) for each in prompt.failed]
+        return Side(passed, failed, borrowed=not own)
+
+    def _signed(self, prompt: Prompt) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        side = self._side(prompt)
+        return None if side is None else contrast.signed(side)
+
+    def _described(
+        self,
+        failing: Sequence[Prompt],
+        rows: Sequence[tuple[int, np.ndarray, np.ndarray]],
+        keys: Sequence[str],
+        known: Mapping[str, Cause],
+    ) -> list[Cause]:
+        """A cause a group; the words of its features are found again in the responses that have them."""
+        groups = self._groups
+        assert groups is not None
+        led = {each for leaders in groups.leaders for each in leaders}
+        self._names = self._named(failing, {name for each in led for name, _ in groups.bundles[each][:ALIKE]})
+        for each in led:  # the one that a reader understands stands for those that go together
+            groups.bundles[each].sort(key=lambda one: _legible(self._names.get(one[0], "")))
+        members: dict[int, list[str]] = defaultdict(list)
+        for (_, only, lacks), key in zip(rows, keys, strict=True):
+            if (number := groups.of(groups.row(only, lacks))) is not None:
+                members[number].append(key)
+        causes: list[Cause] = []
+        taken: set[str] = set()
+        for number, leaders in enumerate(groups.leaders):
+            before = Counter(known[key].key for key in members[number] if key in known)
+            of_key = {known[key].key: known[key] for key in members[number] if key in known}
+            same = next(
+                (
+                    key
+                    for key, seen in before.most_common(1)
+                    if key not in taken and 2 * seen >= sum(before.values())
+                ),
+                None,
+            )
+            cause = (
+                of_key[same]
+                if same is not None
+                else self._cause([groups.bundles[each][0] for each in leaders], taken)
+            )
+            taken.add(cause.key)
+            causes.append(cause)
+        return causes
+
+    def _named(self, failing: Sequence[Prompt], wanted: set[int]) -> dict[int, str]:
+        names: dict[int, str] = {}
+        for prompt in failing:
+            for response in [*(each.response for each in prompt.failed), *prompt.passed]:
+                if len(names) == len(wanted):
+                    return names
+                names.update(self._vocabulary.named(prompt, response, wanted - names.keys()))
+        for prompt, response in self._pool.responses():
+            if len(names) == len(wanted):
+                break
+            names.update(self._vocabulary.named(prompt, response, wanted - names.keys()))
+        return names
+
+    def _cause(self, leaders: Sequence[tuple[int, int]], taken: set[str]) -> Cause:
+        """Its words from the features that lead it: what failures lack first, then what they have instead."""
+        first = leaders[0]
+        name = self._names.get(first[0], "?")
+        key = f"3:{'+' if first[1] > 0 else '-'}{name}"
+        while key in taken:
+            key += "'"
+        level = 2 if name in COMPUTED and first[1] > 0 else 3
+        shown = list(dict.fromkeys((self._names.get(name, "?"), sign) for name, sign in leaders))
+        lacks = [_phrase(name) for name, sign in shown if sign < 0][:2]
+        has = [_phrase(name) for name, sign in shown if sign > 0][:2]
+        parts = [f"leaves out {' and '.join(lacks)}"] if lacks else []
+        parts += [f"has {' and '.join(has)}"] if has else []
+        if first[1] > 0:
+            parts.reverse()
+        text = "; ".join(parts) + (", unlike every passing response" if len(parts) == 1 else "")
+        return Cause(key, level, text, SKILLS[level])
+
+    def _evidence(
+        self,
+        number: int,
+        prompt: Prompt,
+        response: Response,
+        sibling: Response | None,
+        signed: tuple[np.ndarray, np.ndarray],
+    ) -> Iterable[Evidence]:
+        """Where the failure has what only failures have, or its sibling what it lacks."""
+        groups = self._groups
+        assert groups is not None
+        for bundle in groups.leaders[number]:
+            name, sign = groups.bundles[bundle][0]
+            if name not in signed[0 if sign > 0 else 1]:
+                continue
+            words = self._names.get(name, "?")
+            if sign > 0:
+                line, text = _where(words, response)
+                yield Evidence(line, f"only in failures: {_phrase(words)}" + (f": {text}" if text else ""))
+            else:
+                _, text = _where(words, sibling) if sibling is not None else (None, "")
+                yield Evidence(None, f"missing: {_phrase(words)}" + (f"; passed has: {text}" if text else ""))
+
+
+class _Pool:
+    """Passing responses of the run, by the words of their questions: siblings of prompts that have none."""
+
+    def __init__(self, vocabulary: Vocabulary, prompts: Sequence[Prompt]) -> None:
+        self._vocabulary = vocabulary
+        self._prompts = [prompt for prompt in prompts if prompt.passed][:SAMPLED]
+        self._places: dict[str, list[int]] = defaultdict(list)
+        for place, prompt in enumerate(self._prompts):
+            for word in prompt.words:
+                self._places[word].append(place)
+        self._features: dict[int, np.ndarray] = {}
+        self.used = False
+
+    def near(self, prompt: Prompt, without: int | None = None) -> list[np.ndarray]:
+        """Features of the responses to the nearest questions."""
+        if not self._prompts:
+            return []
+        self.used = True
+        score = np.zeros(len(self._prompts))
+        for word in prompt.words:
+            places = self._places.get(word, ())
+            if places and len(places) < len(self._prompts):
+                score[places] += math.log(len(self._prompts) / len(places))
+        if without is not None:
+            score[without] = -1.0
+        best = np.argsort(-score, kind="stable")[:NEIGHBOURS]
+        return [self._of(int(place)) for place in best if score[place] >= 0]
+
+    def _of(self, place: int) -> np.ndarray:
+        if place not in self._features:
+            prompt = self._prompts[place]
+            self._features[place] = self._vocabulary.features(prompt, prompt.passed[0])
+        return self._features[place]
+
+    def background(self, fails: int) -> list[Side]:
+        """Each passing response beside those to the questions nearest to its own, as if it had failed."""
+        if not self.used or not fails:
+            return []
+        return [
+            Side(near, [self._of(place)], borrowed=True, harmless=True)
+            for place, prompt in enumerate(self._prompts)
+            if (near := self.near(prompt, place))
+        ]
+
+    def responses(self) -> Iterable[tuple[Prompt, Response]]:
+        return ((prompt, prompt.passed[0]) for prompt in self._prompts)
+
+
+def _each(sides: Iterable[Side]) -> Iterable[Side]:
+    """The side of each failure."""
+    return (side for side in sides for _ in side.failed)
+
+
+def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:
+    failed: list[Failure] = [each for place, each in enumerate(prompt.failed) if place not in plain]
+    return (
+        prompt
+        if len(failed) == len(prompt.failed)
+        else Prompt(prompt.key, prompt.question, prompt.answer, prompt.passed, failed)
+    )
+
+
+def _legible(name: str) -> tuple[bool, bool, int, int, str]:
+    """Before others what is no fragment: a property, else words without signs and masks, the fewest."""
+    words = name.split()
+    signs = sum(not word[0].isalnum() for word in words)
+    return not name, not name.startswith("§"), signs if not name.startswith("§") else 0, len(words), name
+
+
+def _phrase(name: str) -> str:
+    """A feature as a reader sees it: `left join`, a subtraction."""
+    return name[1:] if name.startswith("§") else f"`{name.replace('#', 'N').replace('•', '…')}`"
+
+
+def _where(name: str, response: Response) -> tuple[int | None, str]:
+    """The line with these words."""
+    words = [word for word in name.split() if word not in "#•"]
+    if name.startswith("§") or not words:
+        return None, ""
+    for line, text in response.steps:
+        there = set(TOKEN.findall(text.lower()))
+        if all(word in there for word in words):
+            return line, text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+    return None, ""

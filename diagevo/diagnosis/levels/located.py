@@ -1,0 +1,150 @@
+"""The step in which a failure goes wrong, as far as it can be shown, and the sibling nearest to it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from fractions import Fraction
+
+from diagevo.diagnosis.levels.material import TOKEN, Prompt, Response
+from diagevo.diagnosis.levels.sums import equations, given, numbers, value
+
+NEAR = 0.6
+"""Likeness from which a response is a passing one with a change in it."""
+COMPARED = 2_000
+"""Characters that are compared."""
+_SOLVED = re.compile(
+    r"(?:\bvariable |\bvalue of |(?<![\w/*)]))\$?([a-zA-Z])(?: is|\s*=):?\s*\$?(-?[\d.,]*\d)(?!\d*\s*[-+*/x])"
+)
+_ASKED = re.compile(r"\b(?:variable|value of|unknown) \$?([a-zA-Z])\b|\$?\b([xyz])\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A step, and why it is named: `shown` where it was computed, else it is the first that differs."""
+
+    line: int
+    text: str
+    why: str
+    shown: bool
+
+
+def nearest(response: Response, passed: Sequence[Response]) -> Response | None:
+    """The passing response that shares most words with it, each counted as often as it is there."""
+    if len(passed) < 2:
+        return passed[0] if passed else None
+    own = _counted(response)
+    return max(passed, key=lambda each: _overlap(own, _counted(each)))
+
+
+def located(prompt: Prompt, response: Response, sibling: Response | None) -> Located | None:
+    """Where the response goes wrong, against a passing one to the same prompt where there is one.
+
+    A near copy of the sibling: the first step that differs. Otherwise the first equation that does not hold
+    (letters that the sibling solves for have its values), or the first number that comes neither from the
+    question nor from the sibling, and that nothing right is computed from; else the step that gives the
+    wrong end.
+    """
+    steps = response.steps
+    if not steps:
+        return None
+    if sibling is not None and (copy := _changed(response, sibling)) is not None:
+        return copy
+    letters = _letters(prompt, sibling)
+    found = list(equations(steps, letters))
+    false = next((each for each in found if not each.holds), None)
+    if sibling is None:
+        return None if false is None else Located(false.line, false.text, "does not hold", True)
+    asked, passed = given(prompt.question), set(numbers("\n".join(text for _, text in sibling.steps)))
+    right = asked | passed | {Fraction(0), Fraction(1), Fraction(2)}
+    reached = passed - asked
+    for each in reversed(found):
+        if each.left in reached:
+            right.update(each.numbers)
+    unknown = next(((line, text, n) for line, text in steps for n in numbers(text) if n not in right), None)
+    if false is not None and (unknown is None or false.line <= unknown[0]):
+        return Located(false.line, false.text, "does not hold", True)
+    if unknown is not None:
+        line, text, number = unknown
+        return Located(
+            line, text, f"{_written(number)} is neither given nor in the response that passed", True
+        )
+    ends = [numbers(text) for _, text in steps]
+    end = next((each[-1] for each in reversed(ends) if each), None)
+    if end is not None:
+        wrong = next((each for each in found if each.right == end), None)
+        if wrong is not None:
+            return Located(wrong.line, wrong.text, "gives what it ends with", False)
+        line, text = next(step for step, each in zip(steps, ends, strict=True) if end in each)
+        return Located(line, text, "first has what it ends with", False)
+    return _first_difference(response, sibling)
+
+
+def _changed(response: Response, sibling: Response) -> Located | None:
+    """Of a near copy the first step that differs."""
+    own, other = response.steps, sibling.steps
+    if abs(len(own) - len(other)) > 1 or not other:
+        return None
+    texts = ["\n".join(text for _, text in each)[:COMPARED] for each in (own, other)]
+    if _ratio(*texts) <= NEAR:
+        return None
+    place = _parts(own, other)
+    if not place < min(len(own), len(other)):
+        return None
+    line, text = own[place]
+    if place == 0 and (len(own) > 6 or _ratio(text, other[place][1]) < 0.5):
+        return None
+    return Located(line, text, f"passed has: {other[place][1]}", False)
+
+
+def _parts(own: Sequence[tuple[int, str]], other: Sequence[tuple[int, str]]) -> int:
+    """The first place with other words; two numbers alike in other words are no difference."""
+    for place, (_, text) in enumerate(own):
+        if place >= len(other):
+            return place
+        theirs = other[place][1]
+        if TOKEN.findall(text.lower()) != TOKEN.findall(theirs.lower()):
+            found = numbers(text)
+            if found == numbers(theirs) and len(found) > 1:
+                continue
+            return place
+    return len(own) - 1
+
+
+def _first_difference(response: Response, sibling: Response) -> Located | None:
+    place = _parts(response.steps, sibling.steps)
+    line, text = response.steps[place]
+    there = sibling.steps[place][1] if place < len(sibling.steps) else "no further step"
+    return Located(line, text, f"passed has: {there}", False)
+
+
+def _letters(prompt: Prompt, sibling: Response | None) -> Mapping[str, Fraction]:
+    """Values of the letters that the question asks for, as the response that passed has them."""
+    asked = {first or second for first, second in _ASKED.findall(prompt.question)}
+    if not asked or sibling is None:
+        return {}
+    text = "\n".join(text for _, text in sibling.steps)
+    found = {letter: value(number) for letter, number in _SOLVED.findall(text) if letter in asked}
+    return {letter: number for letter, number in found.items() if letter == letter.lower()}
+
+
+def _counted(response: Response) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for word in response.words:
+        found[word] = found.get(word, 0) + 1
+    return found
+
+
+def _overlap(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+    both = sum(min(number, other.get(word, 0)) for word, number in one.items())
+    return 2 * both / max(sum(one.values()) + sum(other.values()), 1)
+
+
+def _ratio(one: str, other: str) -> float:
+    return SequenceMatcher(
+        None, TOKEN.findall(one.lower()), TOKEN.findall(other.lower()), autojunk=False
+    ).ratio()
+
+
+def _written(number: Fraction) -> str:
+    return str(number.numerator) if number.denominator == 1 else f"{float(number):g}"

@@ -1,0 +1,125 @@
+"""What the levels look at: prompts with what passed and what failed, and the policy's own words in each."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from diagevo.text.turns import turns
+
+_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_NUMBERED = re.compile(
+    r"^\s*(?:[-*•>#]+\s+|\(?\d{1,3}[.)]\s+|\**(?:step|schritt|étape|paso)\s*\d+\s*[:.)-]\**)\s*",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?。])\s+(?=[^a-z\s])|(?<=;)(?=\S)")
+_FENCE = re.compile(r"^\s*(?:```|~~~)[\w+-]*\s*$")
+_CALL = re.compile(r"^\[tool call\] ([^\s(]+)\((.*)\)\s*$", re.MULTILINE)
+_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
+TOKEN = re.compile(
+    rf"[{_SPACELESS}]|(?:(?![{_SPACELESS}])[^\W\d])(?:(?![{_SPACELESS}])\w)*|\d+(?:[.,]\d+)*|//|\*\*|[<>=!]=|->|[^\w\s]"
+)
+"""A word, a name, a number, a sign; of scripts without spaces a character."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """One response. Its lines are counted from 0 in the text as it is stored."""
+
+    text: str
+
+    @cached_property
+    def own(self) -> tuple[tuple[int, str], ...]:
+        """Lines that the policy wrote, thoughts left out."""
+        return tuple((line, text) for line, text, own, _ in self._lines if own and text.strip())
+
+    @cached_property
+    def others(self) -> tuple[tuple[int, str, str], ...]:
+        """Lines of tools and environments, with the speaker; what users say is nobody's mistake."""
+        return tuple(
+            (line, text, role)
+            for line, text, own, role in self._lines
+            if not own and role not in ("user", "human", "system", "developer")
+        )
+
+    @property
+    def _lines(self) -> Iterator[tuple[int, str, bool, str]]:
+        start = 0
+        for turn in turns(self.text):
+            text = (
+                _THOUGHT.sub(lambda found: "\n" * found.group().count("\n"), turn.text)
+                if turn.own
+                else turn.text
+            )
+            for line, part in enumerate(text.split("\n")):
+                yield start + line, part, turn.own, turn.role
+            start += turn.text.count("\n") + 2
+
+    @cached_property
+    def steps(self) -> tuple[tuple[int, str], ...]:
+        """Own lines without numbering, bullets and fences."""
+        found = tuple(
+            (line, text)
+            for line, raw in self.own
+            if not _FENCE.match(raw) and (text := _NUMBERED.sub("", raw).strip())
+        )
+        if len(found) == 1 and not _CALL.match(
+            found[0][1]
+        ):  # its sentences, as a single line has no other steps
+            return tuple((found[0][0], part) for part in _SENTENCE.split(found[0][1]))
+        return found
+
+    @cached_property
+    def calls(self) -> tuple[tuple[str, str], ...]:
+        """Names and arguments of the tools that it called, in order."""
+        return tuple(
+            (found[1], found[2]) for found in _CALL.finditer("\n".join(text for _, text in self.own))
+        )
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        return tuple(
+            TOKEN.findall("\n".join(text for _, text in self.steps if not _CALL.match(text)).lower())
+        )
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A response that failed. `key` names it outside."""
+
+    key: str
+    response: Response
+    feedback: str = ""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt with the responses to it."""
+
+    key: str
+    question: str
+    answer: str | None
+    passed: Sequence[Response]
+    failed: Sequence[Failure]
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset(TOKEN.findall(self.question.lower()))
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a cause rests on in one failure: the line, counted from 0, and the words."""
+
+    line: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A cause. `key` stays when its words change."""
+
+    key: str
+    level: int
+    description: str
+    skill: str

@@ -1,0 +1,322 @@
+"""Numbers and equations of a text, computed exactly: which hold, and which numbers come from nowhere.
+
+An equation is what stands on both sides of an equals sign, units between the numbers left out: `4 hours / 2
+= 2 hours`. What is not wholly read is no equation: nothing is called wrong which was not understood.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+NUMBER = re.compile(r"(?<![\w.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w.])\.\d+")
+_TOKEN = re.compile(
+    r"(?P<number>(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)|(?P<sign>[-+*/×÷·−–()=≈^%])|(?P<word>[^\W\d_]+)|(?P<other>\S)"
+)
+_ANNOTATED = re.compile(r"<<[^<>]*>>")
+_LATEX = (
+    (re.compile(r"\\[dt]?frac\s*\{([^{}]+)\}\s*\{([^{}]+)\}"), r"((\1)/(\2))"),
+    (re.compile(r"\\(?:times|cdot)"), "*"),
+    (re.compile(r"\\div"), "/"),
+    (re.compile(r"\\(?:text|mathrm|left|right|boxed|,|;|!)"), " "),
+    (re.compile(r"\\(?=[$%])"), ""),
+    (re.compile(r"\*\*|[{}]"), " "),
+)
+_OF = re.compile(r"(?<=[\d%)])\s+of\s+(?=[$€£]?[\d(])", re.IGNORECASE)
+_CROSS = re.compile(r"(?<=[\d)%a-z])\s+[xX]\s+(?=[$€£(]?[\d(])|(?<=[\d)])[xX](?=[$€£(]?\d)")
+_SIGNS = {"×": "*", "÷": "/", "·": "*", "−": "-", "–": "-", "≈": "="}
+_COUNTED = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+    " seventeen eighteen nineteen twenty"
+)
+_OTHERS = (
+    "30 thirty month months;40 forty;50 fifty;60 sixty hour hours minute minutes;70 seventy;80 eighty"
+    ";90 ninety;100 hundred percent dollar dollars cents century;1000 thousand;1000000 million;10 decade"
+    ";2 half halves twice double doubled couple pair both;3 third thirds triple thrice yard yards feet"
+    ";4 quarter quarters fourth;5 fifth;6 sixth;7 week weeks days daily weekly;24 day days hours"
+    ";12 dozen dozens month months year years foot feet inches;52 weeks year years;365 year years"
+)
+WORDS: dict[str, list[int]] = {word: [number] for number, word in enumerate(_COUNTED.split())}
+for _entry in _OTHERS.split(";"):
+    for _word in _entry.split()[1:]:
+        WORDS.setdefault(_word, []).append(int(_entry.split()[0]))
+"""What number words and units of a question bring with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """Two sides of an equals sign, and their values."""
+
+    line: int
+    text: str
+    numbers: tuple[Fraction, ...]
+    """Of the left side."""
+    signs: str
+    """Operations of the left side."""
+    left: Fraction
+    right: Fraction
+    holds: bool
+
+
+def value(number: str) -> Fraction:
+    return Fraction(number.replace(",", ""))
+
+
+def numbers(text: str) -> list[Fraction]:
+    """All numbers in digits."""
+    return [value(found) for found in NUMBER.findall(_ANNOTATED.sub(" ", text))]
+
+
+def given(question: str) -> set[Fraction]:
+    """Numbers that a question gives, in digits, in words or with a unit."""
+    found = set(numbers(question))
+    for word in re.findall(r"[a-z]+", question.lower()):
+        found.update(map(Fraction, WORDS.get(word, ())))
+    if "%" in question or "percent" in question.lower():
+        found |= {Fraction(100)} | {1 - n / 100 for n in found if 0 < n < 100} | {n / 100 for n in found}
+        found |= {100 - n for n in found if 0 < n < 100} | {100 + n for n in found if 0 < n < 100}
+    return found
+
+
+def equations(
+    lines: Sequence[tuple[int, str]], known: Mapping[str, Fraction] | None = None
+) -> Iterator[Equation]:
+    """Those of a text, by line; letters with a `known` value count as it."""
+    for line, text in lines:
+        yield from _of_line(line, text, known or {})
+
+
+def _of_line(line: int, text: str, known: Mapping[str, Fraction]) -> Iterator[Equation]:
+    if "=" not in text and "≈" not in text:
+        return
+    text = _ANNOTATED.sub(" ", text)
+    for pattern, instead in _LATEX:
+        text = pattern.sub(instead, text)
+    text = _CROSS.sub(" * ", _OF.sub(" * ", text))
+    parts: list[list[re.Match[str]]] = [[]]
+    for token in _TOKEN.finditer(text):
+        if token.group() in "=≈":
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    percent = "%" in text or "percent" in text.lower()
+    for place in range(len(parts) - 1):
+        left = _read(parts[place], known, last=True, whole=place > 0)
+        right = _read(parts[place + 1], known, last=False, whole=place + 2 < len(parts))
+        if left is None or right is None or not (left[1] or right[1] or known):
+            continue
+        if not left[1] and not left[3] and not right[3]:
+            continue
+        shown = text[left[2].start : right[2].stop].strip()
+        a, b = left[0], right[0]
+        pairs = [(a, b), (a * 100, b), (a, b * 100)] if percent else [(a, b)]
+        holds = any(_agree(one, other, right[5]) for one, other in pairs)
+        yield Equation(
+            line=line,
+            text=" ".join(shown.split()),
+            numbers=left[4],
+            signs=left[1],
+            left=a,
+            right=b,
+            holds=holds,
+        )
+
+
+def _agree(a: Fraction, b: Fraction, decimals: int) -> bool:
+    """Whether b is a, rounded to its decimals or cut there."""
+    if a == b:
+        return True
+    if decimals == 0 and a.denominator == 1:
+        return False
+    return abs(a - b) < Fraction(1, 10**decimals) if decimals or a.denominator != 1 else False
+
+
+_Side = tuple[Fraction, str, slice, bool, tuple[Fraction, ...], int]
+"""Value, operations, place, whether a letter is in it, its numbers, decimals of its last number."""
+
+
+def _read(
+    tokens: Sequence[re.Match[str]], known: Mapping[str, Fraction], *, last: bool, whole: bool
+) -> _Side | None:
+    """The longest expression at the end (`last`) or beginning of what stands between two equals signs."""
+    kept: list[tuple[str, str, re.Match[str]]] = []  # kind: number, sign, word; text
+    for token in tokens:
+        text = token.group()
+        kind = token.lastgroup or "other"
+        if kind == "sign":
+            text = _SIGNS.get(text, text)
+        if text in "$€£":
+            continue
+        if kind == "word" and text in known:
+            kind = "letter"
+        elif kind == "other":
+            kind = "end"
+        kept.append((kind, text, token))
+    chosen = _suffix(kept) if last else _prefix(kept)
+    while chosen and chosen[-1][1] in "+-*/^(" and not last:
+        chosen.pop()
+    if not chosen:
+        return None
+    ended = any(kind == "end" for kind, _, _ in kept)  # what is between two signs may be two expressions
+    if whole and not ended and len(chosen) < sum(kind in ("number", "sign", "letter") for kind, _, _ in kept):
+        return None
+    items = [(kind, text) for kind, text, _ in chosen]
+    found = _Reader(items, known).result()
+    if found is None:
+        return None
+    texts = [text for kind, text in items if kind == "number"]
+    decimals = len(texts[-1].partition(".")[2]) if texts else 0
+    place = slice(chosen[0][2].start(), chosen[-1][2].end())
+    signs = "".join(text for kind, text in items if kind == "sign" and text in "+-*/^")
+    return found, signs, place, any(k == "letter" for k, _ in items), tuple(value(t) for t in texts), decimals
+
+
+_Kept = tuple[str, str, re.Match[str]]
+
+
+def _suffix(kept: Sequence[_Kept]) -> list[_Kept]:
+    """From the end: operands, each perhaps with a unit of up to three words behind it, and signs between."""
+    found: list[_Kept] = []
+    place, operand, skipped, depth = len(kept) - 1, True, 0, 0
+    while place >= 0:
+        kind, text, token = kept[place]
+        adjacent = place + 1 < len(kept) and kept[place + 1][2].start() == token.end()
+        if operand:
+            if kind in ("number", "letter"):
+                if (
+                    kind == "number"
+                    and adjacent
+                    and kept[place + 1][0] == "word"
+                    and len(kept[place + 1][1]) == 1
+                ):
+                    return []  # 2x: a letter that has no value
+                found.append(kept[place])
+                operand = False
+            elif text in (")", "%"):
+                found.append(kept[place])
+                depth += text == ")"
+            elif kind == "word" and skipped < 3 and len(text) > 1:
+                skipped += 1
+            else:
+                break
+            if kind != "word":
+                skipped = 0
+        elif kind == "sign" and text in "+-*/^":
+            found.append(kept[place])
+            operand = True
+        elif text == "(" and depth:
+            found.append(kept[place])
+            depth -= 1
+        elif kind in ("number", "letter") and found and found[-1][0] == "letter" and adjacent:
+            found.append(kept[place])  # 9x
+        else:
+            break
+        place -= 1
+    while found and (found[-1][1] in "+*/^)" or (operand and found[-1][1] == "-")):
+        if found[-1][1] == ")":
+            return []
+        found.pop()
+    return found[::-1] if depth == 0 else []
+
+
+def _prefix(kept: Sequence[_Kept]) -> list[_Kept]:
+    found: list[_Kept] = []
+    operand, skipped, depth = True, 0, 0
+    for place, (kind, text, token) in enumerate(kept):
+        adjacent = place > 0 and kept[place - 1][2].end() == token.start()
+        if operand:
+            if kind in ("number", "letter"):
+                operand = False
+            elif text == "(" or (text == "-" and (not found or found[-1][1] == "(")):
+                depth += text == "("
+            else:
+                break
+            found.append(kept[place])
+            skipped = 0
+        elif kind == "sign" and text in "+-*/^":
+            found.append(kept[place])
+            operand = True
+        elif text == "%" or (text == ")" and depth):
+            depth -= text == ")"
+            found.append(kept[place])
+        elif kind == "letter" and adjacent and found[-1][0] == "number":
+            found.append(kept[place])
+        elif kind == "word" and adjacent and found[-1][0] == "number" and len(text) == 1:
+            return []  # 2x
+        elif kind == "word" and skipped < 3 and len(text) > 1:
+            skipped += 1
+        else:
+            break
+    while found and found[-1][0] == "sign" and found[-1][1] in "+-*/^(":
+        found.pop()
+    return found if depth == 0 else []
+
+
+class _Reader:
+    """Sums, products, powers and brackets, exactly."""
+
+    def __init__(self, items: Sequence[tuple[str, str]], known: Mapping[str, Fraction]) -> None:
+        self._items, self._known, self._place = items, known, 0
+
+    def result(self) -> Fraction | None:
+        try:
+            found = self._sum()
+        except (ZeroDivisionError, ValueError, IndexError, OverflowError):
+            return None
+        return found if self._place == len(self._items) else None
+
+    def _next(self) -> str:
+        return self._items[self._place][1] if self._place < len(self._items) else ""
+
+    def _sum(self) -> Fraction:
+        total = self._product()
+        while (sign := self._next()) in ("+", "-"):
+            self._place += 1
+            part = self._product()
+            total = total + part if sign == "+" else total - part
+        return total
+
+    def _product(self) -> Fraction:
+        total = self._power()
+        while True:
+            sign = self._next()
+            if sign in ("*", "/"):
+                self._place += 1
+                part = self._power()
+                total = total * part if sign == "*" else total / part
+            elif sign == "(" or (self._place < len(self._items) and self._items[self._place][0] == "letter"):
+                total *= self._power()
+            else:
+                return total
+
+    def _power(self) -> Fraction:
+        base = self._one()
+        if self._next() == "^":
+            self._place += 1
+            exponent = self._one()
+            if exponent.denominator != 1 or abs(exponent) > 64 or base.numerator.bit_length() > 64:
+                raise ValueError
+            base **= int(exponent)
+        return base
+
+    def _one(self) -> Fraction:
+        kind, text = self._items[self._place]
+        self._place += 1
+        if text == "-":
+            return -self._one()
+        if text == "(":
+            inner = self._sum()
+            if self._next() != ")":
+                raise ValueError
+            self._place += 1
+            found = inner
+        elif kind == "letter":
+            found = self._known[text]
+        elif kind == "number":
+            found = value(text)
+        else:
+            raise ValueError
+        if self._next() == "%":
+            self._place += 1
+            found /= 100
+        return found
