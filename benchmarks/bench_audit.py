@@ -49,7 +49,7 @@ def questions(folder: Path) -> dict[str, list[str]]:
         "runs export": ["runs", "export", "-o", str(folder / "bundle.db")],
         "runs import": ["runs", "import", str(folder / "bundle.db"), "--name", "back"],
         "memory rebuild": ["memory", "rebuild"],
-        "runs fork": ["runs", "fork", "--round", "1", "--name", "forked"],
+        "runs fork": ["runs", "fork", "1", "--name", "forked"],
         "db backup": ["db", "backup", str(folder / "backup.db")],
     }
 

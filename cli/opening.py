@@ -70,6 +70,14 @@ def one(call: Call, *given: str | None) -> str | None:
     return named[0] if named else None
 
 
+def point_named(text: str) -> tuple[str | None, int | None]:
+    """A point `a@3`: a run and a committed round. A run alone has no round; a round alone, no run."""
+    if text.isdecimal():
+        return None, int(text)
+    name, at, round_ = text.rpartition("@")
+    return (name, int(round_)) if at and round_.isdecimal() else (text, None)
+
+
 def config_of(call: Call, history: "History") -> "Config":
     """The run's own configuration with what `--set` changes, or the one that `-c` or `--profile` names."""
     from diagevo.config.loading import over, put_method, refuse_unused_model

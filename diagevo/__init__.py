@@ -13,7 +13,7 @@ The memory as a library, for a trainer of your own:
     memory.settle(failure_id, ...)         # one by one: matched, or a new cause
     memory.commit()                        # → ε₂, p₂
 
-`diagevo.read("a", database="sqlite:///runs/a.db")` gives a run as polars frames, without writing to it.
+`diagevo.read("sqlite:///runs/a.db", "a")` gives a run as polars frames, without writing to it.
 
 Events are `diagevo.CandidateScored`, `diagevo.FailureObserved` and so on (`diagevo.memory.events` has them
 all); errors are in `diagevo.errors`. Importing diagevo is cheap: everything else is loaded when it is first
@@ -130,13 +130,13 @@ def open(
 
 
 def read(
-    run: str | None = None, *, database: str = "sqlite:///runs/diagevo.db", root: "Path | None" = None
+    url: str = "sqlite:///runs/diagevo.db", run: str | None = None, *, root: "Path | None" = None
 ) -> "RunFrames":
     """Read a run, also while it is being played, without writing to its database.
 
     Args:
+        url: A SQLAlchemy URL or the path of an SQLite file.
         run: Its name; None or "latest" is the run that was written to last.
-        database: A SQLAlchemy URL or the path of an SQLite file.
         root: The folder of the runs (default: as in `open`).
 
     Returns:
@@ -151,4 +151,4 @@ def read(
     from diagevo.memory.audit.frames import RunFrames
     from diagevo.memory.history import open_history
 
-    return RunFrames(open_history(database, run, root=root))
+    return RunFrames(open_history(url, run, root=root))

@@ -135,7 +135,7 @@ def diagnose(
         if memory.played_by_train:
             raise ConfigError(
                 f"run {run} is played by diagevo train: its rounds are its own",
-                hint=f"start again from one of its rounds: diagevo runs fork {run} --round N",
+                hint=f"start again from one of its rounds: diagevo runs fork {run}@N",
             )
         check_rules(config, run, played=memory.played_by_train)
         local = config.roles.diagnostician.engine == LOCAL

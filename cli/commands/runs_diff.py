@@ -9,7 +9,7 @@ from diagevo.errors import ConfigError
 
 from .. import options
 from ..call import Call
-from ..opening import one, opened
+from ..opening import one, opened, point_named
 from ..render import console as render
 from ..render.result import Result, Rows
 from ..screens.accuracy import premises
@@ -46,14 +46,14 @@ def diff(
     if left.isdecimal() != right.isdecimal():
         number, other = (left, right) if left.isdecimal() else (right, left)
         raise ConfigError(f"{points}: {number} is a round, {other} is not", hint=_POINTS)
-    (a, at_a), (b, at_b) = _point(left), _point(right)
+    (a, at_a), (b, at_b) = point_named(left), point_named(right)
     if left.isdecimal():
         found = _compare_rounds(call, call.run, int(left), int(right))
     elif a == b and at_a is not None and at_b is not None:
         found = _compare_rounds(call, one(call, a), at_a, at_b)
     else:
         one(call, left, right)
-        found = _compare_runs(call, (a, at_a), (b, at_b))
+        found = _compare_runs(call, (a or "", at_a), (b or "", at_b))
     return replace(found, exit_code=1) if exit_code and not found.data["same"] else found
 
 
@@ -110,11 +110,3 @@ def _compare_runs(
     parts = [compare_text.runs_diff(found), *(table for table in tables if table.values)]
     parts += in_both(prompts, found.runs)
     return Result(data, text=parts, notes=premises(worlds if outcomes else []))
-
-
-def _point(text: str) -> tuple[str, int | None]:
-    """A run, and the round behind its @."""
-    name, at, round_ = text.rpartition("@")
-    if at and round_.isdecimal():
-        return name, int(round_)
-    return text, None

@@ -5,25 +5,31 @@ from typing import Annotated, Any
 
 import typer
 
+from diagevo.errors import ConfigError
 from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call
-from ..opening import Run, one, opened
+from ..opening import one, opened, point_named
 from ..render.result import Result
 
 
 @options.command(
     "runs fork",
     reads=["-c", "--set"],
-    example="""diagevo runs fork --round 3 --set memory.theta_up=0.8
-    diagevo runs fork a --round 3 --name b""",
+    example="""diagevo runs fork a@3 --name b
+    diagevo runs fork 3 --set memory.theta_up=0.8""",
 )
 def fork(
     call: Call,
-    run: Run = None,
+    point: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN@ROUND",
+            help="A committed round of a run; a round alone is of --run, or of the latest.",
+        ),
+    ],
     *,
-    round: Annotated[int, typer.Option(metavar="N", min=1, help="The committed round to fork from.")],
     name: Annotated[
         str | None, typer.Option(metavar="RUN", help="The new run. [default: RUN-rN, numbered]")
     ] = None,
@@ -35,6 +41,9 @@ def fork(
     from diagevo.memory.log.log import Log
     from diagevo.memory.transfer.fork import fork as make
 
+    run, round = point_named(point)
+    if run == "" or round is None or round < 1:
+        raise ConfigError(f"{point} names no committed round", hint="write a@3, or 3 for the latest run")
     with opened(call, one(call, run)) as history:
         stored = history.configuration(point_of(history.commit(round))).config
         ingested = history.ingested is not None

@@ -33,7 +33,7 @@ def refuse_fixed(given: Layer, run: str) -> None:
         raise ConfigError(
             f"{', '.join(fixed)}: a resumed run keeps what it computes; only memory, hardware and patience"
             " may change",
-            hint=f"for a run that goes on otherwise: diagevo runs fork {run} --round N {told}",
+            hint=f"for a run that goes on otherwise: diagevo runs fork {run}@N {told}",
         )
 
 

@@ -133,8 +133,8 @@ class Rounds:
             raise ConfigError(
                 f"run {memory.run_id} was not ingested: what was asked after round {first} "
                 "depended on its diagnoses",
-                hint=f"start again from the round before: diagevo runs fork {memory.run_id}"
-                f" --round {max(first - 1, 0)} NAME",
+                hint="start again from the round before: diagevo runs fork"
+                f" {memory.run_id}@{max(first - 1, 0)}",
             )
         return memory.supersede(first, reason)
 

@@ -363,7 +363,7 @@ def _check_prompts(memory: Memory, now: Mapping[str, str]) -> None:
     if changed:
         raise ConfigError(
             f"prompt templates have changed since run {memory.run_id} was configured: {', '.join(changed)}",
-            hint="restore them, or fork the run with the new ones: diagevo runs fork --round N"
+            hint="restore them, or fork the run with the new ones: diagevo runs fork RUN@N"
             " --set prompts=FOLDER",
         )
 

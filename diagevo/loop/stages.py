@@ -98,7 +98,7 @@ def check_artifact(run: Path, artifact: Artifact, stage: str, number: int, stop:
     if path.exists() and sha256_of(path, stop) == artifact.sha256:
         return
     problem = "has changed" if path.exists() else "is gone"
-    anew = f"fork the run: diagevo runs fork --round {number - 1}" if number > 1 else "start another run"
+    anew = f"fork the run: diagevo runs fork {number - 1}" if number > 1 else "start another run"
     raise StoreError(
         f"round {number}: {path}, which the completed stage {stage} left behind, {problem}",
         hint=f"put it back from a backup, or {anew}",

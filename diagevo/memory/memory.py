@@ -254,7 +254,7 @@ class Memory:
                 raise OutOfOrderError(
                     f"round {state.open.number} is open: the embedder changes between rounds",
                     hint=f"finish it with the old model, or continue from the last commit: diagevo runs fork"
-                    f" {self.run_id} --round {state.round}"
+                    f" {self.run_id}@{state.round}"
                     if state.round
                     else "finish it with the old model, or start another run",
                 )

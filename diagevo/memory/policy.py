@@ -153,7 +153,7 @@ class Policies:
             raise ConfigError(
                 f"schedule.policy {name} has changed since run {self._run_id} was configured: the digest of"
                 f" {source.file} is {source.digest[:12]}…, and was {before}",
-                hint="restore it, or fork the run with another file: diagevo runs fork --round N"
+                hint="restore it, or fork the run with another file: diagevo runs fork RUN@N"
                 " --set schedule.policy=FILE:CLASS",
             )
         key = source.name, source.digest

@@ -243,7 +243,7 @@ def mine(hostile_sqlite: Store, tmp_path: Path) -> Store:
 
 
 def test_two_runs_are_compared_and_obey_nothing(mine: Store) -> None:
-    ask(mine, "runs", "fork", "a", "--round", "1", "--name", "b")
+    ask(mine, "runs", "fork", "a@1", "--name", "b")
     read_everywhere(mine, ("runs", "diff", "a..b"))
 
 

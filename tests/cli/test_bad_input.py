@@ -54,7 +54,7 @@ def test_a_run_named_like_a_file_of_the_database(played: Path) -> None:
     assert invoke("runs", "export", "played", "-o", played / "bundle").exit_code == 0
     for command in (
         ["train", "--rounds", "1", "--run", "diagevo.db-wal"],
-        ["runs", "fork", "played", "--round", "1", "--name", "diagevo.db-wal"],
+        ["runs", "fork", "played@1", "--name", "diagevo.db-wal"],
         ["runs", "import", played / "bundle", "--name", "diagevo.db-wal"],
     ):
         done = invoke(*command)

@@ -38,7 +38,7 @@ def test_database_run_backup_fork_and_bundles_are_for_their_owner_alone(tmp_path
         ["db", "backup", home / "backups" / "monday.db"],
         ["db", "restore", home / "backups" / "monday.db", "--db", home / "again" / "diagevo.db"],
         ["runs", "export", "-o", home / "a.bundle"],
-        ["runs", "fork", "played", "--round", "1", "--name", "forked"],
+        ["runs", "fork", "played@1", "--name", "forked"],
         ["memory", "log", "-o", home / "log.jsonl"],
         ["runs", "export", "--as", "dpo", "-o", home / "dpo.jsonl"],
         ["runs", "export", "--as", "dpo", "-o", home / "dpo.parquet"],

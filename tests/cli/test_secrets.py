@@ -153,7 +153,7 @@ def test_the_log_of_an_old_run_is_shown_without_the_secret_that_it_holds(
     _asked("config", "show", "--run", "old", "--paper")
     _asked("memory", "log", "--run", "old", "--format", "csv", "-o", "log.csv")
     _asked("memory", "verify", "--run", "old")
-    _asked("runs", "fork", "old", "--round", "1", "--name", "again")
+    _asked("runs", "fork", "old@1", "--name", "again")
     _asked("train", "--plan", "--resume", "--run", "old")
     assert _written(tmp_path) == held
 

@@ -91,7 +91,7 @@ def test_a_resumed_run_changes_memory_hardware_and_patience_and_never_what_it_co
     done = invoke(*asked, "filter.tau=2")
     assert done.exit_code == 2
     assert "filter.tau: a resumed run keeps what it computes" in done.stderr
-    assert "diagevo runs fork half --round N --set filter.tau=…" in done.stderr
+    assert "diagevo runs fork half@N --set filter.tau=…" in done.stderr
     given = ("hardware.processes=2", "--set", "hardware.device=cpu", "--json")
     plan = json.loads(invoke(*asked, *given).stdout)["data"]
     assert plan["devices"].startswith("2 × cpu")

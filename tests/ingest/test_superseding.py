@@ -222,7 +222,7 @@ def test_a_run_that_train_plays_is_refused(memory: Memory, tmp_path: Path) -> No
         )
         with pytest.raises(ConfigError, match="was not ingested") as refused:
             Rounds(trained).supersede(2, "wrong")
-    assert "diagevo runs fork trained --round 1" in (refused.value.hint or "")
+    assert "diagevo runs fork trained@1" in (refused.value.hint or "")
 
 
 def test_the_event_says_why_and_projections_are_made_again_from_it(memory: Memory) -> None:

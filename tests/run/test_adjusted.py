@@ -110,7 +110,7 @@ def test_a_phase_that_fits_no_more_ends_with_what_may_change_and_goes_on_with_it
         assert verify(history.log, "a", tmp_path / "a").faults == []
     with pytest.raises(ConfigError, match=r"filter\.tau: a resumed run keeps what it computes") as refused:
         play(tmp_path, None, resume=True, given=from_settings(("filter.tau=2",)))
-    assert "diagevo runs fork a --round N --set filter.tau=…" in (refused.value.hint or "")
+    assert "diagevo runs fork a@N --set filter.tau=…" in (refused.value.hint or "")
 
 
 def test_a_value_that_is_none_is_refused_where_it_was_said() -> None:

@@ -54,7 +54,7 @@ def test_the_world_fills_in_the_oracle_and_selfplay_asks_as_many_as_it_is_told(
 
 
 def test_a_run_is_measured_on_another_runs_questions(ask: Ask, trained: Path) -> None:
-    fork = ask("runs", "fork", "a", "--round", "1", "--name", "other", "--json")
+    fork = ask("runs", "fork", "a@1", "--name", "other", "--json")
     assert fork.exit_code == 0, fork.output
     options = ["--round", "1", "--limit", "4", "--samples", "2", "--json"]
     [shared] = rows(ask("eval", "run", "selfplay.r1@a", "--run", "other", *options))
@@ -130,7 +130,7 @@ def test_a_fork_with_other_prompts_has_their_digests(ask: Ask, trained: Path, tm
 
     def forked(name: str, *settings: str) -> dict[str, str]:
         given = [word for setting in settings for word in ("--set", setting)]
-        made = ask("runs", "fork", "a", "--round", "1", "--name", name, *given)
+        made = ask("runs", "fork", "a@1", "--name", name, *given)
         assert made.exit_code == 0, made.output
         now = _prompts(trained, name)
         return {key: now[key] for key in now if now[key] != before[key]}
@@ -146,6 +146,6 @@ def test_a_fork_with_other_prompts_has_their_digests(ask: Ask, trained: Path, tm
     assert boxed["challenger_system"] != built_in["challenger_system"]
     pairs = forked("pairs", "prompts=null", "schedule.stitching=random")
     assert {key for key in pairs if pairs[key] != built_in.get(key)} == {"challenger_stitched"}
-    missing = ask("runs", "fork", "a", "--round", "1", "--set", "prompts=nowhere")
+    missing = ask("runs", "fork", "a@1", "--set", "prompts=nowhere")
     assert missing.exit_code == 2
     assert "nowhere" in missing.stderr

@@ -16,7 +16,7 @@ from tests.memory.audit.played import CONFIG, Player
 
 
 def test_a_fork_is_made_listed_and_verifies(change: Ask) -> None:
-    result = change("runs", "fork", "--round", "2", "--set", "memory.theta_up=9/10")
+    result = change("runs", "fork", "2", "--set", "memory.theta_up=9/10")
     assert (
         "played-r2: 79 events, forked from played after round 2\n  changed: memory.theta_up" in result.stdout
     )
@@ -27,7 +27,7 @@ def test_a_fork_is_made_listed_and_verifies(change: Ask) -> None:
     assert rows[0]["run_id"] == "played-r2"
     assert rows[0]["origin"] == {"run": "played", "position": 78}
     assert change("memory", "verify", "--run", "played-r2").exit_code == 0
-    again = change("runs", "fork", "--run", "played", "--round", "2")
+    again = change("runs", "fork", "2", "--run", "played")
     assert again.stdout.startswith("played-r2-2:")
     assert "continue with: diagevo train --run played-r2-2 --resume\n" in again.stdout
 
@@ -35,18 +35,18 @@ def test_a_fork_is_made_listed_and_verifies(change: Ask) -> None:
 def test_a_fork_of_a_database_that_was_named_names_it_too(change: Ask, home: Path) -> None:
     database = home / "a copy.db"
     (home / "diagevo.db").rename(database)
-    made = change("runs", "fork", "--round", "2", "--db", str(database))
+    made = change("runs", "fork", "2", "--db", str(database))
     assert f"continue with: diagevo train --run played-r2 --resume --db '{database}'\n" in made.stdout
 
 
 def test_a_fork_of_an_ingested_run_goes_on_with_a_diagnosis(tmp_path: Path) -> None:
     ingest_verl(tmp_path)
-    made = invoke("runs", "fork", "v", "--round", "1", env={"DIAGEVO_HOME": str(tmp_path)})
+    made = invoke("runs", "fork", "v@1", env={"DIAGEVO_HOME": str(tmp_path)})
     assert "\ncontinue with: diagevo diagnose --run v-r1\n" in made.stdout
 
 
 def test_runs_diff_exits_1_where_asked(change: Ask) -> None:
-    change("runs", "fork", "--round", "2", "--name", "b")
+    change("runs", "fork", "2", "--name", "b")
     same = change("runs", "diff", "played@2..b@2", "--exit-code")
     assert (same.exit_code, "the same, as far as both go" in same.stdout) == (0, True)
     longer = change("runs", "diff", "played..b", "--exit-code")
@@ -70,7 +70,7 @@ def test_a_fork_that_names_another_method_takes_its_values() -> None:
 
 
 def test_a_diff_of_runs_lists_only_what_is_not_alike(change: Ask) -> None:
-    change("runs", "fork", "--round", "3", "--name", "b")
+    change("runs", "fork", "3", "--name", "b")
     out = change("runs", "diff", "played@3..b@3").stdout
     assert "4 identical, 0 shared with different timing" in out
     assert len(out.splitlines()) == 8  # three of the comparison, a blank one, then a head and a line a round

@@ -77,7 +77,7 @@ def ask(home: Path, *arguments: str) -> Result:
         ["diagnose", "--again", "--dry-run"],
         ["memory", "calibrate"],
         ["memory", "rebuild", "--embedder"],
-        ["runs", "fork", "--round", "1"],
+        ["runs", "fork", "1"],
         ["train", "--run", "theirs", "--resume"],
         ["eval", "run", "held-out", "--round", "1"],
     ],
@@ -135,7 +135,7 @@ def test_the_users_own_server_stands_in_for_theirs(mine: Path, listening: tuple[
 
 def test_a_fork_with_ones_own_words_is_ones_own(mine: Path, listening: tuple[str, list[str]]) -> None:
     said = ["--set", f"{URL}=http://127.0.0.1:9/v1", "--set", f"{VARIABLE}=OPENAI_API_KEY"]
-    assert ask(mine, "runs", "fork", "theirs", "--round", "1", "--name", "ours", *said).exit_code == 0
+    assert ask(mine, "runs", "fork", "theirs@1", "--name", "ours", *said).exit_code == 0
     history = open_history(f"sqlite:///{mine / 'diagevo.db'}", "ours")
     role = history.configuration().config["roles"]["diagnostician"]
     assert (role["base_url"], role["api_key_env"]) == ("http://127.0.0.1:9/v1", "OPENAI_API_KEY")
@@ -163,7 +163,7 @@ def test_a_run_without_any_is_used_as_it_is(tmp_path: Path) -> None:
     bundle = played_elsewhere(tmp_path / "theirs")
     home = tmp_path / "mine"
     assert ask(home, "runs", "import", str(bundle)).exit_code == 0
-    assert ask(home, "runs", "fork", "--round", "1").exit_code == 0
+    assert ask(home, "runs", "fork", "1").exit_code == 0
 
 
 def test_the_mark_is_kept_by_either_database(store: Store, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ EMPTY_NAMES = (
     ("train", "--plan", "--run", ""),
     ("runs", "show", ""),
     ("runs", "diff", "..played"),
-    ("runs", "fork", "", "--round", "2"),
-    ("runs", "fork", "--round", "2", "--name", ""),
+    ("runs", "fork", "@2"),
+    ("runs", "fork", "2", "--name", ""),
 )
 
 
@@ -37,7 +37,7 @@ def test_a_position_beyond_the_end_of_the_log_is_not_found(
 
 
 def test_a_position_of_another_run_after_the_end_of_this_one_is_written(change: Ask) -> None:
-    assert change("runs", "fork", "--round", "2", "--name", "b").exit_code == 0
+    assert change("runs", "fork", "2", "--name", "b").exit_code == 0
     done = change("memory", "replay", "--run", "played", "--at", "150", "--json")
     assert json.loads(done.stdout)["as_of"] == {"round": 4, "position": 150}
 
@@ -45,7 +45,7 @@ def test_a_position_of_another_run_after_the_end_of_this_one_is_written(change: 
 @pytest.mark.parametrize(
     "command",
     [
-        ("runs", "fork", "played", "--round", "2", "--name", "latest"),
+        ("runs", "fork", "played@2", "--name", "latest"),
         ("runs", "import", "bundle", "--name", "latest"),
         ("train", "--run", "latest", "--display", "none", "--until", "1:challenger"),
     ],
@@ -97,7 +97,7 @@ def test_what_a_run_has_in_its_log_is_not_shown_for_what_other_options_ask() -> 
     ("words", "named"),
     [
         ("runs show played", "played"),
-        ("runs fork played --round 1", "played"),
+        ("runs fork played@1", "played"),
         ("runs export played --to trackio", "played"),
         ("runs diff played@1..played@2", "played"),
     ],

@@ -205,7 +205,7 @@ def test_a_round_that_is_open_keeps_its_embedding_model(home: Path, change: Ask)
     done = change("memory", "rebuild", "--embedder", "--profile", "embedded")
     assert done.exit_code == 5, done.stderr
     assert "round 5 is open: the embedder changes between rounds" in done.stderr
-    assert "diagevo runs fork played --round 4" in done.stderr
+    assert "diagevo runs fork played@4" in done.stderr
 
 
 def trained(home: Path, **embedder: Any) -> None:

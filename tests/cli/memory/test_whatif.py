@@ -11,7 +11,7 @@ from tests.memory.audit.played import Player
 
 
 def test_a_fork_is_judged_by_each_rounds_own_filter(change: Ask, home: Path) -> None:
-    change("runs", "fork", "--round", "2", "--set", "filter.tau=4", "--name", "b")
+    change("runs", "fork", "2", "--set", "filter.tau=4", "--name", "b")
     with Store(f"sqlite:///{home / 'diagevo.db'}", home).open("b") as memory:
         player = Player(memory)
         player.open(3)

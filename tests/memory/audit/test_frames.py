@@ -90,7 +90,7 @@ def test_a_run_shows_itself_in_a_notebook_and_a_text_of_a_model_is_no_markup(his
 
 def test_a_mistyped_path_makes_no_database(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no database"):
-        diagevo.read("a", database=str(tmp_path / "typo.db"))
+        diagevo.read(str(tmp_path / "typo.db"), "a")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -100,13 +100,13 @@ def test_an_open_memory_gives_the_same_frames(mine: Store) -> None:
 
 
 def test_a_run_is_read_by_its_name_and_nothing_is_written(mine: Store) -> None:
-    with diagevo.read(RUN, database=mine.url, root=mine.root) as run:
+    with diagevo.read(mine.url, RUN, root=mine.root) as run:
         assert run.causes()["frequency"].to_list() == [1, 0, 1, 1]
         assert len(run.events()) == 139
-    with diagevo.read(database=mine.url) as latest:
+    with diagevo.read(mine.url) as latest:
         assert latest.rounds()["round"].to_list() == [1, 2, 3, 4]
     with pytest.raises(NotFoundError, match="there is no run other"):
-        diagevo.read("other", database=mine.url)
+        diagevo.read(mine.url, "other")
 
 
 def test_a_run_without_rounds_has_columns_and_no_rows(mine: Store) -> None:

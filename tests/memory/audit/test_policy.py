@@ -166,7 +166,7 @@ def test_code_that_an_imported_run_names_is_never_run_unless_the_user_names_it(
     ):
         result = invoke(*command, env=env)
         assert result.exit_code == 0, result.output
-    refused = invoke("runs", "fork", "--round", "1", env=env)
+    refused = invoke("runs", "fork", "1", env=env)
     assert refused.exit_code == 2
     assert f"schedule.policy ('{source}:Crowd')" in refused.stderr
     with diagevo.open(f"sqlite:///{home / 'diagevo.db'}", "theirs", root=home) as memory:
