@@ -26,9 +26,9 @@ PLANNED = 5 * len(VARIANTS) + 12
 def collect(plan: Plan, url: str) -> list[dict[str, Any]]:
     """Every run of a plan that has begun: its scores by round, and what a replay is known by."""
     from diagevo.evaluation.ablation import states
-    from diagevo.memory.audit.timeline.measurements import measured
     from diagevo.memory.history import open_history
     from diagevo.memory.log.database import Database
+    from diagevo.memory.read.rounds import rounds, validations
 
     found: list[dict[str, Any]] = []
     database = Database(url)
@@ -36,10 +36,8 @@ def collect(plan: Plan, url: str) -> list[dict[str, Any]]:
     database.close()
     for state in begun:
         history = open_history(url, state.planned.run)
-        rounds = measured(history, candidates=False)
         commit = history.commit(state.committed)
         last = history.log.by_id(history.run_id, commit.event_id)
-        kept = [line.verdicts["kept"] for _, line in sorted(measured(history, failures=False).items())]
         found.append(
             {
                 "run": state.planned.run,
@@ -51,8 +49,8 @@ def collect(plan: Plan, url: str) -> list[dict[str, Any]]:
                 "state_hash": commit.event.state_hash,
                 "chain_head": last.hash,
                 "committed_at": last.recorded_at,
-                "kept": sum(kept),
-                "scores": {str(n): dict(line.validation) for n, line in sorted(rounds.items())},
+                "kept": sum(line.kept for line in rounds(history)),
+                "scores": {str(n): scores for n, scores in sorted(validations(history).items())},
             }
         )
         if arm_of(found[-1]) in COURSES:
@@ -66,11 +64,11 @@ def course(history: "History") -> dict[str, dict[str, Any]]:
     mode, failures, promotions and reactivations, F and the next ε after the commit, and how many of the
     valid free questions are of the head."""
     from diagevo.arithmetic.families import GROUPS
-    from diagevo.memory.audit.timeline.measurements import measured
     from diagevo.memory.events import CandidateScored, CausePromoted, CauseReactivated
+    from diagevo.memory.read.rounds import rounds
     from diagevo.view.scores import free_questions
 
-    free, rounds = free_questions(history), measured(history)
+    free, lines = free_questions(history), {line.round: line for line in rounds(history)}
     promoted = Counter(recorded.round for recorded in history.events(CausePromoted))
     reactivated = Counter(recorded.round for recorded in history.events(CauseReactivated))
     asked: dict[tuple[int, str], list[CandidateScored]] = {}
@@ -85,7 +83,7 @@ def course(history: "History") -> dict[str, dict[str, Any]]:
             "asked": {mode: len(of) for mode, of in modes.items()},
             "kept": {mode: len(of) for mode, of in kept.items()},
             "true": {mode: sum(each.label_true is True for each in of) for mode, of in kept.items()},
-            "failures": rounds[commit.round].failures,
+            "failures": lines[commit.round].failures_judged or 0,
             "promoted": promoted[commit.round],
             "reactivated": reactivated[commit.round],
             "F": commit.event.failures,

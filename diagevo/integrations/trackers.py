@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diagevo.errors import ConfigError, DiagEvoError, ServiceError, extra
-from diagevo.memory.audit.round_figures import round_figures
-from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.history import History
+from diagevo.memory.read.rounds import rounds, validations
 from diagevo.memory.read.steps import MEASURED, step_metrics
 from diagevo.memory.state.stored_config import leaves
 
@@ -43,11 +42,9 @@ def figures(history: History) -> list[Row]:
 
     A round that still waits for its validation, as those before it had, is left for the next time.
     """
-    before = measured(history, 0, failures=False).get(0, Measured()).validation
+    before = validations(history, 0).get(0, {})
     found = [_row(0, {name: before.get(name) for name in FIGURES})]
-    found += [
-        _row(line.round, {name: getattr(line, name) for name in FIGURES}) for line in round_figures(history)
-    ]
+    found += [_row(line.round, {name: getattr(line, name) for name in FIGURES}) for line in rounds(history)]
     validated = ["mean_at_k" in row for row in found]
     if any(validated) and not validated[-1]:
         found.pop()

@@ -23,11 +23,11 @@ from diagevo.loop.first_look import first_look
 from diagevo.loop.roles import Roles
 from diagevo.loop.round import Round, RunContext, newest_cause, round_folder
 from diagevo.loop.stages import check_artifact, sha256_of
-from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
+from diagevo.memory.read.rounds import rounds as figures_of
 from diagevo.progress import STAGES, VALIDATION, WARM_START, Observer, StageProgress, StopFlag, playing
 from diagevo.sampling.device import numbers_of
 from diagevo.sampling.kept import CachedSampler
@@ -189,7 +189,7 @@ class Run:
             committing = played.committing
             self.measure(number)
             self.rotate()
-            figures = next(round_figures(History(self.memory.database, self.memory.run_id), number))
+            [figures] = figures_of(History(self.memory.database, self.memory.run_id), number)
             self.observer.round_finished(number, figures)
         return self.memory.state.round
 

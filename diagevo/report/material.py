@@ -12,12 +12,12 @@ from diagevo.answers.equivalence import AnswerChecker
 from diagevo.arithmetic import WRITES
 from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
-from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import ARTIFACT
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.tables import CauseHistoryRow, table
+from diagevo.memory.read.rounds import Validation, measurements, rounds
 from diagevo.memory.state.stored_config import Configured
 from diagevo.progress import RoundFigures
 
@@ -48,17 +48,6 @@ class CauseRound:
     cause_id: str
     description: str
     node: str
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """A measurement that the round itself recorded."""
-
-    round: int
-    benchmark: str
-    questions: int
-    conditions: dict[str, Any]
-    metrics: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +126,6 @@ def gather(history: History) -> Material:
     promotions: list[Promotion] = []
     origins: dict[str, str] = {}
     seconds: dict[tuple[int, str], float] = defaultdict(float)
-    validations: list[Validation] = []
     in_force: dict[int, Configured] = {}
     for recorded in history.events(
         events.RoundOpened,
@@ -146,7 +134,6 @@ def gather(history: History) -> Material:
         events.CauseCreated,
         events.StageCompleted,
         events.StageAbandoned,
-        events.CheckpointEvaluated,
     ):
         number = recorded.round
         if number and number not in committed:
@@ -166,10 +153,6 @@ def gather(history: History) -> Material:
                     seconds[number, part] += spent
             case events.StageAbandoned(seconds=float(spent)):
                 seconds[number, "abandoned"] += spent
-            case events.CheckpointEvaluated() as event if event.role == "solver":
-                validations.append(
-                    Validation(number, event.benchmark, event.questions, event.conditions, event.metrics)
-                )
     causes = _causes(history)
     texts = _texts(history.database, [event.question for _, event in scored])
     compared, agreeing = _trajectories(history, origins, scored, promotions)
@@ -178,13 +161,13 @@ def gather(history: History) -> Material:
     return Material(
         run_id=history.run_id,
         configuration=history.configurations[-1].event if history.configurations else None,
-        rounds=tuple(round_figures(history)),
+        rounds=tuple(rounds(history)),
         configured=in_force,
         candidates=tuple(_candidate(number, event, texts) for number, event in scored),
         causes=tuple(causes),
         promotions=tuple(promotions),
         seconds=tuple((number, stage, spent) for (number, stage), spent in seconds.items()),
-        validations=tuple(validations),
+        validations=tuple(one for one in measurements(history) if one.round in {0, *committed}),
         evaluations=tuple(e for e in EvaluationStore(history.database).list(history.run_id) if e.metrics),
         labels=tuple(labels),
         origins=origins,

@@ -8,15 +8,13 @@ from typing import Self
 
 from diagevo.evaluation.protocol import NORMAL, colder, share_interval
 from diagevo.memory.audit.runs import RunStory
-from diagevo.memory.audit.timeline.measurements import measured
-from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.history import History
+from diagevo.memory.read.rounds import MEAN, measurements
 from diagevo.text.numbers import count, percent
 from diagevo.view.facts import Facts, Sentence
 
 SHOWN = 6
 """Rounds beside each other, the last ones."""
-MEAN = "mean_at_k"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +140,11 @@ def _passed(story: RunStory) -> str | None:
 def _accuracy(history: History, facts: Facts, story: RunStory) -> tuple[str, str]:
     """Held-out accuracy in words, and the honest sentence."""
     alone = "Only a run without causes beside this one can say how much of that the curriculum did."
-    of_round = measured(history, candidates=False)
-    known = {number: one.validation for number, one in of_round.items() if MEAN in one.validation}
+    asked = {one.round: one for one in measurements(history) if one.benchmark == "validation"}
+    known = {number: one.metrics for number, one in asked.items() if MEAN in one.metrics}
     if not known:
         text = "Accuracy on held-out questions was not measured."
         return text, _verdict(story)
-    asked = {
-        fact.round: fact.event
-        for fact in history.events(CheckpointEvaluated)
-        if fact.event.benchmark == "validation"
-    }
     first, last = min(known), max(known)
     was, now = known[first], known[last]
     text = f"Accuracy (mean@k) on {count(asked[last].questions, 'held-out question')}:"

@@ -8,11 +8,10 @@ from diagevo.errors import MissingDependencyError
 from diagevo.evaluation.protocol import PairedDifference, paired_difference
 from diagevo.memory.audit.method import method
 from diagevo.memory.audit.runs import RunLine
-from diagevo.memory.audit.timeline.measurements import measured
 from diagevo.memory.history import History
 from diagevo.memory.read.rollouts import steps
+from diagevo.memory.read.rounds import MEAN, validations
 from diagevo.view.charts import Chart, Series, chart
-from diagevo.view.helped import MEAN
 
 DRAWN = 12
 """Runs whose curves are shown until others are chosen: those that were written to last."""
@@ -67,8 +66,7 @@ def many(histories: Sequence[tuple[History, RunLine]]) -> Many:
     scores: dict[str, dict[int, float]] = {}
     for history, line in histories:
         if line.ingested is None:
-            found = measured(history, candidates=False)
-            means = {n: one.validation[MEAN] for n, one in found.items() if MEAN in one.validation}
+            means = {n: one[MEAN] for n, one in validations(history).items() if MEAN in one}
             if means:
                 scores[history.run_id] = means
     passed: dict[str, dict[int, float]] = {}

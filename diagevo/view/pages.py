@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from diagevo.evaluation.protocol import colder
-from diagevo.memory.audit.matrix import count_causes, matrix
-from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.runs import RunStory, list_runs, run_story
 from diagevo.memory.history import History
+from diagevo.memory.read.matrix import count_causes, matrix
+from diagevo.memory.read.rounds import rounds as figures_of
 from diagevo.memory.read.steps import step_metrics
 from diagevo.view.charts import Chart, Series, chart
 from diagevo.view.curriculum import aimed_example, curriculum
@@ -47,15 +47,13 @@ def runs(site: Site) -> Page:
 
 def overview(history: History, site: Site) -> Page:
     """What it kept getting wrong, what the curriculum did about it, whether it helped; then its rounds."""
-    counted = is_short(history)
-    story = run_story(history, counted=counted)
+    story = run_story(history)
     found = facts(history)
     told = mistakes(history, found)
     rounds, agreement = by_round(found, [one.cause_id for one in told])
     data = {
         "story": story,
         "check": site.checks.quick(history.run_id),
-        "counted": counted,
         "facts": found,
         "failing": list(failing(found, story)),
         "mistakes": told,
@@ -105,14 +103,13 @@ def _accuracy(story: RunStory) -> Chart | None:
 
 def diagnostics(history: History, site: Site) -> Page:
     """What says how training and schedule went, not what came of them."""
-    counted = is_short(history)
-    story = run_story(history, counted=counted)
+    story = run_story(history)
     data = {
         "story": story,
         "charts": [one for one in (*_charts(story), *training_charts(history)) if one is not None],
         "scores": (scores := score_rows(history)),
         "score_names": score_names(scores),
-        "free": (free := free_questions(history) if counted else {}),
+        "free": (free := free_questions(history) if is_short(history) else {}),
         "families": families_in(free),
         "premise": premise(history.world),
     }
@@ -184,13 +181,13 @@ def causes(history: History, site: Site, part: str | None = None) -> Page:
 def what_if(history: History, site: Site) -> Page:
     """The rounds as they were recorded; a script loads what the sliders for k, τ, θ_up, p_low and p_high move
     over. Each value is what `memory what-if` says."""
-    lines = list(round_figures(history, counted=is_short(history)))
+    lines = figures_of(history)
     return Page("whatif.html", "what if", {"rounds": lines}, below(history.run_id))
 
 
 def live(history: History, site: Site) -> Page:
     line = next(line for line in list_runs(site.database) if line.run_id == history.run_id)
-    last = next(round_figures(history, line.last_round), None) if line.last_round else None
+    last = next(iter(figures_of(history, line.last_round)), None)
     read = history.log.read(history.run_id, types=["CauseReactivated"], newest_first=True, limit=REACTIVATED)
     reactivated = [(recorded.round, recorded.cause_id) for recorded in read]
     data = {"line": line, "committed": last, "reactivated": reactivated}

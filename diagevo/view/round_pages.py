@@ -1,14 +1,14 @@
 """The pages about what was played: a round with its questions, and the log itself."""
 
 import json
+from collections import Counter
 
 from diagevo.errors import NotFoundError
 from diagevo.memory.audit.replay import describe, next_schedule
-from diagevo.memory.audit.round_figures import round_figures
-from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.events import EVENT_TYPES, CandidateScored, RoundOpened
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import History, expect
+from diagevo.memory.read.rounds import rounds
 from diagevo.text.redaction import redacted
 from diagevo.view.page import ROWS, Page, Site, part_of
 from diagevo.view.pages import below
@@ -22,14 +22,14 @@ def round_(history: History, site: Site, number: str, part: str | None = None) -
     run = history.run_id
     if history.find(RoundOpened, wanted, "") is None:
         raise NotFoundError(f"run {run} has no round {wanted}", hint="the overview lists its rounds")
-    line = next(round_figures(history, wanted), None)
+    line = next(iter(rounds(history, wanted)), None)
     schedule = None
     if wanted == 1 or any(commit.round == wanted - 1 for commit in history.commits):
         schedule = next_schedule(describe(history.state(history.after(wanted - 1)))) if wanted > 1 else None
     if line is not None:
         verdicts = line.verdicts
-    else:
-        verdicts = measured(history, wanted, failures=False).get(wanted, Measured()).verdicts
+    else:  # it is open, or was when it was superseded
+        verdicts = Counter(fact.event.verdict for fact in history.events(CandidateScored, round=wanted))
     total = sum(verdicts.values())
     page = part_of(total, part)
     read = history.log.read(

@@ -5,23 +5,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from diagevo.evaluation.protocol import colder
-from diagevo.memory.audit.timeline.measurements import measured
 from diagevo.memory.events import CandidateScored
 from diagevo.memory.history import History
+from diagevo.memory.read.rounds import MEAN, validations
 
-MEAN, GREEDY = "mean_at_k", "greedy"
+GREEDY = "greedy"
 
 
 def score_rows(history: History) -> list[dict[str, Any]]:
     """The scores after each round, by their names; for the base model also those at lower
     temperatures."""
-    found = measured(history, candidates=False)
-    return [
-        row
-        for number, of_round in sorted(found.items())
-        if MEAN in of_round.validation
-        for row in _rows(number, of_round.validation)
-    ]
+    found = validations(history)
+    return [row for number in sorted(found) if MEAN in found[number] for row in _rows(number, found[number])]
 
 
 def _rows(number: int, found: Mapping[str, float]) -> Iterator[dict[str, Any]]:

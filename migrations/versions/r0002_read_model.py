@@ -41,7 +41,7 @@ def upgrade() -> None:
         _integer("observed", "against_answers", "failures_judged", "against_false_labels"),
         _integer("right_answers", null=True),
         _integer("promoted", "reactivated", "created"),
-        _text("state_hash", "committed_at"),
+        _text("promoted_causes", "reactivated_causes", "state_hash", "committed_at"),
         key=("run_id", "round"),
     )
     _create(

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import Result
 
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.audit.matrix import matrix
 from diagevo.memory.audit.timeline.causes import lives
 from diagevo.memory.audit.timeline.rounds import observations
 from diagevo.memory.audit.verify import verify
@@ -20,6 +19,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
+from diagevo.memory.read.matrix import matrix
 from diagevo.memory.read.rollouts import pass_rates
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.causes import lives
-from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.events import CauseState
 from diagevo.memory.history import AsOf, History
+from diagevo.memory.read.rounds import rounds, validations
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.stored_config import leaves
 from diagevo.text.redaction import redacted
@@ -125,8 +124,8 @@ def learnt(a: History, b: History, rounds: tuple[int, int]) -> list[Learnt]:
 
 
 def _learnt(history: History, last: int) -> dict[int, dict[str, Any]]:
-    before = dict(measured(history, 0).get(0, Measured()).validation)
-    lines = {line.round: line for line in round_figures(history) if line.round <= last}
+    before: dict[str, Any] = dict(validations(history, 0).get(0, {}))
+    lines = {line.round: line for line in rounds(history) if line.round <= last}
     told = {number: {f.name: getattr(line, f.name) for f in fields(line)} for number, line in lines.items()}
     return {0: before} | told if before else told
 

@@ -13,10 +13,10 @@ from diagevo.memory.audit.nodes import NodeStory, why_node
 from diagevo.memory.audit.questions import QuestionStory, question_story
 from diagevo.memory.audit.references import resolve
 from diagevo.memory.audit.replay import describe
-from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.why import why_cause
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
+from diagevo.memory.read.rounds import rounds
 from diagevo.progress import RoundFigures
 from diagevo.text.numbers import count
 
@@ -111,7 +111,7 @@ class RunFrames:
                 return len(value)
             return {"Float64": float, "Int64": int, "String": str}[_kind(name)](value)
 
-        lines = round_figures(self._run)
+        lines = rounds(self._run)
         return _frame(columns, (tuple(cell(line, name) for name in columns.split()) for line in lines))
 
     def candidates(self, *, round: int | None = None, texts: bool = False) -> "polars.DataFrame":

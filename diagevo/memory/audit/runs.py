@@ -7,10 +7,6 @@ from pathlib import Path
 from msgspec.structs import replace
 from sqlalchemy import select
 
-from diagevo.equations.schedule import z
-from diagevo.memory.audit.round_figures import round_figures
-from diagevo.memory.audit.timeline.measurements import Measured, labels_true, measured
-from diagevo.memory.audit.timeline.rounds import epsilon_after
 from diagevo.memory.events import Origin, PhaseMeasured, RunConfigured, StageStarted
 from diagevo.memory.history import History, expect
 from diagevo.memory.log.database import Database
@@ -18,6 +14,7 @@ from diagevo.memory.log.log import EVENT, RUN, Log
 from diagevo.memory.log.writer_lock import writer
 from diagevo.memory.places import runs_folder
 from diagevo.memory.read.rollouts import PassRates, pass_rates, steps
+from diagevo.memory.read.rounds import MEAN, rounds, validations
 from diagevo.progress import RoundFigures
 from diagevo.text.redaction import redacted
 
@@ -87,7 +84,8 @@ def _line(history: History) -> RunLine:
     configurations = [one.event for one in history.configurations]
     configuration = configurations[-1] if configurations else None
     number = 0 if commit is None else commit.round
-    found = measured(history, number, candidates=False).get(number, Measured())
+    found = next(iter(rounds(history, number)), None)
+    measured = validations(history, number).get(number, {})
     with database.read() as connection:
         began = connection.execute(select(RUN.c.created_at).where(RUN.c.run_id == run_id)).scalar_one()
     return RunLine(
@@ -98,10 +96,8 @@ def _line(history: History) -> RunLine:
         stage=_stage(log, run_id, opened.round) if opened is not None and running else None,
         events=last.sequence,
         failures=None if event is None else event.failures,
-        z=z(event.failures, event.reference_failures) if event else None,
-        epsilon_next=epsilon_after(history, commit.round, event.failures, event.reference_failures)
-        if commit and event
-        else None,
+        z=None if found is None else found.z,
+        epsilon_next=None if found is None else found.epsilon_next,
         active=event.active if event else 0,
         mastered=event.mastered if event else 0,
         nodes=event.nodes if event else 0,
@@ -113,10 +109,10 @@ def _line(history: History) -> RunLine:
         began=began,
         last_event=last.recorded_at,
         position=last.position,
-        mean_at_k=found.validation.get("mean_at_k"),
-        greedy=found.validation.get("greedy"),
-        labels_true=labels_true(history, number),
-        reward=found.rewards.get("solver"),
+        mean_at_k=measured.get(MEAN),
+        greedy=measured.get("greedy"),
+        labels_true=None if found is None else found.labels_true,
+        reward=None if found is None else found.solver_reward,
         pass_rate=_pass_rate(history),
         writer=writer(database, run_id, runs_folder(database, history.root) / run_id),
     )
@@ -165,23 +161,22 @@ class RunStory:
     """Of a run of another trainer's rollouts."""
 
 
-def run_story(history: History, *, counted: bool = True) -> RunStory:
-    """One run as a whole, at one moment. Not `counted`, its rounds lack what takes reading every candidate
-    and failure."""
+def run_story(history: History) -> RunStory:
+    """One run as a whole, at one moment."""
     with history.database.view():
         history = History(history.database, history.run_id, history.root)  # what it knew was another moment's
         configuration = history.configuration()
-        lines = list(round_figures(history, counted=counted, superseded=True))
+        lines = rounds(history, superseded=True)
         return RunStory(
             line=_line(history),
             configuration=replace(configuration, config=redacted(configuration.config)),
             configurations=sum(1 for _ in history.events(RunConfigured)),
-            before=dict(measured(history, 0, candidates=False).get(0, Measured()).validation),
+            before=validations(history).get(0, {}),
             rounds=tuple(line for line in lines if line.superseded_by is None),
             superseded=tuple(line for line in lines if line.superseded_by is not None),
             phases=tuple(PhaseLine(r.round, r.event) for r in history.events(PhaseMeasured)),
             shared=_shared(history),
-            pass_rates=pass_rates(history) if counted else None,
+            pass_rates=pass_rates(history),
         )
 
 

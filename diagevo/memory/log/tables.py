@@ -204,7 +204,10 @@ class RoundRow(SQLModel, table=True):
     right_answers: int | None = None
     """Of those that can be checked, how many give the true answer; null where that was not recorded."""
     promoted: int
+    promoted_causes: Str
+    """JSON, in the order of their numbers."""
     reactivated: int
+    reactivated_causes: Str
     created: int
     state_hash: Str
     committed_at: Str

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from sqlalchemy import text
@@ -23,6 +23,7 @@ def ask(
     *,
     order: str = "",
     limit: int | None = None,
+    skip: int = 0,
 ) -> list[R]:
     """Rows of a view, of one run.
 
@@ -34,13 +35,13 @@ def ask(
         where: A further condition.
         values: What `:name` stands for in it.
         order: Columns, as SQL's ORDER BY takes them.
-        limit: At most so many rows.
+        limit: At most so many rows, after the first `skip`.
     """
     readers = _readers(row)
     query = f"SELECT {', '.join(readers)} FROM {view} WHERE run_id = :run"
     query += f" AND ({where})" if where else ""
     query += f" ORDER BY {order}" if order else ""
-    query += "" if limit is None else f" LIMIT {limit}"
+    query += "" if limit is None else f" LIMIT {limit} OFFSET {skip}"
     convert = [(place, read) for place, read in enumerate(readers.values()) if read is not None]
     found: list[R] = []
     with history.database.read() as connection:
@@ -62,7 +63,7 @@ def _readers(row: type) -> dict[str, Callable[[Any], Any] | None]:
 def _reader(kind: Any) -> Callable[[Any], Any] | None:
     if isinstance(kind, UnionType):
         kind = next(one for one in get_args(kind) if one is not NoneType)
-    if kind in (str, int, float):
+    if kind in (str, int, float) or get_origin(kind) is Literal:
         return None
     if kind is Fraction or kind is bool:
         return kind

@@ -11,7 +11,8 @@ ABOUT: dict[str, str] = {
     "v_superseded": "one row per superseding: rounds first to last no longer count, and why",
     "v_cause": "one row per cause, as of the last commit, with its node",
     "v_node": "one row per skill node; an absorbed one names its survivor",
-    "v_cause_history": "one row per cause and round: state, frequency and p after that commit",
+    "v_cause_history": "one row per cause and round: state, frequency and p after that commit, and the"
+    " failures that the round counted under it",
     "v_cause_question": "one row per cause and question: how many of its failures were counted under the"
     " cause, its responses and how many agree or passed",
     "v_cause_rate": "one row per cause with failures: the questions they are on, and how many responses to"
@@ -116,8 +117,12 @@ def views(dialect: str) -> dict[str, str]:
         FROM event e WHERE e.type = 'RoundsSuperseded'""",
         "v_round": """SELECT r.*, o.superseded_at, o.superseded_by
         FROM round_summary r JOIN opened_round o ON o.run_id = r.run_id AND o.round = r.round""",
-        "v_cause_history": """SELECT h.* FROM cause_history h JOIN opened_round o ON o.run_id = h.run_id
-        AND o.round = h.round AND o.superseded_by IS NULL""",
+        "v_cause_history": """SELECT h.*, COALESCE(q.failures, 0) AS failures
+        FROM cause_history h JOIN opened_round o ON o.run_id = h.run_id
+        AND o.round = h.round AND o.superseded_by IS NULL
+        LEFT JOIN (SELECT run_id, round, cause_id, sum(failures) AS failures FROM cause_question
+            GROUP BY run_id, round, cause_id) q
+            ON q.run_id = h.run_id AND q.round = h.round AND q.cause_id = h.cause_id""",
         "v_cause_question": """SELECT q.* FROM cause_question q JOIN opened_round o ON o.run_id = q.run_id
         AND o.round = q.round AND o.superseded_by IS NULL""",
         "v_cause_rate": f"""SELECT run_id, cause_id, sum(failures) AS failures, count(*) AS questions,

@@ -262,11 +262,17 @@ def round_row(state: MemoryState, closed: OpenRound, committed_at: str) -> dict[
         "nodes": len(state.nodes),
         **_measured(closed),
         "promoted": len(closed.promoted),
+        "promoted_causes": _names(closed.promoted),
         "reactivated": len(closed.reactivated),
+        "reactivated_causes": _names(closed.reactivated),
         "created": len(closed.created),
         "state_hash": state.hash(state.reference_round, state.reference_failures),
         "committed_at": committed_at,
     }
+
+
+def _names(causes: Iterable[str]) -> str:
+    return msgspec.json.encode(sorted(causes, key=number_of)).decode()
 
 
 def _measured(closed: OpenRound) -> dict[str, Any]:

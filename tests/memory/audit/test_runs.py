@@ -16,7 +16,6 @@ from diagevo.errors import (
 )
 from diagevo.memory.audit.compare_runs import diff_runs, learnt
 from diagevo.memory.audit.runs import list_runs, run_story
-from diagevo.memory.audit.timeline.measurements import labels_true
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import Artifact, CauseReactivated, RunConfigured
 from diagevo.memory.events.records import Recorded
@@ -316,7 +315,6 @@ def test_a_round_counts_failures_against_false_labels_and_what_was_learnt(histor
     rounds = run_story(history).rounds
     assert [(r.against_false_labels, r.right) for r in rounds] == [(0, None), (2, 1), (1, None), (0, None)]
     assert [r.labels_true for r in rounds] == [1, 2 / 3, 3 / 4, 1]
-    assert [labels_true(history, r.round) for r in rounds] == [1, 2 / 3, 3 / 4, 1]
     assert [r.solver_reward for r in rounds] == [1 / 8, 2 / 8, 3 / 8, 4 / 8]
     assert [r.mean_at_k for r in rounds] == [None] * 4
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from diagevo.memory.audit.failures import failure_story
 from diagevo.memory.audit.references import resolve
-from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.history import open_history
+from diagevo.memory.read.rounds import rounds
 from tests.memory.play import candidate, failure, opened
 
 
@@ -40,5 +40,5 @@ def test_a_failure_is_void_once_any_later_attempt_goes_back_before_its_step(tmp_
     assert kept == [f"r1.q{i}.a0" for i in range(1, 5)]
     assert void == [False, False, False, False, True, True]
     with closing(open_history(str(tmp_path / "log.db"), "a", root=tmp_path)) as history:
-        [line] = round_figures(history)
+        [line] = rounds(history)
     assert (line.observed, line.against_false_labels, line.right) == (6, 6, 6)

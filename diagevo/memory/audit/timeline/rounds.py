@@ -8,7 +8,6 @@ from fractions import Fraction
 import msgspec
 from sqlalchemy import func, select
 
-from diagevo.equations.policy import next_epsilon
 from diagevo.equations.states import Tally, tallied
 from diagevo.errors import DamagedError
 from diagevo.memory.events import CandidateScored, CauseCreated, RoundCommitted, RoundOpened
@@ -52,19 +51,6 @@ def round_played(history: History, number: int) -> Played:
 
 def _played(history: History, opened: Fact[RoundOpened]) -> Played:
     return Played(opened.round, opened.position, history.in_force(opened.position), opened.event)
-
-
-def epsilon_after(history: History, round: int, failures: int, reference: int | None) -> Fraction:
-    """ε that the round after a committed one is drawn with: of its schedule, or of the one that it would get.
-    The commit's own ε, unless the run was configured anew since."""
-    gone = history.superseded()
-    if round in gone and round + 1 not in gone:  # what follows was drawn from another memory
-        return Fraction(history.commit(round).event.epsilon_next)
-    found = history.find(RoundOpened, round + 1, "")
-    if found is not None:
-        return Fraction(found.event.epsilon)
-    ours = next_epsilon(history.in_force().settings, failures, reference)
-    return Fraction(history.commit(round).event.epsilon_next) if ours is None else ours
 
 
 class VoteKind(msgspec.Struct, frozen=True, gc=False):
