@@ -64,6 +64,7 @@ PROGRAM: dict[str, str | Group] = {
         memory_whatif="what-if",
         memory_verify="verify",
         memory_query="query rebuild",
+        memory_rename="rename",
         memory_calibrate="calibrate",
     ),
     "view": "view",

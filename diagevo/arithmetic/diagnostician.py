@@ -106,7 +106,7 @@ class RuleDiagnostician:
         if kind is None:
             return Extraction(verdict="slip")
         for cause in pair.known:
-            if kind_of(cause.description) == kind:
+            if kind_of(cause.found_as or "") == kind:
                 return Extraction(verdict="recurrence", cause_id=cause.cause_id)
         description = _choose(CAUSES[kind], pair.question, pair.agreeing, pair.disagreeing)
         return Extraction(verdict="new_cause", description=description)
@@ -115,7 +115,7 @@ class RuleDiagnostician:
         """A duplicate is a wording of the same kind."""
         kind = kind_of(description)
         for cause in candidates:
-            if kind is not None and kind_of(cause.description) == kind:
+            if kind is not None and kind_of(cause.found_as or "") == kind:
                 return DuplicateJudgement(duplicate=True, cause_id=cause.cause_id)
         return DuplicateJudgement(duplicate=False)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from diagevo.diagnosis.diagnostician import (
     Diagnostician,
     FailurePair,
-    KnownCause,
     NodeCandidate,
     NodeContents,
 )
@@ -151,10 +150,7 @@ class _Asker:
         return _compared(recorded, event.failure_id, was, now, answer.flags, same=same)
 
     def _duplicate(self, recorded: Recorded, event: DuplicateJudged, state: MemoryState) -> Recheck:
-        shown = [
-            KnownCause(c.cause_id, state.causes[c.cause_id].state, state.causes[c.cause_id].description)
-            for c in event.candidates
-        ]
+        shown = [state.known_cause(state.causes[c.cause_id]) for c in event.candidates]
         description = self._description(recorded.round, event.failure_id)
         answer = self._diagnostician.judge_duplicate(description, shown)
         was, now = event.cause_id or "a new cause", answer.cause_id or "a new cause"
@@ -181,7 +177,7 @@ class _Asker:
         digests = [found.event.question, observed.reference, observed.trajectory]
         pair = pair_of(observed, found.event, self._texts.get_many(digests))
         causes = state.open.causes
-        known = (KnownCause(s.cause_id, s.state, causes[s.cause_id].description) for s in event.supplied)
+        known = (state.known_cause(causes[s.cause_id], s.state) for s in event.supplied)
         return replace(pair, known=tuple(known), asked=event.asked)
 
     def _description(self, number: int, failure_id: str) -> str:

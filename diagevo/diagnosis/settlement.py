@@ -198,7 +198,7 @@ class Settlement:
         """The candidate as a diagnostician sees it, in the state that the waiting matches give it."""
         cause = self._memory.cause(candidate.cause_id)
         state = "active" if cause.cause_id in self._matched else cause.state
-        return KnownCause(cause.cause_id, state, cause.description)
+        return self._memory.state.known_cause(cause, state)
 
 
 def assign(

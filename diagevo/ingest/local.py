@@ -231,7 +231,7 @@ def _known(memory: Memory) -> dict[str, Cause]:
 def _causes(memory: Memory) -> dict[str, str]:
     """Stored causes by their keys; one that a model named by its description."""
     causes = memory.state.causes
-    found = {cause.description: cause.cause_id for cause in causes.values()}
+    found = {memory.state.found_as(cause): cause.cause_id for cause in causes.values()}
     first = {cause.failure_id: cause.cause_id for cause in causes.values()}
     for number in sorted({cause.created_round for cause in causes.values()}):
         for fact in memory.log.chosen(memory.run_id, [FailureDiagnosed], (number, number)):

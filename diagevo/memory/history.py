@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 
 from diagevo.errors import ConfigError, NotFoundError, StoreError
 from diagevo.memory.events import (
+    EVENT_TYPES,
     Event,
     FailureObserved,
     GroupIngested,
@@ -18,6 +19,7 @@ from diagevo.memory.events import (
     RoundsSuperseded,
     RunConfigured,
     StageAbandoned,
+    Trait,
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Recorded, event_id
@@ -215,11 +217,19 @@ class History:
     def _opened(self, round: int) -> Fact[RoundOpened] | None:
         return self.find(RoundOpened, round, "")
 
+    @cached_property
+    def _tail(self) -> tuple[Fact[Event], ...]:
+        """What belongs to a commit that it follows, and changes the memory."""
+        kinds = [
+            event for event in EVENT_TYPES.values() if event.traits & Trait.TAIL and event.traits & Trait.STEP
+        ]
+        return tuple(self.events(Event, *kinds))
+
     def _configured(self, point: AsOf, before: Fact[Event] | None) -> AsOf:
         """The point, after the configurations that followed it."""
         anew = [
             c
-            for c in self.configurations
+            for c in sorted([*self.configurations, *self._tail], key=lambda one: one.position)
             if c.position > point.position and (before is None or c.position < before.position)
         ]
         return AsOf(point.round, anew[-1].position, anew[-1].sequence) if anew else point

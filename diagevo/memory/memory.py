@@ -31,6 +31,7 @@ from diagevo.memory.events import (
     CandidateScored,
     Cause,
     CausePromoted,
+    CauseRenamed,
     CheckpointEvaluated,
     DuplicateJudged,
     Embedder,
@@ -260,7 +261,9 @@ class Memory:
                 )
             if state.config is None:
                 raise OutOfOrderError(f"run {self.run_id} has no configuration yet")
-            texts = [c.description for c in state.causes.values()] + [n.label for n in state.nodes.values()]
+            texts = [state.found_as(c) for c in state.causes.values()] + [
+                n.label for n in state.nodes.values()
+            ]
             vectors = Vectors(self.database, self.run_id, embedder)
             for start in range(0, len(texts), PORTION):
                 vectors.embed(texts[start : start + PORTION], embed)
@@ -468,6 +471,25 @@ class Memory:
             event = decide.superseding(*self._before(first), first, self.state.last_opened, reason)
             self._run.append([Item(event, round=event.last)])
             self._similarity.reset()
+            return event
+
+    def rename(self, cause_id: str, description: str) -> CauseRenamed:
+        """Correct a cause's words. Its id, state, frequency and vector stay; the old words stay in its story.
+
+        Args:
+            cause_id: The cause.
+            description: The new words.
+
+        Raises:
+            NotFoundError: There is no such cause.
+            OutOfOrderError: A round is open, or these are the words that it has.
+        """
+        with self.atomic():
+            before = self.cause(cause_id).description
+            number = len(self.state.renamed) + 1
+            event = CauseRenamed(number=number, cause_id=cause_id, description=description, before=before)
+            self._run.append([Item(event, round=self.state.round)])
+            self._run.keep_head()
             return event
 
     def evaluated(self, event: CheckpointEvaluated, round: int) -> None:
@@ -778,7 +800,7 @@ class Memory:
         if candidate is None:
             raise NotFoundError(f"round {now_.number} has no candidate {question_id}")
         shown = [c for c in (candidate.cause_id, candidate.stitched_cause_id) if c is not None]
-        return tuple(KnownCause(c, now_.causes[c].state, now_.causes[c].description) for c in shown)
+        return tuple(self.state.known_cause(now_.causes[c]) for c in shown)
 
 
 def _by_question(failure_id: str) -> tuple[int, ...]:

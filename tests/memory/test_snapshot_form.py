@@ -30,6 +30,7 @@ def _state() -> MemoryState:
     state.absorbed, state.refused = {"n2": ("n1", "sum")}, {"n1.n3": "f" * 64}
     state.next_cause, state.next_node = 13, 4
     state.began, state.superseded = (Began(3, "a" * 64, 1),), ((1, 2),)
+    state.renamed = (("c2", "cause two"),)
     state.votes, state.policy = ({"c1": Tally(2, 18, 12)}, {}), "d" * 64
     return state
 

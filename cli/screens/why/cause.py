@@ -90,6 +90,7 @@ def _turn(turn: "Turn", examples: "Mapping[str, Example]", shown: int | None = N
         Merged,
         Promoted,
         Reactivated,
+        Renamed,
         Sampled,
         Superseded,
     )
@@ -129,6 +130,8 @@ def _turn(turn: "Turn", examples: "Mapping[str, Example]", shown: int | None = N
             near = "" if turn.similarity is None else f", cosine {turn.similarity:.2f}, judged one skill"
             text = f"{when}  node {turn.absorbed} into {turn.survivor} “{turn.label}”{near}"
             yield Line("merged", text, turn.position)
+        case Renamed():
+            yield Line("renamed", f"{when}  from “{turn.before}” to “{turn.after}”", turn.position)
         case Superseded():
             rounds = (
                 f"round {turn.first} counts"

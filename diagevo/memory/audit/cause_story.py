@@ -146,7 +146,18 @@ class Superseded:
     event: Literal["superseded"] = "superseded"
 
 
-Turn = Created | Promoted | Counted | Reactivated | Merged | Sampled | Superseded
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """An auditor corrected its words."""
+
+    round: int
+    position: int
+    before: str
+    after: str
+    event: Literal["renamed"] = "renamed"
+
+
+Turn = Renamed | Created | Promoted | Counted | Reactivated | Merged | Sampled | Superseded
 
 
 @dataclass(frozen=True, slots=True)

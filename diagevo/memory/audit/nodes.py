@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from diagevo.memory.audit.failures import FailureStory, ModelExchange, asked, stories_of
+from diagevo.memory.audit.references import causes as causes_by
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.events import CauseCreated, NodePairJudged, number_of
 from diagevo.memory.events.decode import Fact
@@ -58,6 +59,7 @@ def why_node(history: History, node_id: str, as_of: AsOf, *, full: bool = False)
         for origin in walked.created
         if origin == node_id or any(merge.event.survivor == node_id for merge in walked.moves(origin))
     }
+    called = causes_by(history, as_of)
     causes = [one for one in history.events(CauseCreated, as_of=as_of) if one.event.node_id in within]
     born = next(one for one in causes if one.event.node_id == node_id)
     return NodeStory(
@@ -69,7 +71,9 @@ def why_node(history: History, node_id: str, as_of: AsOf, *, full: bool = False)
         merged_into=into,
         evidence=stories_of(history, [born], full=full)[0],
         members=tuple(
-            Member(one.event.cause_id, one.event.description, one.round, one.position, one.event.node_id)
+            Member(
+                one.event.cause_id, called[one.event.cause_id][0], one.round, one.position, one.event.node_id
+            )
             for one in causes
         ),
         pairs=tuple(

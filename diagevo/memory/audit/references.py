@@ -6,7 +6,7 @@ from typing import Literal
 
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.memory.audit.timeline.nodes import nodes
-from diagevo.memory.events import CandidateScored, CauseCreated, FailureObserved
+from diagevo.memory.events import CandidateScored, CauseCreated, CauseRenamed, FailureObserved
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import event_id
 from diagevo.memory.history import AsOf, History, fact_of
@@ -52,9 +52,12 @@ def resolve(history: History, text: str, as_of: AsOf, *kinds: Kind) -> Reference
 
 
 def causes(history: History, as_of: AsOf) -> dict[str, tuple[str, int]]:
-    """Every cause created by then, by id: description and round."""
-    found = history.events(CauseCreated, as_of=as_of)
-    return {fact.event.cause_id: (fact.event.description, fact.round) for fact in found}
+    """Every cause created by then, by id: what it is called, and its round."""
+    found: dict[str, tuple[str, int]] = {}
+    for fact in history.events(CauseCreated, CauseRenamed, as_of=as_of):
+        _, born = found.get(fact.event.cause_id, ("", fact.round))
+        found[fact.event.cause_id] = fact.event.description, born
+    return found
 
 
 def _must_exist(history: History, reference: Reference, as_of: AsOf) -> None:

@@ -7,18 +7,16 @@ from fractions import Fraction
 from diagevo.equations.policy import next_epsilon
 from diagevo.equations.schedule import aimed_share, probabilities, z
 from diagevo.memory.events import (
-    CauseCreated,
     CauseMatched,
-    CausePromoted,
-    CauseReactivated,
+    CauseRenamed,
     CauseState,
     Event,
-    NodeCreated,
     NodesMerged,
     RoundCommitted,
     RoundOpened,
     RoundsSuperseded,
     RunConfigured,
+    Trait,
     number_of,
 )
 from diagevo.memory.events.decode import Fact
@@ -220,22 +218,6 @@ class MemoryChange:
     """F after the event."""
 
 
-_STEPS = frozenset(
-    {
-        "RoundOpened",
-        "CausePromoted",
-        "CauseMatched",
-        "CauseReactivated",
-        "NodeCreated",
-        "CauseCreated",
-        "NodesMerged",
-        "RoundCommitted",
-        "RoundsSuperseded",
-        "RunConfigured",
-    }
-)
-
-
 def steps(history: History, round: int, as_of: AsOf) -> Iterator[MemoryChange]:
     """Each event of a round that changed the memory, one after the other, with its effect on f and F."""
 
@@ -245,9 +227,9 @@ def steps(history: History, round: int, as_of: AsOf) -> Iterator[MemoryChange]:
     for fact, before, state, _ in walk(history.log, history.run_id, shown, until=as_of.sequence):
         if fact.type == "RoundOpened" and fact.round > round:
             return
-        if fact.round != round or fact.type not in _STEPS:
+        if fact.round != round or not fact.event.traits & Trait.STEP:
             continue
-        subject, after = _subject(fact.event), _shown(state, fact.event)
+        subject, after = fact.event.subject(), _shown(state, fact.event)
         match fact.event:
             case RoundOpened() | RoundCommitted():
                 subject, before = f"round {round}", ""
@@ -260,26 +242,15 @@ def steps(history: History, round: int, as_of: AsOf) -> Iterator[MemoryChange]:
                 after = f"{after}, to be reactivated"
             case NodesMerged(absorbed=absorbed, survivor=survivor):
                 before, after = f"{absorbed} apart", f"{absorbed} in {survivor}"
+            case CauseRenamed():
+                before, after = f"“{fact.event.before}”", f"“{fact.event.description}”"
             case _:
                 pass  # what it is about is shown as it is
         yield MemoryChange(fact.position, fact.type, subject, before, after, state.current_failures)
 
 
-def _subject(event: Event) -> str:
-    """The cause or node that an event of `_STEPS` is about; none is all of the memory."""
-    match event:
-        case NodeCreated():
-            return event.node_id
-        case NodesMerged():
-            return event.survivor
-        case CausePromoted() | CauseMatched() | CauseReactivated() | CauseCreated():
-            return event.cause_id
-        case _:
-            return ""
-
-
 def _shown(state: MemoryState, event: Event) -> str:
-    subject = _subject(event)
+    subject = event.subject()
     if not subject:
         return f"ε = {state.epsilon}"
     if subject in state.causes:

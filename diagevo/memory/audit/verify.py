@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
 from diagevo.memory.audit.groups import first_stranger
 from diagevo.memory.audit.verification import Fault, Verification
-from diagevo.memory.events import Event, GroupIngested, RoundCommitted, RoundOpened, RoundsSuperseded
+from diagevo.memory.events import Event, GroupIngested, RoundCommitted, RoundOpened, RoundsSuperseded, Trait
 from diagevo.memory.events.chain import UNFIT, Chain
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Recorded
@@ -206,8 +206,8 @@ class _Replay:
                 if before is not None:
                     self._check_questions(before)
             case _:
-                return
-        if isinstance(fact.event, RoundCommitted | RoundsSuperseded):
+                pass
+        if fact.event.traits & Trait.STANDING:
             self._causes, self._nodes = projection.cause_rows(state), projection.node_rows(state)
 
     def end(self, report: Verification) -> None:

@@ -20,6 +20,7 @@ from diagevo.memory.audit.cause_story import (
     Merged,
     Promoted,
     Reactivated,
+    Renamed,
     Sampled,
     Superseded,
     Turn,
@@ -35,6 +36,7 @@ from diagevo.memory.events import (
     CauseMatched,
     CausePromoted,
     CauseReactivated,
+    CauseRenamed,
     Event,
     RoundsSuperseded,
 )
@@ -101,7 +103,7 @@ class _Reader:
     def read(self) -> CauseStory:
         created: CauseCreated | None = None
         last: Change | None = None
-        since, how = 0, "created"
+        since, how, renamed = 0, "created", False
         for change in changes(self.history, self.as_of, self.cause_id):
             last, recorded = change, change.fact
             if recorded.round != self.matches.round:
@@ -123,6 +125,11 @@ class _Reader:
                     since, how = recorded.round, "reactivated"
                     self.matches.reactivation = recorded, event
                     self.matches.frequency = change.frequency
+                case CauseRenamed() as event:
+                    renamed = True
+                    self.turns.append(
+                        Renamed(recorded.round, recorded.position, event.before, event.description)
+                    )
                 case RoundsSuperseded() as event:
                     self._close_matches(0)
                     self.turns.append(
@@ -130,6 +137,8 @@ class _Reader:
                             recorded.round, recorded.position, event.first, change.state, change.frequency
                         )
                     )
+                case _:
+                    raise AssertionError(f"a story has no words for {recorded.type}")
         assert created is not None
         assert last is not None
         self._close_matches(0)
@@ -137,11 +146,11 @@ class _Reader:
         self.turns += merges
         self.turns += self._counted()
         self.turns += self._sampled()
-        order = (Sampled, Promoted, Created, Counted, Reactivated, Merged, Superseded)
+        order = (Sampled, Promoted, Created, Counted, Reactivated, Merged, Renamed, Superseded)
         self.turns.sort(key=lambda turn: (turn.round, order.index(type(turn))))
         return CauseStory(
             cause_id=self.cause_id,
-            description=created.description,
+            description=self._words(created) if renamed else created.description,
             node_id=node_id,
             node_label=label,
             state=last.state,
@@ -151,6 +160,11 @@ class _Reader:
             turns=tuple(self.turns),
             effect=self._effect(),
         )
+
+    def _words(self, created: CauseCreated) -> str:
+        """What it is called now; a cause that a superseding took out, as it was found."""
+        cause = self.history.state(self.as_of).causes.get(self.cause_id)
+        return created.description if cause is None else cause.description
 
     def _promoted(self, recorded: Fact[Event], event: CausePromoted) -> None:
         aimed = self.aimed.get(recorded.round, Aimed())

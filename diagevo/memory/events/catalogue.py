@@ -13,12 +13,15 @@ Facts are what happened outside; consequences follow from facts and the state, a
 Long, but one file: what can happen is read and searched as one list, each event beside its version.
 """
 
+from enum import Flag, auto
 from pathlib import PurePosixPath
+from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
 from diagevo.text.fractions import RECORDED
+from diagevo.text.numbers import count
 
 LARGEST = 2**31 - 1
 """Number that PostgreSQL keeps in an INTEGER, as which the views show counts."""
@@ -187,22 +190,48 @@ class SimilarNode(Value, frozen=True):
     similarity: Cosine
 
 
+class Trait(Flag):
+    """What an event is to those who read the log. Each declares its own; nobody else lists types."""
+
+    NONE = 0
+    ROWS = auto()
+    """It changes rows of a projection."""
+    STANDING = auto()
+    """The causes and nodes, as they stand after it, are written anew."""
+    TAIL = auto()
+    """It belongs to the commit before it: a fork of that round has it too."""
+    STEP = auto()
+    """A step of a replay: it changes the memory, or what the memory is played with."""
+    TURN = auto()
+    """A turn of the story of the cause that it names; of every cause where it names none."""
+
+
 class Event(Value, frozen=True):
     """Base of all events."""
 
     schema_version: ClassVar[int] = 1
     identity: ClassVar[tuple[str, ...]]
     """Fields that are unique in a run together with the round and the type."""
+    traits: ClassVar[Trait]
 
     def key(self) -> str:
         """The business key: the values of `identity`, and the seed of `event_id`."""
         return ".".join([str(getattr(self, name)) for name in self.identity])
+
+    def subject(self) -> str:
+        """What it is about: an id, a stage, or nothing."""
+        return str(getattr(self, self.identity[0])) if self.identity else ""
+
+    def sentence(self) -> str:
+        """What it says, in one line."""
+        raise NotImplementedError
 
 
 class RunConfigured(Event, frozen=True):
     """The configuration that the following rounds are played with, resolved and without secrets."""
 
     identity = ("number",)
+    traits = Trait.STEP
     config: dict[str, Any]
     models: dict[str, Model]
     embedder: Embedder
@@ -214,11 +243,20 @@ class RunConfigured(Event, frozen=True):
     """SHA-256 of each prompt template, which is not stored, by its file's name; empty where the trainer named
     none."""
 
+    def subject(self) -> str:
+        return ""
+
+    def sentence(self) -> str:
+        model, origin = self.embedder, self.origin
+        forked = "" if origin is None else f", forked from {origin.run} at #{origin.position}"
+        return f"version {self.version}, embeddings {model.name} ({model.dimension} numbers){forked}"
+
 
 class RoundOpened(Event, frozen=True):
     """A round begins, with the schedule that follows from the last commit (Equations 1 and 2)."""
 
     identity = ()
+    traits = Trait.ROWS | Trait.STEP
     epsilon: Ratio
     failures: Count
     reference_failures: Count | None
@@ -226,13 +264,20 @@ class RoundOpened(Event, frozen=True):
     seed: int
     weights: list[Weight]
 
+    def sentence(self) -> str:
+        return f"ε = {self.epsilon}, F = {self.failures}, {len(self.weights)} Active, seed {self.seed}"
+
 
 class StageStarted(Event, frozen=True):
     """An attempt at a stage of the round begins."""
 
     identity = ("stage", "attempt")
+    traits = Trait.NONE
     stage: str
     attempt: Ordinal
+
+    def sentence(self) -> str:
+        return f"attempt {self.attempt}"
 
 
 class StageCompleted(Event, frozen=True):
@@ -240,6 +285,7 @@ class StageCompleted(Event, frozen=True):
 
     schema_version = 2
     identity = ("stage", "attempt")
+    traits = Trait.NONE
     stage: str
     attempt: Ordinal
     artifacts: list[Artifact] = []
@@ -254,11 +300,16 @@ class StageCompleted(Event, frozen=True):
     """Of a stage that trains: mean reward over its completions, whatever attempts they came in. In version 1
     the mean over the steps of the last attempt: a smaller last batch weighed as much as a whole one."""
 
+    def sentence(self) -> str:
+        took = "" if self.seconds is None else f", {self.seconds:.1f} s"
+        return f"attempt {self.attempt}{took}"
+
 
 class StageAbandoned(Event, frozen=True):
     """The attempt is given up; what it observed after a step will be observed again."""
 
     identity = ("stage", "attempt")
+    traits = Trait.NONE
     stage: str
     attempt: Ordinal
     after_step: Count
@@ -267,6 +318,10 @@ class StageAbandoned(Event, frozen=True):
     """From its start to the last event that it left: at least so long it ran."""
     reason: str | None = None
     """What was lost, where the run went on by itself; None where its process ended."""
+
+    def sentence(self) -> str:
+        why = f"; {self.reason}" if self.reason else ""
+        return f"attempt {self.attempt}: what it observed after step {self.after_step} is void{why}"
 
 
 class GroupRewards(Value, frozen=True):
@@ -282,6 +337,7 @@ class StepTrained(Event, frozen=True):
     update measured. It changes no state. Of several attempts at a step the last counts."""
 
     identity = ("stage", "attempt", "step")
+    traits = Trait.NONE
     stage: str
     attempt: Ordinal
     step: Ordinal
@@ -295,12 +351,19 @@ class StepTrained(Event, frozen=True):
     kl: float | None
     """Mean over the tokens to the phase's starting weights, also after the first of several updates."""
 
+    def sentence(self) -> str:
+        rewards = [reward for group in self.groups for reward in group.rewards]
+        loss = "" if self.loss is None else f", loss {self.loss:.4g}"
+        done = f"attempt {self.attempt}, step {self.step}{loss}"
+        return f"{done}, mean of {len(rewards)} rewards {fmean(rewards):.3g}" if rewards else done
+
 
 class PhaseMeasured(Event, frozen=True):
     """What a phase of training measured of itself, as a whole or up to where it was ended. It changes no
     state."""
 
     identity = ("stage", "attempt")
+    traits = Trait.NONE
     stage: str
     attempt: Ordinal
     steps: Count
@@ -320,11 +383,22 @@ class PhaseMeasured(Event, frozen=True):
     """The implementation of attention that trained."""
     findings: list[PhaseFinding] = []
 
+    def sentence(self) -> str:
+        parts = [f"attempt {self.attempt}, {self.steps} steps"]
+        if self.first_kl is not None:
+            parts.append(f"KL at step 1 {self.first_kl:.3g}")
+        if self.sampling_gap is not None:
+            parts.append(f"log-prob gap {self.sampling_gap:.3g}")
+        parts.append(f"reward {self.reward_lowest:g} to {self.reward_highest:g}")
+        parts.append(f"{self.cut_off} of {self.completions} cut off")
+        return ", ".join([*parts, *(f"found: {name.replace('_', ' ')}" for name in self.findings)])
+
 
 class CandidateScored(Event, frozen=True):
     """The votes on one question of the pool, and whether it is kept (Equation 3)."""
 
     identity = ("question_id",)
+    traits = Trait.NONE
     question_id: str
     question: Digest
     """The question's text (the raw completion where it is invalid)."""
@@ -355,6 +429,14 @@ class CandidateScored(Event, frozen=True):
     drawn_round: Ordinal | None = None
     """Round whose schedule the prompt was drawn from, where it is an earlier one: a trainer draws ahead."""
 
+    def sentence(self) -> str:
+        partner = "" if self.stitched_cause_id is None else f" + {self.stitched_cause_id}"
+        aim = "free" if self.mode == "free" else f"{self.cause_id}{partner}"
+        counted = f"{self.first} and {self.second} of {self.responses}"
+        if self.votes_are == "rewards":
+            counted = f"{self.first} of {self.responses} rewards passed"
+        return f"{self.verdict}: {aim}, {counted}"
+
 
 class FailedRollout(Value, frozen=True):
     """A rollout that did not pass, by its place in its group."""
@@ -384,6 +466,7 @@ class GroupIngested(Event, frozen=True):
     """The rollouts of one prompt in one step of another trainer, as its files have them. It changes no state:
     it waits for its round, which is opened when the rounds before it are committed."""
 
+    traits = Trait.ROWS
     schema_version = 2
     step: Count
     group: Count
@@ -417,16 +500,26 @@ class GroupIngested(Event, frozen=True):
     def key(self) -> str:
         return f"{self.step}.{self.group}" + (f".{self.attempt}" if self.attempt > 1 else "")
 
+    def subject(self) -> str:
+        return f"s{self.step}.g{self.group}"
+
+    def sentence(self) -> str:
+        return f"{self.source}: {self.passes} of {len(self.rewards)} rewards passed"
+
 
 class CausePromoted(Event, frozen=True):
     """Active → Mastered: the mean p1 over the questions aimed at the cause reached θ_up (Equations 6, 7)."""
 
     identity = ("cause_id",)
+    traits = Trait.STEP | Trait.TURN
     cause_id: str
     questions: Ordinal
     consistency: Ratio
     threshold: Ratio
     closed_frequency: Count
+
+    def sentence(self) -> str:
+        return f"mean p₁ {self.consistency} ≥ {self.threshold}, closed f = {self.closed_frequency}"
 
 
 class FailureObserved(Event, frozen=True):
@@ -434,6 +527,7 @@ class FailureObserved(Event, frozen=True):
 
     schema_version = 4
     identity = ("failure_id", "stage", "attempt")
+    traits = Trait.NONE
     failure_id: str
     question_id: str
     stage: str
@@ -447,6 +541,10 @@ class FailureObserved(Event, frozen=True):
     """Whether it gives the true answer, in worlds that can compute it: then the label that it failed against
     is false. Measurement only, never read by the loop."""
     against: Evidence = "response"
+
+    def sentence(self) -> str:
+        known = ", against the known answer" if self.against == "answer" else ""
+        return f"{self.stage}, attempt {self.attempt}, step {self.step}{known}"
 
 
 class Mark(Value, frozen=True):
@@ -473,6 +571,7 @@ class FailureDiagnosed(Event, frozen=True):
 
     schema_version = 2
     identity = ("failure_id", "attempt", "asked")
+    traits = Trait.NONE
     failure_id: str
     attempt: Ordinal
     """Attempt of the stage whose observation this answers."""
@@ -491,11 +590,15 @@ class FailureDiagnosed(Event, frozen=True):
     evidence: list[Mark] = []
     step: WrongStep | None = None
 
+    def sentence(self) -> str:
+        return f"{self.verdict}: {self.cause_id or self.description or ''}".rstrip(": ")
+
 
 class DuplicateJudged(Event, frozen=True):
     """Whether a new description is a cause that is stored already."""
 
     identity = ("failure_id",)
+    traits = Trait.NONE
     failure_id: str
     candidates: list[SimilarCause]
     """Causes above the threshold, best first; empty where none was and no model was asked."""
@@ -506,11 +609,15 @@ class DuplicateJudged(Event, frozen=True):
     """How many candidates above the threshold were left out by the cap."""
     call: Call | None = None
 
+    def sentence(self) -> str:
+        return f"the same as {self.cause_id}" if self.duplicate else "no duplicate"
+
 
 class NodeAssigned(Event, frozen=True):
     """Under which skill node a new cause goes: a stored one or a new one."""
 
     identity = ("failure_id",)
+    traits = Trait.NONE
     failure_id: str
     shortlist: list[SimilarNode]
     node_id: str | None
@@ -518,48 +625,72 @@ class NodeAssigned(Event, frozen=True):
     flags: list[str] = []
     call: Call | None = None
 
+    def sentence(self) -> str:
+        return self.node_id or f"a new node: {self.new_label}"
+
 
 class NodeCreated(Event, frozen=True):
     """A new skill node."""
 
     identity = ("node_id",)
+    traits = Trait.STEP
     node_id: str
     label: str
+
+    def sentence(self) -> str:
+        return self.label
 
 
 class CauseCreated(Event, frozen=True):
     """A new cause: Active, with frequency 1."""
 
     identity = ("cause_id",)
+    traits = Trait.ROWS | Trait.STEP | Trait.TURN
     cause_id: str
     description: str
     node_id: str
     failure_id: str
+
+    def sentence(self) -> str:
+        return f"{self.failure_id} under {self.node_id}: {self.description}"
 
 
 class CauseMatched(Event, frozen=True):
     """A failure counted under a stored cause: its frequency grows by one (Equation 8)."""
 
     identity = ("failure_id",)
+    traits = Trait.ROWS | Trait.STEP | Trait.TURN
     cause_id: str
     failure_id: str
     via: Via
     similarity: Cosine | None
+
+    def subject(self) -> str:
+        return self.cause_id
+
+    def sentence(self) -> str:
+        near = "" if self.similarity is None else f" at {self.similarity:.2f}"
+        return f"{self.failure_id} by {self.via}{near}"
 
 
 class CauseReactivated(Event, frozen=True):
     """Mastered → Active, by the first new failure since the promotion (Equation 8)."""
 
     identity = ("cause_id",)
+    traits = Trait.STEP | Trait.TURN
     cause_id: str
     failure_id: str
     promotion: str
     """event_id of the promotion that this undoes."""
 
+    def sentence(self) -> str:
+        return f"{self.failure_id} undoes its promotion"
+
 
 class NodePairJudged(Event, frozen=True):
     """Whether two similar nodes are one skill."""
 
+    traits = Trait.NONE
     nodes: tuple[str, str]
     similarity: Cosine
     merge: bool
@@ -571,20 +702,31 @@ class NodePairJudged(Event, frozen=True):
     def key(self) -> str:
         return ".".join(self.nodes)
 
+    def subject(self) -> str:
+        return " ".join(self.nodes)
+
+    def sentence(self) -> str:
+        return f"cosine {self.similarity:.2f}: " + ("one skill" if self.merge else "two skills")
+
 
 class NodesMerged(Event, frozen=True):
     """Two nodes became one; causes keep their states and frequencies."""
 
     identity = ("survivor", "absorbed")
+    traits = Trait.STEP
     survivor: str
     absorbed: str
     label: str
+
+    def sentence(self) -> str:
+        return f"{self.absorbed} is part of it now: {self.label}"
 
 
 class RoundCommitted(Event, frozen=True):
     """The round is over: F, ε of the next round, counts, and the hash of the state."""
 
     identity = ()
+    traits = Trait.ROWS | Trait.STANDING | Trait.STEP
     failures: Count
     reference_round: Ordinal | None
     reference_failures: Count | None
@@ -596,12 +738,19 @@ class RoundCommitted(Event, frozen=True):
     undiagnosed: Count = 0
     """Valid observations that were never diagnosed, or stayed unresolved: none of them is counted."""
 
+    def sentence(self) -> str:
+        return (
+            f"F = {self.failures}, ε next = {self.epsilon_next}, {self.active} Active, "
+            f"{self.mastered} Mastered, {count(self.nodes, 'node')}"
+        )
+
 
 class RoundsSuperseded(Event, frozen=True):
     """The diagnoses of rounds `first` to `last` count no more; their groups are played again as the rounds
     that follow. Carries the memory that round `first` was opened with."""
 
     identity = ("first", "last")
+    traits = Trait.ROWS | Trait.STANDING | Trait.STEP | Trait.TURN
     first: Ordinal
     last: Ordinal
     """The last round that was opened; it need not have been committed."""
@@ -617,12 +766,41 @@ class RoundsSuperseded(Event, frozen=True):
     refused: dict[str, str]
     """Pairs of nodes that were judged to be two, with a fingerprint of their contents."""
 
+    def subject(self) -> str:
+        return ""
+
+    def sentence(self) -> str:
+        rounds = f"round {self.first}" if self.first == self.last else f"rounds {self.first} to {self.last}"
+        back = f"back to F = {self.failures}, {count(len(self.causes), 'cause')}"
+        return f"{rounds} superseded, {back}: {self.reason}"
+
+
+class CauseRenamed(Event, frozen=True):
+    """An auditor corrects a cause's words, between rounds. Its id, state and frequency stay, and its vector:
+    that of the words in which it was found."""
+
+    identity = ("number",)
+    traits = Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
+    number: Ordinal
+    """1 for the first renaming of the run."""
+    cause_id: str
+    description: str
+    """The new words."""
+    before: str
+
+    def subject(self) -> str:
+        return self.cause_id
+
+    def sentence(self) -> str:
+        return f"{self.description} (before: {self.before})"
+
 
 class CheckpointEvaluated(Event, frozen=True):
     """A measurement of a policy after a round (round 0: before any training). It changes no state."""
 
     schema_version = 2
     identity = ("role", "benchmark")
+    traits = Trait.TAIL
     role: Literal["solver", "challenger"]
     checkpoint: str
     """Folder of the policy, relative to the run's folder, or the model's name."""
@@ -634,9 +812,18 @@ class CheckpointEvaluated(Event, frozen=True):
     seconds: Amount | None = None
     """Wall time of a validation, as far as the process that ended it measured."""
 
+    def sentence(self) -> str:
+        metrics = ", ".join(f"{name} {value:.3f}" for name, value in sorted(self.metrics.items()))
+        return f"{self.benchmark}: {metrics}"
+
 
 EVENT_TYPES: dict[str, type[Event]] = {event.__name__: event for event in Event.__subclasses__()}
 """Every event by its stored tag."""
+
+
+def having(traits: Trait) -> frozenset[str]:
+    """The types of event that have any of the traits."""
+    return frozenset(name for name, event in EVENT_TYPES.items() if event.traits & traits)
 
 
 def number_of(id_: str) -> int:

@@ -89,7 +89,8 @@ class Similarity:
         return self.store().embed(texts, embed)
 
     def _load(self, causes: Sequence[Cause]) -> np.ndarray:
-        return self.store().of([c.description for c in causes])
+        """Vectors of the words in which they were found: a cause may be called otherwise since."""
+        return self.store().of([self._memory.state.found_as(c) for c in causes])
 
     def _sync(self) -> int:
         """How many causes the index answers for: those of the last commit, or 0 without an index."""
@@ -104,12 +105,13 @@ class Similarity:
 
     def _search(self, vector: np.ndarray, limit: int) -> tuple[list[str], np.ndarray]:
         """Ids of causes by number, and their cosines: all, or the nearest `limit` of those indexed."""
-        state, store = self._memory.state, self.store()
+        state = self._memory.state
+        self.store()  # forgets what a state that was folded again does not have
         ready = self._index.size if self._index is not None else 0
         indexed = ready or self._sync()
         missing = list(state.causes.values())[indexed + len(self._matrix.ids) :]
         if missing:
-            self._matrix.extend([c.cause_id for c in missing], store.of([c.description for c in missing]))
+            self._matrix.extend([c.cause_id for c in missing], self._load(missing))
         recent = self._matrix.similarities(vector)
         if not indexed or self._index is None:
             return self._matrix.ids, recent
@@ -172,6 +174,6 @@ class Similarity:
 
     @staticmethod
     def _centroid(store: Vectors, state: MemoryState, causes: Sequence[str]) -> np.ndarray:
-        mean = store.of([state.causes[c].description for c in causes]).mean(axis=0)
+        mean = store.of([state.found_as(state.causes[c]) for c in causes]).mean(axis=0)
         length = float(np.linalg.norm(mean))
         return mean / length if length else mean

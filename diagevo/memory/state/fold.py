@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from msgspec.structs import replace
+
 from diagevo.equations.policy import built_in, next_epsilon
 from diagevo.equations.states import reaches
 from diagevo.errors import InconsistentError
 from diagevo.memory.events import (
+    CauseRenamed,
     CheckpointEvaluated,
     Event,
     GroupIngested,
@@ -187,6 +190,18 @@ def _superseded(state: MemoryState, fact: Fact[RoundsSuperseded]) -> None:
     state.round, state.open = last, None
 
 
+def _renamed(state: MemoryState, fact: Fact[CauseRenamed]) -> None:
+    _between(state)
+    event = fact.event
+    cause = state.causes[event.cause_id]
+    require(event.number == len(state.renamed) + 1, f"renaming {len(state.renamed) + 1} comes next")
+    require(event.before == cause.description, f"{event.cause_id} is called otherwise")
+    require(event.description != event.before, "they are the words that it has")
+    require(bool(event.description.strip()), "a cause has words")
+    state.causes[event.cause_id] = replace(cause, description=event.description)
+    state.renamed = (*state.renamed, (event.cause_id, event.before))
+
+
 def _told(epsilon: str) -> Fraction:
     """ε as recorded: what a policy of one's own said is a fact, whose bounds alone are checked here."""
     told = Fraction(epsilon)
@@ -300,6 +315,6 @@ IN_ROUND: dict[str, Callable[[MemoryState, OpenRound, Fact[Any]], None]] = handl
 """What an event does while a round is open."""
 
 BETWEEN_ROUNDS: dict[str, Callable[[MemoryState, Fact[Any]], None]] = handlers(
-    _configured, _opened, _measured, _ingested, _superseded
+    _configured, _opened, _measured, _ingested, _renamed, _superseded
 )
 """What an event does that belongs to no open round; some only while none is open."""

@@ -42,6 +42,12 @@ class KnownCause:
     cause_id: str
     state: CauseState
     description: str
+    found_as: str | None = None
+    """The words in which it was found, by which a rule knows it; None for its description."""
+
+    def __post_init__(self) -> None:
+        if self.found_as is None:
+            object.__setattr__(self, "found_as", self.description)
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -141,6 +147,8 @@ class MemoryState:
     """The opened rounds that count, in order: whatever supersedes one must restore what it began with."""
     superseded: tuple[tuple[int, int], ...] = ()
     """First and last of the rounds that were superseded, in order (`superseded.py`)."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Each renaming of a cause, in order: its id, and the words that it had before."""
 
     def copy(self) -> "MemoryState":
         copied = MemoryState(*(getattr(self, f.name) for f in fields(MemoryState)))
@@ -213,6 +221,15 @@ class MemoryState:
         figures = self.failures, self.reference_round, self.reference_failures, self.epsilon
         content = [*self.causes.values()], [*self.nodes.values()], self.absorbed, self.refused, figures
         return hashlib.sha256(_json.encode(content)).hexdigest()
+
+    def found_as(self, cause: Cause) -> str:
+        """The words in which a cause was found: its vector is theirs, whatever it is called now."""
+        before = (words for cause_id, words in self.renamed if cause_id == cause.cause_id)
+        return next(before, cause.description)
+
+    def known_cause(self, cause: Cause, state: CauseState | None = None) -> KnownCause:
+        """A cause as a diagnostician is shown it, in `state` or its own."""
+        return KnownCause(cause.cause_id, state or cause.state, cause.description, self.found_as(cause))
 
     @property
     def last_opened(self) -> int:

@@ -40,7 +40,7 @@ OPENED, QUESTION = table(OpenedRoundRow), table(CauseQuestionRow)
 GROUP, PROMPT = table(IngestedGroupRow), table(IngestedPromptRow)
 ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, PROMPT, QUESTION)
 VERDICTS: tuple[CandidateVerdict, ...] = get_args(CandidateVerdict)
-VERSION = 5
+VERSION = 6
 """Of the snapshot's form and of the fold: a snapshot of another version is ignored."""
 
 

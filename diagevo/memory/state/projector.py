@@ -14,6 +14,8 @@ from diagevo.memory.events import (
     RoundCommitted,
     RoundOpened,
     RoundsSuperseded,
+    Trait,
+    having,
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.log.database import Database, insert_into
@@ -30,10 +32,7 @@ from diagevo.memory.state.projection import (
 )
 from diagevo.memory.state.superseded import played_again
 
-PROJECTED = frozenset(
-    event.__name__
-    for event in (RoundOpened, RoundCommitted, RoundsSuperseded, GroupIngested, CauseCreated, CauseMatched)
-)
+PROJECTED = having(Trait.ROWS | Trait.STANDING)
 """Events that change a row of a projection."""
 WAITING = 2000
 """Rows that are collected before they are written."""
@@ -132,8 +131,9 @@ class Projector:
                 with self._database.write() as connection:
                     projection.write_memory(connection, state)
                     _supersede(connection, state, fact.position)
-            case _:
-                raise AssertionError(f"{fact.type} changes no projection")
+            case _:  # the causes and nodes as they stand
+                with self._database.write() as connection:
+                    projection.write_memory(connection, state)
         if len(self._groups) + len(self._questions) >= WAITING:
             self.flush()
 

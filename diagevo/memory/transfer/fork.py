@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Connection, func, insert, select
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.events import CheckpointEvaluated, Origin, StageCompleted
+from diagevo.memory.events import Origin, RunConfigured, StageCompleted, Trait, having
 from diagevo.memory.history import AsOf, History, point_of
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
@@ -56,7 +56,7 @@ def fork(
     embedding model, ConfigError where the new run exists.
     """
     check_name(name)
-    as_of = _measured(history, point_of(history.commit(round)))
+    as_of = _with_tail(history, point_of(history.commit(round)))
     before = history.configuration(as_of)
     values = before.config if config is None else dict(config)
     changed = changed_keys(before.config, values)
@@ -95,13 +95,17 @@ def fork(
     return Forked(written, origin, changed, files, missing)
 
 
-def _measured(history: History, commit: AsOf) -> AsOf:
-    """After what was measured of the round right after its commit: the fork begins with the same weights."""
-    end = commit
+def _with_tail(history: History, commit: AsOf) -> AsOf:
+    """After what belongs to the round and follows its commit: the fork begins with the same weights, whose
+    measurements are the same, and with the same words. A configuration on the way comes along."""
+    end, tail = commit, having(Trait.TAIL)
     for one in history.log.read(history.run_id, after=commit.position):
-        if one.type != CheckpointEvaluated.__name__ or one.round != commit.round:
+        if one.round != commit.round and one.type != RunConfigured.__name__:
             break
-        end = AsOf(commit.round, one.position, one.sequence)
+        if one.type in tail:
+            end = AsOf(commit.round, one.position, one.sequence)
+        elif one.type != RunConfigured.__name__:
+            break
     return end
 
 

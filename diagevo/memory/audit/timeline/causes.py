@@ -10,19 +10,21 @@ from sqlalchemy import select
 
 from diagevo.equations.states import Tally, tallied
 from diagevo.memory.events import (
+    EVENT_TYPES,
     CandidateScored,
     CauseCreated,
     CauseMatched,
     CausePromoted,
     CauseReactivated,
     CauseState,
+    Event,
     RoundsSuperseded,
+    Trait,
+    having,
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.log import EVENT
-
-Changing = CauseCreated | CausePromoted | CauseMatched | CauseReactivated | RoundsSuperseded
 
 Standing = CauseState | Literal["superseded"]
 """Superseded: it was made in a round that counts no more."""
@@ -30,18 +32,18 @@ Standing = CauseState | Literal["superseded"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An event that concerns a cause's state or frequency, with both after it."""
+    """A turn of a cause's story, with its state and frequency after it."""
 
-    fact: Fact[Changing]
+    fact: Fact[Event]
     state: Standing
     frequency: int
 
 
 def changes(history: History, as_of: AsOf, cause_id: str) -> Iterator[Change]:
     """What happened to a cause, in order."""
-    kinds = (CauseCreated, CausePromoted, CauseMatched, CauseReactivated)
-    gone: list[Fact[Changing]] = [one for one in history.supersedings if one.position <= as_of.position]
-    own: Iterator[Fact[Changing]] = history.events(*kinds, as_of=as_of, cause_id=cause_id)
+    kinds = [EVENT_TYPES[name] for name in sorted(having(Trait.TURN) - {RoundsSuperseded.__name__})]
+    gone: list[Fact[Event]] = [one for one in history.supersedings if one.position <= as_of.position]
+    own: Iterator[Fact[Event]] = history.events(Event, *kinds, as_of=as_of, cause_id=cause_id)
     state: Standing = "superseded"
     frequency = 0
     for fact in merge(own, gone, key=lambda one: one.position):
@@ -62,6 +64,8 @@ def changes(history: History, as_of: AsOf, cause_id: str) -> Iterator[Change]:
                 if back == (state, frequency):
                     continue
                 state, frequency = back
+            case _:
+                pass  # it tells something else of the cause
         yield Change(fact, state, frequency)
 
 
