@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 # Hundreds of programs are started here: they find their modules, and pytest its tests, compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup train lm test test-fast test-audit test-inspect test-vllm check docs pictures bench bench-gpu clean rollouts copied
+.PHONY: setup installs train lm test test-fast test-audit test-inspect test-vllm check docs pictures bench bench-gpu clean rollouts copied
 
 setup: $(READY)
 
@@ -20,6 +20,15 @@ $(READY): pyproject.toml constraints.txt $(if $(EDITABLE),,copied)
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,postgres,report,index,local]' --group dev
 	touch $(READY)
+
+# Every install that the documentation names can be resolved, for Python 3.11 and this system; nothing is installed.
+# INSTALLS: a file of constraints and extras, as the pages have them (tests/test_packaging.py).
+INSTALLS := constraints.txt:train constraints-gpu.txt:train,vllm
+installs: $(READY)
+	for each in $(INSTALLS); do \
+	  echo "$${each%%:*} [$${each#*:}]"; \
+	  $(BIN)/python -m pip install --dry-run --quiet --ignore-installed --constraint "$${each%%:*}" ".[$${each#*:}]" || exit 1; \
+	done
 
 # Plays the run `first`; called again it goes on with it, and says so where nothing is left to do.
 train: $(READY)

@@ -11,6 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
 import diagevo
@@ -268,3 +270,31 @@ def test_a_release_has_links_that_work_on_the_index(tmp_path: Path) -> None:
         assert "://" in old or (ROOT / old).exists()
     project = tomllib.loads((tmp_path / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["urls"]["Repository"] == where
+
+
+def test_ci_resolves_every_documented_install_and_its_pins_are_within_the_extras() -> None:
+    """`make installs`: what it resolves is read from the pages, and what each file pins fits the extras."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    [resolved] = re.findall(r"^INSTALLS := (.*)$", makefile, re.MULTILINE)
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md"]
+    written = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    documented = set(re.findall(r"pip install --constraint (\S+) '\.\[([\w,]+)\]'", written))
+    assert documented == {tuple(each.split(":")) for each in resolved.split()}
+    assert "make installs" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for file, extras in documented:
+        lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+        pinned = {
+            canonicalize_name(n): v for n, _, v in (line.partition("==") for line in lines if "==" in line)
+        }
+        wanted = [
+            *asked["dependencies"],
+            *(r for e in extras.split(",") for r in asked["optional-dependencies"][e]),
+        ]
+        for requirement in map(Requirement, wanted):
+            if requirement.name != "diagevo":
+                assert pinned[canonicalize_name(requirement.name)] in requirement.specifier, (
+                    file,
+                    requirement,
+                )
+        assert pinned["torch"] == "2.13.0", "installed first, by this version"

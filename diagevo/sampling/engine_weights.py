@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+_BLOCK = {False: 2**14, True: 2**24}
+"""Elements that are added up at once: what stays in a cache of a CPU, and what keeps a GPU busy."""
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -85,4 +87,7 @@ def _adapter(manager: Any, wanted: int) -> dict[str, list[torch.Tensor]]:
 
 
 def checksum(tensor: torch.Tensor) -> int:
-    return int(tensor.detach().contiguous().view(_BITS[tensor.element_size()]).sum(dtype=torch.int64))
+    """Block by block: torch would make an int64 copy of the whole, of 5 GB for the embedding of Qwen3-8B."""
+    bits = tensor.detach().contiguous().view(-1).view(_BITS[tensor.element_size()])
+    sums = [block.sum(dtype=torch.int64) for block in bits.split(_BLOCK[bits.is_cuda])]
+    return int(torch.stack(sums).sum()) if sums else 0
