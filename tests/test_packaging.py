@@ -297,4 +297,4 @@ def test_ci_resolves_every_documented_install_and_its_pins_are_within_the_extras
                     file,
                     requirement,
                 )
-        assert pinned["torch"] == "2.13.0", "installed first, by this version"
+        assert pinned[canonicalize_name("torch")] == "2.13.0", "installed first, by this version"
