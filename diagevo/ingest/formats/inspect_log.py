@@ -24,7 +24,7 @@ def read(path: Path, reward: str | None) -> Iterator[RolloutStep]:
     where there are several, or several models, or what Inspect cannot read.
     """
     try:
-        from inspect_ai.log import read_eval_log, read_eval_log_samples
+        from inspect_ai.log import read_eval_log
     except ImportError as error:
         raise ConfigError(
             "reading Inspect's logs needs inspect_ai", hint="pip install 'diagevo[inspect]'"
@@ -41,13 +41,12 @@ def read(path: Path, reward: str | None) -> Iterator[RolloutStep]:
     for file in files:
         regular(file)
         try:
-            head = read_eval_log(str(file), header_only=True).eval
-            models.add(head.model)
-            if len(models) == 1:
-                samples = read_eval_log_samples(
-                    str(file), all_samples_required=False, resolve_attachments="full"
-                )
-                found += [_rollout(file, sample, reward, head.task) for sample in samples]
+            log = read_eval_log(str(file), resolve_attachments="full")
+            models.add(log.eval.model)
+            samples = log.samples or []
+            if samples and not any(sample.scores for sample in samples):
+                raise ConfigError(f"{file} has no scores", hint=f"score it: inspect score {file}")
+            found += [_rollout(file, sample, reward, log.eval.task) for sample in samples]
         except ConfigError:
             raise
         except Exception as error:  # whatever a damaged file makes Inspect say
