@@ -7,6 +7,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, TypeVar
@@ -239,11 +240,19 @@ _UNUSUAL = re.compile(rb'\\u00[2-7]|\\\\":|"[ \t]+:')
 
 def _may_repeat(line: bytes, value: Any) -> bool:
     """Whether an object of the line may have a key twice, of which a decoder takes the last in silence."""
-    if _UNUSUAL.search(line):
+    if (b"\\u00" in line or b" :" in line or b"\t:" in line or b'\\\\":' in line) and _UNUSUAL.search(line):
         return True
     if isinstance(value, dict):
         return line.count(b'":') - line.count(b'\\":') > _keys(value)
-    return any(line.count(f'"{name}"'.encode()) > 1 for name in type(value).__struct_encode_fields__)
+    for name in _quoted(type(value)):  # noqa: SIM110  (asked of every line)
+        if line.count(name) > 1:
+            return True
+    return False
+
+
+@cache
+def _quoted(type_: type[Any]) -> list[bytes]:
+    return [f'"{name}"'.encode() for name in type_.__struct_encode_fields__]
 
 
 def _keys(value: Any) -> int:

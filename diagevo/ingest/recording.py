@@ -1,7 +1,7 @@
 """Groups of rollouts as events. The same files again change nothing."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -15,8 +15,10 @@ from diagevo.ingest.rollouts import RolloutGroup, RolloutStep, grouped
 from diagevo.ingest.rounds import LAST, Rounds, ingested
 from diagevo.memory.audit.groups import Attempts
 from diagevo.memory.events import FailedRollout, Feedback, GroupIngested, RunConfigured
-from diagevo.memory.log.artifacts import Artifacts
+from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory
+
+Keep = Callable[[Sequence[str]], list[str]]
 
 
 @dataclass(slots=True)
@@ -83,12 +85,13 @@ class Recorder:
         """The batch that was compared with last, and all its groups: its steps come one after the other."""
 
     def record(self, steps: Iterable[RolloutStep], report: IngestSummary) -> None:
-        for step in steps:
-            self._step(step, report)
+        """Steps in one transaction. Raises ConflictError where one was recorded with other rollouts, and no
+        training was resumed: then none is recorded, and the recorder is of no more use."""
+        with self.memory.atomic():
+            for step in steps:
+                self._step(step, report)
 
     def _step(self, step: RolloutStep, report: IngestSummary) -> None:
-        """One step in one transaction. Raises ConflictError where it was recorded with other rollouts, and no
-        training was resumed."""
         groups = grouped(step.rollouts)
         report.steps += 1
         report.unscored += step.unscored
@@ -98,8 +101,13 @@ class Recorder:
         report.split += sum(prompts > 1 for prompts in named.values())
         if not groups:
             return
-        events = events_of(self.memory.artifacts, step.number, step.source, groups, self.settings.pass_at)
         known = self._recorded(step.number)
+        keep = _digests if known else self.memory.artifacts.put_many
+        events = events_of(keep, step.number, step.source, groups, self.settings.pass_at)
+        if known and not _same(known, events):
+            events = events_of(
+                self.memory.artifacts.put_many, step.number, step.source, groups, self.settings.pass_at
+            )
         if step.number in self.batches:
             if not _same(known, events):
                 if _grown(known, events):
@@ -199,11 +207,16 @@ def _recorded_otherwise(step: RolloutStep, why: str = "") -> ConflictError:
     )
 
 
+def _digests(texts: Sequence[str]) -> list[str]:
+    return [digest_of(text) for text in texts]
+
+
 def events_of(
-    artifacts: Artifacts, step: int, source: str, groups: Sequence[RolloutGroup], pass_at: float
+    keep: Keep, step: int, source: str, groups: Sequence[RolloutGroup], pass_at: float
 ) -> list[GroupIngested]:
     """A step's groups as events. Every failure is kept with its feedback, every pass beside a failure, and
-    the first where all passed: what passes look like is measured on them too."""
+    the first where all passed: what passes look like is measured on them too. `keep` stores texts, or only
+    names them, by their digests."""
     parts: list[tuple[RolloutGroup, list[int], list[int]]] = []
     texts: list[str] = []
     for group in groups:
@@ -213,7 +226,7 @@ def events_of(
         parts.append((group, failed, passed))
         texts += [group.prompt, *(group.responses[place] for place in [*kept, *failed])]
         texts += [group.feedback[place] for place in failed if place in group.feedback]
-    digests = iter(artifacts.put_many(texts))
+    digests = iter(keep(texts))
     events: list[GroupIngested] = []
     for number, (group, failed, passed) in enumerate(parts):
         question = next(digests)

@@ -3,7 +3,8 @@ waited for, so that others may write in between."""
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from diagevo.config.loading import over
 from diagevo.config.models import Config, IngestConfig
 from diagevo.config.sources import Layer, Source
 from diagevo.diagnosis.embedder import embedder_for
-from diagevo.errors import ConfigError, HeldError, NotFoundError, StoreError
+from diagevo.errors import ConfigError, HeldError, NotFoundError, StoppedSafely, StoreError
 from diagevo.ingest.recording import IngestSummary, Recorder, configure
 from diagevo.ingest.rollouts import RolloutStep
 from diagevo.ingest.rounds import Rounds
@@ -26,6 +27,10 @@ POLL_SECONDS = 2.0
 """How often a followed training is looked at."""
 HELD = 10_000
 """Rollouts that are kept until one on the other side of --pass-at comes; of more the files are read again."""
+
+
+TOGETHER = 16_384
+"""Rollouts from which steps are recorded."""
 
 
 class IngestSession:
@@ -98,44 +103,61 @@ class IngestSession:
     def _take(
         self, steps: Callable[[], Iterable[RolloutStep]], path: Path, pass_at: float, report: IngestSummary
     ) -> None:
-        held: list[RolloutStep] = []
-        begins = self._known or self._follow
-        least, most, number, unscored, answered = math.inf, -math.inf, 0, 0, False
-        for step in steps():
-            if not self._follow:
-                self._stop.check(f"before step {step.number}")
-            rewards = [rollout.reward for rollout in step.rollouts]
-            least, most, number = min([least, *rewards]), max([most, *rewards]), number + len(rewards)
-            unscored += step.unscored
-            answered = answered or any(rollout.answer is not None for rollout in step.rollouts)
-            if number <= HELD or begins:
-                held.append(step)
-            if not begins and least < pass_at <= most:
-                begins = True
-                if number > HELD:
-                    break  # what was not kept is read again
-            if begins:
-                self.recorder.record(held, report)
-                held.clear()
+        begun = self._known or self._follow
+        found = steps() if begun else self._begun(steps, path, pass_at, report)
+        for together in self._together(found):
+            self.recorder.record(together, report)
             if self._follow:
+                [step] = together
                 self._say(f"step {step.number}: {len(step.rollouts)} rollouts")
-        if most == -math.inf and not self._follow:
-            report.unscored += unscored
+        if not report.rollouts and not self._follow:
             raise _nothing(path, report)
-        if not begins and most > -math.inf:
-            report.notes.append(self._one_sided(number, pass_at, least, most, answered=answered))
-        if most > -math.inf and not report.steps:
-            if number > HELD:
-                report.cut.clear()  # the files say it again
-                report.notes = [note for note in report.notes if "(--pass-at)" in note]
-            self._record_all(steps() if number > HELD else held, report)
         if report.steps:
             self._open_next(full=False)
 
-    def _record_all(self, steps: Iterable[RolloutStep], report: IngestSummary) -> None:
-        for step in steps:
+    def _begun(
+        self, steps: Callable[[], Iterable[RolloutStep]], path: Path, pass_at: float, report: IngestSummary
+    ) -> Iterable[RolloutStep]:
+        """All steps, once a pass beside a failure was seen among them, or none had to be."""
+        held: list[RolloutStep] = []
+        least, most, number, answered = math.inf, -math.inf, 0, False
+        source = iter(steps())
+        for step in source:
             self._stop.check(f"before step {step.number}")
-            self.recorder.record([step], report)
+            rewards = [rollout.reward for rollout in step.rollouts]
+            least, most, number = min([least, *rewards]), max([most, *rewards]), number + len(rewards)
+            answered = answered or any(rollout.answer is not None for rollout in step.rollouts)
+            held = [*held, step] if number <= HELD else []
+            if least < pass_at <= most:
+                return chain(held, source) if held else steps()
+        if not number:
+            report.unscored += sum(step.unscored for step in held)
+            raise _nothing(path, report)
+        note = self._one_sided(number, pass_at, least, most, answered=answered)
+        if not held:
+            report.cut.clear()  # the files are read again, and say it again
+            report.notes.clear()
+        report.notes.append(note)
+        return held or steps()
+
+    def _together(self, steps: Iterable[RolloutStep]) -> Iterator[list[RolloutStep]]:
+        """Steps that are recorded in one transaction: a database writes each of its pages once for all of
+        them. Those before a fault too."""
+        held: list[RolloutStep] = []
+        try:
+            for step in steps:
+                if not self._follow:
+                    self._stop.check(f"before step {step.number}")
+                held.append(step)
+                if self._follow or sum(len(each.rollouts) for each in held) >= TOGETHER:
+                    yield held
+                    held = []
+        except (ConfigError, StoppedSafely):
+            if held:
+                yield held
+            raise
+        if held:
+            yield held
 
     def _one_sided(self, number: int, pass_at: float, least: float, most: float, *, answered: bool) -> str:
         """What is said where all rollouts passed or all failed. Raises ConfigError where --pass-at is more

@@ -270,8 +270,8 @@ class RoundCallback(TrainerCallback):
             if step > last and waiting[step]:
                 round_ = self._round_of(step)
                 with self.memory.atomic():
-                    artifacts, groups = self.memory.artifacts, waiting[step]
-                    self.memory.ingested(events_of(artifacts, step, "TRL", groups, settings.pass_at), round_)
+                    keep, groups = self.memory.artifacts.put_many, waiting[step]
+                    self.memory.ingested(events_of(keep, step, "TRL", groups, settings.pass_at), round_)
                 self._recorded = step, round_
             del waiting[step]
 

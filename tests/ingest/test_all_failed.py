@@ -200,7 +200,7 @@ def test_all_failures_of_a_group_are_held_against_the_answer_or_none(opened: Mem
 def test_a_log_that_kept_no_failures_of_such_groups_takes_the_same_files_again(memory: Memory) -> None:
     """As an earlier version recorded them."""
     rollouts = step(1, a="--")
-    [event] = events_of(memory.artifacts, 1, rollouts.source, grouped(rollouts.rollouts), 0.5)
+    [event] = events_of(memory.artifacts.put_many, 1, rollouts.source, grouped(rollouts.rollouts), 0.5)
     memory.ingested([replace(event, failed=[])], 1)
     summary = IngestSummary()
     Recorder(memory, SETTINGS).record([rollouts], summary)

@@ -1,7 +1,7 @@
 """An ingest that is killed in its transactions and between them goes on where it stood, and ends where an
 unbroken one does."""
 
-import shutil
+import json
 import signal
 import subprocess
 import sys
@@ -21,10 +21,12 @@ KILLS = ("before", "after")
 
 PROGRAM = """
 import os, signal
+import diagevo.ingest.session
 from sqlalchemy.engine.default import DefaultDialect
 from diagevo.cli.main import app
 from diagevo.memory.log.log import Log
 
+diagevo.ingest.session.TOGETHER = 1  # each step in a transaction of its own
 append, do_commit = Log.append, DefaultDialect.do_commit
 appended, commits = False, 0
 
@@ -66,7 +68,9 @@ def test_an_ingest_that_is_killed_again_and_again_ends_as_an_unbroken_one(tmp_pa
     for folder in (whole, broken):
         (folder / "rollouts").mkdir(parents=True)
         for step in range(1, STEPS + 1):
-            shutil.copy(written[step % len(written)], folder / "rollouts" / f"{step}.jsonl")
+            rows = [json.loads(line) | {"step": step} for line in written[step % len(written)].open()]
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            (folder / "rollouts" / f"{step}.jsonl").write_text(text)
     assert _ended(whole) == 0
     expected = _events(whole)
     kept = [0]

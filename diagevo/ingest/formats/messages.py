@@ -11,6 +11,7 @@ from diagevo.ingest.formats.rows import ANOTHER
 from diagevo.text.turns import Turn, alone, joined
 
 _TURN = re.compile(r"<\|(?:im_start|start_header_id)\|>(\w+)(?:<\|end_header_id\|>\n)?\n")
+_MARKED = re.compile(r"<\|(?:im_|start_header_id\|>|eot_id\|>)")
 _ENDS = re.compile(r"<\|(?:im_end|im_start|endoftext|begin_of_text|start_header_id|eot_id|eom_id)\|>")
 
 
@@ -77,7 +78,7 @@ def written(found: list[ChatMessage]) -> str:
 def unmarked(text: str) -> str:
     """A text that went through the template of ChatML or Llama 3, without its marks: its turns as messages
     are written."""
-    if not any(mark in text for mark in ("<|im_", "<|start_header_id|>", "<|eot_id|>")):
+    if "<|" not in text or not _MARKED.search(text):
         return text
     begun, found = templated(text)
     return found[0].text if len(found) == 1 and not begun else joined(found, begun)

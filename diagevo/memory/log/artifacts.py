@@ -78,7 +78,7 @@ class Artifacts:
             del missing[known]
         if missing:
             with self._database.write() as connection:
-                self._put.many(connection, [(d, utf8(t)) for d, t in missing.items()])
+                self._put.many(connection, [(d, utf8(t)) for d, t in sorted(missing.items())])
         return digests
 
     def _right(self, digests: Sequence[str]) -> set[str]:

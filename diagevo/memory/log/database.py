@@ -40,6 +40,8 @@ from diagevo.memory.log.location import database_url, shown
 from diagevo.memory.log.prepared import Prepared
 from diagevo.text.redaction import masked
 
+CACHE = 32 * 2**20
+"""Bytes of pages that a connection to SQLite holds, so that a transaction writes each of them once."""
 BUSY_SECONDS = 60
 """How long a writer waits for another one before the database counts as locked."""
 
@@ -253,6 +255,7 @@ def _sqlite(url: URL, synchronous: str) -> Engine:
         dbapi.isolation_level = None  # pysqlite must not begin transactions of its own
         dbapi.execute(f"PRAGMA synchronous = {synchronous}")
         dbapi.execute("PRAGMA recursive_triggers = ON")
+        dbapi.execute(f"PRAGMA cache_size = -{CACHE >> 10}")  # of a smaller one, pages are written again
 
     return engine
 
