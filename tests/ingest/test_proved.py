@@ -31,6 +31,11 @@ def ingested(memory: Memory, tmp_path: Path) -> Store:
     return Store(f"sqlite:///{tmp_path / 'log.db'}", tmp_path)
 
 
+def _canonical(payload: dict[str, Any]) -> str:
+    """As the log writes it: another spelling is refused before anything is compared."""
+    return json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
 def _faults(store: Store) -> list[str]:
     with store.log() as log:
         return [fault.message for fault in verify(log, "a", store.root / "a").faults]
@@ -57,7 +62,7 @@ def test_what_was_ingested_verifies(ingested: Store) -> None:
             {"reference": OTHER},
             "a reference exactly where some passed and some failed",
         ),
-        ("GroupIngested", (3, 1), {"group": 2}, "group 1 of step 3 comes next"),
+        ("GroupIngested", (3, 1), {"group": 2}, "its id is another event's"),
         ("GroupIngested", (1, 0), {"answer": "8"}, "the label of r1.q0 is not that of its group 0 of step 1"),
         ("CandidateScored", "r1.q0", {"question": OTHER}, "the question of r1.q0 is not that of its group 0"),
         (
@@ -83,7 +88,7 @@ def test_what_was_ingested_verifies(ingested: Store) -> None:
             "FailureObserved",
             "r1.q0.a1",
             {"failure_id": "r1.q0.a2"},
-            "r1.q0.a2 is not a failed rollout of its",
+            "its id is another event's",
         ),
         (
             "FailureObserved",
@@ -102,7 +107,7 @@ def test_what_was_made_otherwise_of_it_is_found(
         return values | change if key in ids else values
 
     ingested.rewrite(
-        lambda row: json.dumps(told(json.loads(row.payload))) if row.type == type_ else row.payload
+        lambda row: _canonical(told(json.loads(row.payload))) if row.type == type_ else row.payload
     )
     [fault] = _faults(ingested)
     assert said in fault
@@ -116,7 +121,7 @@ def test_import_refuses_a_round_that_is_not_its_groups(ingested: Store, tmp_path
     def other_way(rows: Rows) -> None:
         for row in rows:
             if row["type"] == "FailureObserved":
-                row["payload"] = json.dumps(json.loads(row["payload"]) | {"trajectory": OTHER})
+                row["payload"] = _canonical(json.loads(row["payload"]) | {"trajectory": OTHER})
 
     forge_events(tmp_path / "bundle", other_way)
     target = Database(str(tmp_path / "other.db"))
