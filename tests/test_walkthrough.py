@@ -52,11 +52,13 @@ def _run(line: str, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_the_steps_for_adding_it_work_as_they_stand(step: str, checkout: Path) -> None:
+def _played(step: str, checkout: Path, without: str | None = None) -> list[str]:
+    """What its commands print; `without`: a file of the program that is left as it was."""
     said: list[str] = []
     for kind, path, language, block in BLOCK.findall(STEPS[step]):
         target = checkout / path
+        if path and path == without:
+            continue
         if kind == "change":
             target.write_text(_changed(target.read_text(encoding="utf-8"), block), encoding="utf-8")
         elif kind == "file":
@@ -70,8 +72,30 @@ def test_the_steps_for_adding_it_work_as_they_stand(step: str, checkout: Path) -
                     said.append(_run(line, checkout))
                 else:
                     assert line in said[-1]
-    assert said
+    return said
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_steps_for_adding_it_work_as_they_stand(step: str, checkout: Path) -> None:
+    assert _played(step, checkout)
+
+
+CHANGES_STATE = "An event that changes state"
+FILES = sorted({path for _, path, _, _ in BLOCK.findall(STEPS[CHANGES_STATE]) if path})
+
+
+def test_an_event_that_changes_state_touches_at_most_six_files() -> None:
+    assert len(FILES) <= 6
+
+
+@pytest.mark.parametrize("without", FILES)
+def test_each_file_of_an_event_that_changes_state_is_needed(without: str, tmp_path: Path) -> None:
+    for name in ("diagevo", "cli", "migrations"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    play(str(tmp_path / "runs" / "diagevo.db"), "first", root=tmp_path / "runs", rounds=1)
+    with pytest.raises(AssertionError, match=r"\$ diagevo memory relabel"):
+        _played(CHANGES_STATE, tmp_path, without)
 
 
 def test_all_five_are_walked_through() -> None:
-    assert list(STEPS) == ["A policy", "A rollout format", "A figure", "A command", "An event"]
+    assert list(STEPS) == ["A policy", "A rollout format", "A figure", "A command", CHANGES_STATE]
