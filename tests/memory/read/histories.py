@@ -1,6 +1,9 @@
 """Random histories of every kind that is shown: played, forked, ingested, superseded, resumed."""
 
 import random
+from dataclasses import replace
+
+from msgspec import structs
 
 from diagevo.config.models import IngestConfig
 from diagevo.ingest.recording import IngestSummary, Recorder
@@ -73,5 +76,8 @@ def ingest_randomly(memory: Memory, rng: random.Random, *, again: bool) -> None:
 
 def _step(rng: random.Random, number: int) -> RolloutStep:
     asked = rng.sample(PROMPTS, rng.randint(1, 4))
-    # A rollout more than before, so that no step is like the one that it takes the place of.
-    return step(number, **{prompt: "".join(rng.choices("+-", k=rng.randint(1, 6))) for prompt in asked})
+    made = step(number, **{prompt: "".join(rng.choices("+-", k=rng.randint(1, 6))) for prompt in asked})
+    tagged = [
+        structs.replace(one, tags=("vowel",) if one.prompt in "ae" else ()) for one in made.rollouts if one
+    ]
+    return replace(made, rollouts=tagged)
