@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from diagevo.equations.policy import BUILT_IN
-from diagevo.text.numbers import count, number
+from diagevo.text.numbers import count, number, sub
 
 from ..render.console import visible
-from ..render.layout import sub, wrapped
+from ..render.layout import wrapped
 from ..render.rows import row_of
 from ..render.table import columns
 

@@ -110,13 +110,10 @@ def how_counted(story: "FailureStory") -> str:
     }.get(story.verdict, f"{story.verdict}, not counted yet")
 
 
-def nearest(e: "FailureStory") -> str:
-    if e.nearest is None:
-        return "the first cause of all"
-    near = f"nearest: {e.nearest.cause_id} at {e.nearest.similarity:.2f}"
-    if e.judged:
-        return f"{near}, above {e.theta_dup:.2f}, judged a different cause"
-    return f"{near}, not above {e.theta_dup:.2f}"
+def nearest(story: "FailureStory") -> str:
+    from diagevo.memory.audit.failures import nearest as pieces
+
+    return "".join(pieces(story))
 
 
 def failure_texts(story: "FailureStory", columns: int | None) -> str:
