@@ -100,7 +100,11 @@ class StandIn:
 class Sleeping(Engine):
     """As on a GPU."""
 
-    sleeps = True
+    gives_memory = True
+
+    @property
+    def sleeps(self) -> bool:
+        return self.gives_memory
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +149,7 @@ def takes_turns(engine: Engine, policies: list[Path]) -> None:
 def test_policies_take_turns_in_an_engine_whether_it_sleeps_between_them_or_not(
     sleeps: bool, engine: Sleeping, policies: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Sleeping, "sleeps", sleeps)
+    monkeypatch.setattr(Sleeping, "gives_memory", sleeps)
     takes_turns(engine, policies)
 
 
@@ -181,7 +185,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "it never wakes": {"wake": lambda self: None},
     "weights are sent to it asleep": {"hold": _loads_asleep},
     "prefixes of other weights are kept": {
-        "sleeps": False,
+        "gives_memory": False,
         "rest": lambda self: None,
         "hold": _keeps_prefixes,
     },
