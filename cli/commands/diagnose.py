@@ -1,7 +1,7 @@
 """`diagevo diagnose`: ask the diagnostician for what waits in an ingested run, or once more."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ from ..opening import config_of, opened
 from ..render import console as render
 from ..render.result import Result
 from ..render.table import columns
+from ..screens.ingested import LARGEST, answer
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -167,14 +168,31 @@ def diagnose(
         found = cost(memory, config, all_failed=every)
         render.say(call, _told(run, found))
         rows = _diagnose(call, memory, config, asked) if found.rounds else []
-        notes = [f"the causes: diagevo memory show --run {run}"] if rows else []
-        if rows and engine == LOCAL:
-            notes.insert(0, "no model was asked; what shows no pattern has no cause")
-        rates = pass_rates(History(memory.log.database, run)) if rows else None
-        if rates is not None and rates.left is not None:
-            notes.insert(0, f"{rates.left}; all such prompts: diagevo runs show {run}")
+        text, notes = None, []
+        history = History(memory.log.database, run)
+        if rows and (rates := pass_rates(history)) is not None:
+            text = answer(run, rates, _evidence(memory, [each.cause_id for each in rates.causes[:LARGEST]]))
+            if rates.left is not None:
+                notes.append(f"{rates.left}; all such prompts: diagevo runs show {run}")
         as_of = memory.state
-    return Result(rows, ROUNDS, run=run, as_of=as_of, notes=notes)
+    return Result(rows, ROUNDS, text, run=run, as_of=as_of, notes=notes)
+
+
+def _evidence(memory: "Memory", causes: "Sequence[str]") -> dict[str, str]:
+    """What each cause rests on in the failure that first revealed it."""
+    from diagevo.memory.events import FailureDiagnosed
+    from diagevo.memory.events.records import event_id
+
+    found: dict[str, str] = {}
+    for cause_id in causes:
+        cause = memory.state.causes[cause_id]
+        key = event_id(cause.created_round, FailureDiagnosed.__name__, f"{cause.failure_id}.1.1")
+        record = memory.log.known(memory.run_id, {key}).get(key)
+        if record is not None and isinstance(event := record.event, FailureDiagnosed):
+            marks = [mark.text for mark in event.evidence] or ([event.step.text] if event.step else [])
+            if marks:
+                found[cause_id] = marks[0]
+    return found
 
 
 def _said(model: str | None, base_url: str | None, *, local: bool) -> tuple[str, ...]:

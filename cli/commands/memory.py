@@ -44,6 +44,7 @@ def show(
     from diagevo.memory.read.rollouts import observed, pass_rates
 
     from ..render import layout as screen
+    from ..render.result import Rows
     from ..screens import memory as memory_text
 
     with opened(call) as history:
@@ -70,7 +71,12 @@ def show(
             f"{rates.incomparable or rates.left}; the prompts: diagevo runs show {place['run']}"
         )
     rows = memory_text.with_failures(memory, rates)
-    return Result(memory, memory_text.COUNTED, rows=rows, title=title, **place)
+    shown = memory_text.EVALUATED if len(rates.steps) == 1 else memory_text.COUNTED
+    text = None
+    if len(rows) > memory_text.MOST:
+        more = f"{len(rows) - memory_text.MOST} more: diagevo memory show --run {history.run_id} --tree"
+        text = [Rows(shown, rows[: memory_text.MOST]), more]
+    return Result(memory, shown, text, rows=rows, title=title, **place)
 
 
 def _say_superseded(call: Call, history: "History", round: int | None) -> None:

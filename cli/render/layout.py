@@ -16,6 +16,12 @@ SCREEN = 22
 _HELD = re.compile(r"(?<=\S) ([=→≥≤<>]) (?=\S)")
 _TOGETHER = 24
 """Cells of the longest comparison that stays in one row: `f = 3`, `8 → 13`."""
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
+def sub(number: int) -> str:
+    """A number as a subscript: ε₄."""
+    return str(number).translate(_SUBSCRIPTS)
 
 
 def listed(words: Sequence[str], most: int = 8) -> str:

@@ -1,8 +1,10 @@
 """The tables of a run of another trainer's rollouts: what passed, by round, by step and by cause."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, number
 from diagevo.text.steps import common_head
 
@@ -12,7 +14,7 @@ from ..render.table import Column, columns
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.runs import RunStory
-    from diagevo.memory.read.rollouts import PromptsInBoth
+    from diagevo.memory.read.rollouts import PassRates, PromptsInBoth
 
 ROUNDS = columns(
     "round, candidates: groups, all_passed: all passed, kept: with both, all_failed: all failed, "
@@ -28,10 +30,40 @@ DROPS = columns(
     "last_pass_rate: pass rate, cause_id: cause, prompt"
 )
 UNEXPLAINED = columns("rollouts, passes: passed, failures, without_cause: without a cause, prompt")
+LARGEST = 5
+"""Causes that a diagnosis ends with."""
+WIDE = 100
 SHOWN = 12
 """Steps, the last ones, and causes, those of most failures."""
 FALLEN = 5
 """Prompts, those that fell most, and those of most failures without a cause."""
+
+
+def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]") -> str:
+    """What `diagnose` ends with: the largest causes, each with an example, and what is left."""
+    failed = rates.failed
+    if not rates.causes:
+        return f"no pattern found in {count(failed, 'failure')}: diagevo runs show {run}\n"
+    held = failed - rates.without_cause
+    lines = [f"{held:,} of {count(failed, 'failure')} have {count(len(rates.causes), 'cause')}"]
+    for cause in rates.causes[:LARGEST]:
+        share = f"{cause.failures / max(failed, 1):.0%}"
+        where = f"{count(cause.failures, 'failure')} in {count(cause.groups, 'group')}"
+        words = visible(cause.description, one_line=True)
+        lines.append(f"{share:>5}  {cause.cause_id}  {words} ({where})")
+        if cause.cause_id in evidence:
+            lines.append(
+                f"       {shorten(visible(evidence[cause.cause_id], one_line=True), WIDE, placeholder='…')}"
+            )
+    if (more := len(rates.causes) - LARGEST) > 0:
+        lines.append(f"       {count(more, 'more cause')}: diagevo memory show --run {run}")
+    if rates.without_cause:
+        share = f"{rates.without_cause / max(failed, 1):.0%}"
+        lines.append(
+            f"{share:>5}  no pattern ({count(rates.without_cause, 'failure')}): diagevo runs show {run}"
+        )
+    lines.append(f"next: diagevo memory why {rates.causes[0].cause_id} --run {run}")
+    return "\n".join(lines) + "\n"
 
 
 def pass_rates(story: "RunStory") -> list[str | Rows]:

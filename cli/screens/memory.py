@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from diagevo.equations.policy import BUILT_IN
-from diagevo.text.numbers import count, number, sub
+from diagevo.text.numbers import count, number
 
 from ..render.console import visible
-from ..render.layout import wrapped
+from ..render.layout import sub, wrapped
 from ..render.rows import row_of
 from ..render.table import columns
 
@@ -21,6 +21,10 @@ _TERMS = 12
 CAUSES = columns("id: cause, node, state, frequency: f, probability: p, description")
 COUNTED = (*CAUSES[:4], *columns("failures: all failures"), *CAUSES[4:])
 """Of another trainer's rollouts: f begins anew with a promotion, and its trainer promotes nothing."""
+EVALUATED = (*COUNTED[:2], COUNTED[4], COUNTED[6])
+"""Of an evaluation, which has no curriculum: that is `memory schedule`."""
+MOST = 10
+"""Causes that a screen of another trainer's run shows."""
 REPLAYED = (*CAUSES[:4], *columns("sum: p = f/F"), *CAUSES[4:])
 STEPS = columns("position: #, type: event, subject, before, after, failures: F")
 SCHEDULE = columns(

@@ -38,17 +38,6 @@ def lora_request(number: int, folder: Path, *, again: bool = False) -> Any:
     return LoRARequest(f"adapter-{number}", number, str(folder.resolve()), load_inplace=again)
 
 
-def drop_prefixes(llm: Any) -> None:
-    """Of other weights than the engine has now. Raises WrongTrainingError where it keeps them: it does so
-    while a request is under way, and says no more than False."""
-    if llm.reset_prefix_cache() is False:
-        raise WrongTrainingError(
-            "vLLM did not drop its prefixes: they would be continued with other weights",
-            hint="go on from the last checkpoint: diagevo train --resume; if it comes again, "
-            "--set hardware.colocate_vllm=false",
-        )
-
-
 class Engine:
     """vLLM's `LLM` on this rank's device, started at its first use and kept.
 
@@ -100,7 +89,7 @@ class Engine:
 
     def rest(self) -> None:
         """Asleep it keeps neither weights nor cache: the memory is the update's."""
-        drop_prefixes(self.llm)
+        self.llm.reset_prefix_cache()
         if self.sleeps:
             self.holds = None
             self.llm.sleep(level=2)
@@ -112,7 +101,7 @@ class Engine:
         if self.holds != policy and (not self.adapters or base_of(policy) is not None):
             self.holds = None
             self._load(policy)
-        drop_prefixes(self.llm)
+        self.llm.reset_prefix_cache()
         self.holds = policy
 
     def _load(self, policy: Path) -> None:

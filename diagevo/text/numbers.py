@@ -23,11 +23,3 @@ def fraction(value: Fraction | None) -> str:
 def percent(value: Fraction | float | None, digits: int = 1) -> str:
     """A share: "33.3%"."""
     return "–" if value is None else f"{100 * float(value):.{digits}f}%"
-
-
-def sub(number: int) -> str:
-    """A number as a subscript: ε₄."""
-    return str(number).translate(_SUBSCRIPTS)
-
-
-_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")

@@ -17,7 +17,6 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from diagevo.errors import NotFoundError
-from diagevo.memory.audit.failures import Named
 from diagevo.memory.audit.timeline.rounds import observations
 from diagevo.memory.log.log import Head
 from diagevo.text.escaping import visible
@@ -124,7 +123,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {"href": _href, "asset": _asset, "described": _described}
-    environment.tests["named"] = lambda value: isinstance(value, Named)
     environment.filters |= {
         "fraction": fraction,
         "percent": percent,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from diagevo.memory.audit.cause_story import CauseStory, Sampled, line
+from diagevo.memory.audit.cause_story import CauseStory, Sampled
 from diagevo.memory.audit.examples import examples, examples_of
 from diagevo.memory.audit.failures import FailureStory, failure_story
 from diagevo.memory.audit.nodes import why_node
@@ -111,7 +111,6 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     told = examples(history, observed)
     data = {
         "story": story,
-        "turns": [(turn, line(turn)) for turn in story.turns],
         "sentences": list(_cause_sentences(history, story, counted, aimed)),
         "whole": _whole(history, _observed(history, counted[-LOOKED_AT:])) if page.number == 1 else [],
         "questions": [(n, one, texts.get(one.question)) for n, one in questions[-PROMOTING:]],

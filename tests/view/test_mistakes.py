@@ -29,6 +29,7 @@ def test_the_overview_begins_with_them(exported: Path) -> None:
     assert "What it kept getting wrong" in said
     assert f">{C2}</a>" in said
     assert (
-        "said <del>The wrong way of r3.q3.a0, attempt 1</del> should <ins>A reference of r3.q3</ins>" in said
+        "first difference <del>The wrong way of r3.q3.a0, attempt 1</del>"
+        " instead of <ins>A reference of r3.q3</ins>" in said
     )
     assert "Did it help?" in rest

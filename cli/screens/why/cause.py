@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from diagevo.text.numbers import count, number, percent, sub
+from diagevo.text.numbers import count, number, percent
 
 from ...render.console import visible
-from ...render.layout import ROWS, SCREEN, Line, cut, cut_lines, fits, heading, lay, wrapped
-from .failure import call_texts, failure_texts, held, how_counted, marked, told
+from ...render.layout import ROWS, SCREEN, Line, cut, cut_lines, fits, heading, lay, sub, wrapped
+from .failure import call_texts, failure_texts, held, how_counted, marked, nearest, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from diagevo.memory.audit.cause_story import CauseStory, Turn, Vote
+    from diagevo.memory.audit.cause_story import CauseStory, Counted, Reactivated, Sampled, Turn, Vote
     from diagevo.memory.audit.examples import Example
     from diagevo.memory.audit.failures import FailureStory
 
@@ -84,18 +84,81 @@ def _cause(
 
 def _turn(turn: "Turn", examples: "Mapping[str, Example]", shown: int | None = None) -> Iterator[Line]:
     """The line of a turn, with so many of its failures below it."""
-    from diagevo.memory.audit.cause_story import Counted, Created, Promoted, Reactivated, line
+    from diagevo.memory.audit.cause_story import (
+        Counted,
+        Created,
+        Merged,
+        Promoted,
+        Reactivated,
+        Renamed,
+        Sampled,
+        Superseded,
+    )
 
-    kind, pieces = line(turn)
-    words = _words(turn.evidence, examples) if isinstance(turn, Created) else ""
-    yield Line(kind, f"r{turn.round}  {''.join(pieces)}{words}", turn.position)
+    when = f"r{turn.round}"
     match turn:
+        case Created():
+            e = turn.evidence
+            node = f"new node {turn.node_id}" if turn.new_node else turn.node_id
+            text = f"{e.failure_id} · new cause under {node} ({nearest(e)})"
+            yield Line("created", f"{when}  {text}{_words(e, examples)}", turn.position)
+        case Sampled():
+            yield Line("asked" if turn.rewards else "sampled", f"{when}  {_sampled(turn)}", turn.position)
         case Promoted():
+            votes = f"Σ{'passes' if turn.rewards else 'votes'} {turn.agreeing}/{turn.responses}"
+            if Fraction(turn.agreeing, turn.responses or 1) == turn.consistency:
+                mean = f"{votes} = {number(turn.consistency)}"
+            else:
+                mean = f"{votes}, mean p₁ {number(turn.consistency)}"
+            over = count(turn.questions, "question")
+            text = f"{mean} ≥ {number(turn.threshold, 2)} over {over}, closed f = {turn.closed_frequency}"
+            yield Line("promoted", f"{when}  {text}", turn.position)
             yield from map(_vote, turn.votes)
-        case Counted() | Reactivated():
+        case Counted():
+            text = f"{count(turn.failures, 'failure')} ({_ways(turn)}){_false(turn)} → f = {turn.frequency}"
+            yield Line("counted", f"{when}  {text}", turn.position)
             yield from _evidence(turn.evidence, turn.failures, examples, shown)
-        case _:
-            pass  # its line says it all
+        case Reactivated():
+            undone = f"undoing the promotion of round {turn.promoted_round}"
+            if turn.promoted_round == turn.round:
+                undone = "promoted this round"
+            new = f"{count(turn.failures, 'new failure')} ({_ways(turn)})"
+            text = f"{new}{_false(turn)} → Active, f = {turn.frequency}, {undone}"
+            yield Line("reactivated", f"{when}  {text}", turn.position)
+            yield from _evidence(turn.evidence, turn.failures, examples, shown)
+        case Merged():
+            near = "" if turn.similarity is None else f", cosine {turn.similarity:.2f}, judged one skill"
+            text = f"{when}  node {turn.absorbed} into {turn.survivor} “{turn.label}”{near}"
+            yield Line("merged", text, turn.position)
+        case Renamed():
+            yield Line("renamed", f"{when}  from “{turn.before}” to “{turn.after}”", turn.position)
+        case Superseded():
+            rounds = (
+                f"round {turn.first} counts"
+                if turn.first == turn.round
+                else f"rounds {turn.first} to {turn.round} count"
+            )
+            now = (
+                "made there, it is gone"
+                if turn.state == "superseded"
+                else f"again {turn.state.capitalize()}, f = {turn.frequency}"
+            )
+            yield Line("superseded", f"{when}  {rounds} no more: {now}", turn.position)
+
+
+def _ways(turn: "Counted | Reactivated") -> str:
+    """How the failures of a turn came to be counted: 2 recurrences, 1 deduplication."""
+    parts = (
+        count(turn.recurrences, "recurrence") if turn.recurrences else "",
+        count(turn.deduplications, "deduplication") if turn.deduplications else "",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _false(turn: "Counted | Reactivated") -> str:
+    """What the truth says of the labels that they failed against, where one is false."""
+    false = turn.against_false_labels
+    return f", {false} against a false label" if false else ""
 
 
 def _vote(vote: "Vote") -> Line:
@@ -108,6 +171,35 @@ def _vote(vote: "Vote") -> Line:
     return Line(
         vote.question_id, text if vote.question is None else f"{text}: {vote.question}", vote.position, 1
     )
+
+
+def _sampled(turn: "Sampled") -> str:
+    if turn.rewards:
+        return _returned(turn)
+    p = f"p{sub(turn.round)} = {turn.frequency}/{turn.failures} = {percent(turn.probability)}"
+    share = f"{p} of the {percent(1 - turn.epsilon)} targeted"
+    if not turn.questions:
+        return f"{share}, no question drawn"
+    kept = turn.verdicts.get("kept", 0)
+    stitched = f" ({turn.stitched} stitched)" if turn.stitched else ""
+    mean = ""
+    if turn.consistency is not None:
+        reached = "≥" if turn.consistency >= turn.threshold else "<"
+        mean = f", mean p₁ {number(turn.consistency)} {reached} {number(turn.threshold, 2)}"
+    return f"{share}: {count(turn.questions, 'question')}{stitched}, {kept} kept{mean}"
+
+
+def _returned(turn: "Sampled") -> str:
+    """What another trainer asked again of the cause: nobody drew it by p."""
+    if not turn.questions:
+        return "no prompt that aims at it came"
+    came = f"{count(turn.questions, 'prompt')} that {'aims' if turn.questions == 1 else 'aim'} at it"
+    kept = turn.verdicts.get("kept", 0)
+    mean = ""
+    if turn.consistency is not None:
+        reached = "≥" if turn.consistency >= turn.threshold else "<"
+        mean = f", mean pass rate {number(turn.consistency)} {reached} {number(turn.threshold, 2)}"
+    return f"{came}, {kept} with passes and failures{mean}"
 
 
 def _evidence(

@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 
 
 def told(example: "Example | None") -> str | None:
-    """A failure in words: the question, what was said in the first step that differs, what should be."""
+    """A failure in words: the question, and the step that is wrong, else the first that differs."""
     if example is None or example.said is None or example.should is None:
         return None
     question, said, should = (
         textwrap.shorten(one_line(text or ""), SHOWN, placeholder="…")
         for text in (example.question, example.said, example.should)
     )
-    return f"{question}: said {said}, should {should}"
+    if example.wrong is not None:
+        return f"{question}: {said}: {textwrap.shorten(example.wrong, SHOWN, placeholder='…')}"
+    return f"{question}: first difference {said}, instead of {should}"
 
 
 def failure_screen(
@@ -97,7 +99,7 @@ def how_counted(story: "FailureStory") -> str:
         return f"recurrence: {asked}, the reply chose {story.chosen}"
     if story.outcome == "deduplication":
         near = "" if story.similarity is None else f"cosine {story.similarity:.2f} > {story.theta_dup:.2f}, "
-        return f"deduplication: {near}judged the same"
+        return f"deduplication: {near}judged the same" if near else "the same evidence"
     if story.outcome == "created":
         return f"a new cause ({nearest(story)})"
     if story.void:
@@ -110,10 +112,13 @@ def how_counted(story: "FailureStory") -> str:
     }.get(story.verdict, f"{story.verdict}, not counted yet")
 
 
-def nearest(story: "FailureStory") -> str:
-    from diagevo.memory.audit.failures import nearest as pieces
-
-    return "".join(pieces(story))
+def nearest(e: "FailureStory") -> str:
+    if e.nearest is None:
+        return "the first cause of all"
+    near = f"nearest: {e.nearest.cause_id} at {e.nearest.similarity:.2f}"
+    if e.judged:
+        return f"{near}, above {e.theta_dup:.2f}, judged a different cause"
+    return f"{near}, not above {e.theta_dup:.2f}"
 
 
 def failure_texts(story: "FailureStory", columns: int | None) -> str:

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from diagevo.text.numbers import count, number, percent, sub
+from diagevo.text.numbers import count, number, percent
 
-from ...render.layout import Line, lay, wrapped
+from ...render.layout import Line, lay, sub, wrapped
 from .failure import failure_texts, how_counted, marked, told
 
 if TYPE_CHECKING:

@@ -350,11 +350,17 @@ def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:
     )
 
 
-def _legible(name: str) -> tuple[bool, bool, int, int, str]:
-    """Before others what is no fragment: a property, else words without signs and masks, the fewest."""
+def _legible(name: str) -> tuple[int, int, int, str]:
+    """Before others a property in words, then words, the fewest, then what is a shape or a fragment."""
     words = name.split()
-    signs = sum(not word[0].isalnum() for word in words)
-    return not name, not name.startswith("§"), signs if not name.startswith("§") else 0, len(words), name
+    signs = sum(not word[0].isalnum() for word in words if word[0] != "§")
+    shape = any(part in name for part in (" → ", " like ", " new number", " lines"))
+    return (
+        (3 if not name or shape else 0 if name[0] == "§" else 1 if not signs else 2),
+        signs,
+        len(words),
+        name,
+    )
 
 
 def _phrase(name: str) -> str:

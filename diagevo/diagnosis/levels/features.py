@@ -6,20 +6,24 @@ not the topic. Features are hashes; `named` finds the words again.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from fractions import Fraction
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from diagevo.diagnosis.levels.material import Prompt, Response
-from diagevo.diagnosis.levels.sums import equations, given, numbers
+from diagevo.diagnosis.levels.sums import given, numbers
 
 LONGEST = 6_000
 """Tokens of a response that are looked at."""
 _A, _B, _C = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9))
 _LAST64 = 2**64 - 1
+_TEXT = re.compile(r'"(\w+)"\s*:\s*"([^"]{1,40})"')
 _ARGUMENT = re.compile(r'"(\w+)"\s*:|(?<![\w.])(\w+)\s*=')
-OPERATIONS = {"+": "a sum", "-": "a subtraction", "*": "a product", "/": "a division", "^": "a power"}
+CONSTANTS = (2, 3, 4, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)
+"""Numbers that come with units and shares."""
+NOWHERE = "a number from nowhere"
+MANY = 14
+"""Numbers of a question, and new ones of a response, that are followed."""
 
 
 class Vocabulary:
@@ -79,48 +83,107 @@ def _masked(word: str, topic: frozenset[str]) -> str:
 def _further(prompt: Prompt, response: Response) -> Iterator[str]:
     """Features that are no words: `§` begins their names."""
     steps = response.steps
-    counted: Counter[str] = Counter()
-    for equation in equations(steps):
-        counted.update(equation.signs)
-    for sign, number in counted.items():
-        yield f"§{OPERATIONS[sign]}"
-        if number > 1:
-            yield f"§{OPERATIONS[sign]} twice or more"
-    calls = [name for name, _ in response.calls]
-    for name, arguments in response.calls:
+    yield from _made(prompt, steps)
+    yield from _played(response)
+    if steps:
+        last = steps[-1][1]
+        if end := numbers(last):
+            negative = re.search(r"[-−]\s*[$€£]?\d[\d.,]*\W*$", last)
+            yield "§a negative number at the end" if negative else "§a number at the end"
+            yield "§a whole number at the end" if end[-1].denominator == 1 else "§a fraction at the end"
+            if end[-1] in given(prompt.question):
+                yield "§a given number at the end"
+    yield f"§{len(steps)} lines" if len(steps) < 4 else "§4 lines or more"
+    for word in {_shape(word) for word in response.words[:LONGEST] if word[0].isdigit() and len(word) > 3}:
+        if not word.isalnum():
+            yield f"§a number written like {word}"
+
+
+def _made(prompt: Prompt, steps: Sequence[tuple[int, str]]) -> Iterator[str]:
+    """How its numbers come from those before them, in whatever words: `a product of given numbers`."""
+    digits = {float(number) for number in numbers(prompt.question)}
+    if not digits or len(digits) > MANY:
+        return
+    own = [float(number) for _, text in steps for number in numbers(text)]
+    unused = digits - set(own)
+    if unused:
+        yield "§a given number not used"
+        if len(unused) > 1:
+            yield "§several given numbers not used"
+    known = dict.fromkeys(map(float, CONSTANTS), "a constant") | dict.fromkeys(digits, "a given number")
+    new = 0
+    for number in own:
+        if number in known:
+            if known[number] == "a constant":  # which may be a result all the same
+                made = _from(number, {each: kind for each, kind in known.items() if each != number})
+                if any("given" in name or "result" in name for name in made):
+                    yield from (f"§{name}" for name in made)
+                    known[number] = "a result"
+            continue
+        new += 1
+        if new > MANY:
+            return
+        for name in _from(number, known):
+            yield f"§{name}"
+        known[number] = "a result"
+    for number in {each for each in own if each in CONSTANTS and each not in digits}:
+        yield f"§the number {number:g}"
+    yield (
+        "§"
+        + ("no new number", "one new number", "two new numbers", "new numbers, three or more")[min(new, 3)]
+    )
+
+
+def _from(number: float, known: Mapping[float, str]) -> set[str]:
+    """The operations that give a number, by what they are made of."""
+    found: set[str] = set()
+    for one, kind in known.items():
+        for name, other in (
+            ("a product", number / one if one else None),
+            ("a sum", number - one),
+            ("a subtraction", one - number),
+            ("a division", one / number if number else None),
+        ):
+            if other is None or (second := known.get(round(other, 9))) is None:
+                continue
+            if (name in ("a product", "a division") and other == 1) or other == 0 or one in (0, 1):
+                continue
+            if name == "a sum" and kind == second == "a constant":
+                continue
+            found.add(name)
+            found.add(f"{name} of {' and '.join(sorted((kind, second)))}")
+            if "a constant" in (kind, second):
+                found.add(f"{name} with {one if kind == 'a constant' else other:g}")
+    return found or {NOWHERE}
+
+
+def _played(response: Response) -> Iterator[str]:
+    """The tools that it called, and in which order it spoke, called and was answered."""
+    calls = response.calls
+    for name, arguments in calls:
         keys = sorted({first or second for first, second in _ARGUMENT.findall(arguments)})
         yield f"§call of {name}"
         yield f"§call of {name}({', '.join(keys)})"
-    for first, second in zip(["start", *calls], [*calls, "end"], strict=True):
-        yield f"§{first} then {second}" if calls else "§no call of a tool"
-    for name, number in Counter(calls).items():
+        for key, text in _TEXT.findall(arguments):
+            yield f"§an argument {key} written like {_shape(text)}"
+    if not calls and len(response.turns) == 1:
+        return
+    names = [name for name, _ in calls]
+    for first, second in zip(["start", *names], [*names, "end"], strict=True):
+        if names:
+            yield f"§{first} then {second}"
+    for name, number in Counter(names).items():
         if number > 1:
             yield f"§{name} called twice or more"
-    if steps:
-        last = steps[-1][1]
-        end = numbers(last)
-        asked = given(prompt.question)
-        if end:
-            yield (
-                "§a negative number at the end"
-                if re.search(r"[-−]\s*[$€£]?\d[\d.,]*\W*$", last)
-                else "§a number at the end"
-            )
-            yield "§a whole number at the end" if end[-1].denominator == 1 else "§a fraction at the end"
-            if end[-1] in asked:
-                yield "§a given number at the end"
-        for number in _small(steps[:-1], asked):
-            yield f"§the number {number}"
-        own = {n for _, text in steps for n in numbers(text)}
-        digits = set(numbers(prompt.question))
-        if digits and len(digits) <= 12 and (unused := digits - own):
-            yield "§a given number not used"
-            if len(unused) > 1:
-                yield "§several given numbers not used"
-    yield f"§{len(steps)} lines" if len(steps) < 4 else "§4 lines or more"
+    events = list(response.events)
+    if len(events) > 1:
+        yield f"§{len(names)} calls" if len(names) < 6 else "§6 calls or more"
+        for n in (2, 3):
+            for place in range(len(events) - n + 1):
+                yield "§" + " → ".join(events[place : place + n])
+        yield f"§{events[-1]} at the end"
 
 
-def _small(steps: Sequence[tuple[int, str]], asked: set[Fraction]) -> set[str]:
-    """Constants before the last line that the question does not give."""
-    found = {number for _, text in steps for number in numbers(text) if number not in asked}
-    return {str(n) for n in found if n <= 12 or n in (24, 30, 52, 60, 100, 365, 1000, 3600)}
+def _shape(text: str) -> str:
+    """Digits as 9 and letters as a, runs as one: 2025-09-13 is 9-9-9."""
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text))[:12]

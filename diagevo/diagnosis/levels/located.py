@@ -85,6 +85,8 @@ def _changed(response: Response, sibling: Response) -> Located | None:
     own, other = response.steps, sibling.steps
     if abs(len(own) - len(other)) > 1 or not other:
         return None
+    if _overlap(_counted(response), _counted(sibling)) <= NEAR:
+        return None  # the likeness in order is no more
     texts = ["\n".join(text for _, text in each)[:COMPARED] for each in (own, other)]
     if _ratio(*texts) <= NEAR:
         return None

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from diagevo.text.turns import turns
+from diagevo.text.turns import Turn, turns
 
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _NUMBERED = re.compile(
@@ -15,6 +15,9 @@ _NUMBERED = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?。])\s+(?=[^a-z\s])|(?<=;)(?=\S)")
 _FENCE = re.compile(r"^\s*(?:```|~~~)[\w+-]*\s*$")
 _CALL = re.compile(r"^\[tool call\] ([^\s(]+)\((.*)\)\s*$", re.MULTILINE)
+_FAILED = re.compile(
+    r"\b(?:error|failed|failure|exception|invalid|denied|timed? ?out)\b|\"ok\"\s*:\s*false", re.IGNORECASE
+)
 _SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
 TOKEN = re.compile(
     rf"[{_SPACELESS}]|(?:(?![{_SPACELESS}])[^\W\d])(?:(?![{_SPACELESS}])\w)*|\d+(?:[.,]\d+)*|//|\*\*|[<>=!]=|->|[^\w\s]"
@@ -27,6 +30,10 @@ class Response:
     """One response. Its lines are counted from 0 in the text as it is stored."""
 
     text: str
+
+    @cached_property
+    def turns(self) -> tuple[Turn, ...]:
+        return tuple(turns(self.text))
 
     @cached_property
     def own(self) -> tuple[tuple[int, str], ...]:
@@ -45,7 +52,7 @@ class Response:
     @property
     def _lines(self) -> Iterator[tuple[int, str, bool, str]]:
         start = 0
-        for turn in turns(self.text):
+        for turn in self.turns:
             text = (
                 _THOUGHT.sub(lambda found: "\n" * found.group().count("\n"), turn.text)
                 if turn.own
@@ -75,6 +82,20 @@ class Response:
         return tuple(
             (found[1], found[2]) for found in _CALL.finditer("\n".join(text for _, text in self.own))
         )
+
+    @property
+    def events(self) -> Iterator[str]:
+        """Who did what, in order: says, calls, is answered, fails, is asked."""
+        for turn in self.turns:
+            if turn.own:
+                said = _CALL.sub("", _THOUGHT.sub("", turn.text)).strip()
+                if said:
+                    yield "words"
+                yield from ("a call" for _ in _CALL.findall(turn.text))
+            elif turn.role in ("user", "human"):
+                yield "the user"
+            else:
+                yield "a failed call" if _FAILED.search(turn.text) else "a result of a call"
 
     @cached_property
     def words(self) -> tuple[str, ...]:

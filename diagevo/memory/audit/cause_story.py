@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, assert_never
+from typing import Literal
 
-from diagevo.memory.audit.failures import FailureStory, ModelExchange, Named, nearest
+from diagevo.memory.audit.failures import FailureStory, ModelExchange
 from diagevo.memory.audit.timeline.causes import Standing
 from diagevo.memory.events import CandidateVerdict, Mode
-from diagevo.text.numbers import count, number, percent, sub
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,77 +186,3 @@ class CauseStory:
     """created, promoted or reactivated: the last change of state."""
     turns: tuple[Turn, ...]
     effect: Effect | None
-
-
-def line(turn: Turn) -> tuple[str, list[str]]:
-    """A turn in words: its kind, and its line in pieces, of which ids are `Named`."""
-    match turn:
-        case Created(evidence=e):
-            where = [" · new cause under ", "new node " * turn.new_node, Named(turn.node_id)]
-            return "created", [Named(e.failure_id), *where, " (", *nearest(e), ")"]
-        case Sampled():
-            return ("asked", [_returned(turn)]) if turn.rewards else ("sampled", [_drawn(turn)])
-        case Promoted():
-            votes = f"Σ{'passes' if turn.rewards else 'votes'} {turn.agreeing}/{turn.responses}"
-            plain = Fraction(turn.agreeing, turn.responses or 1) == turn.consistency
-            mean = f"{votes}{' =' if plain else ', mean p₁'} {number(turn.consistency)}"
-            over = f"over {count(turn.questions, 'question')}, closed f = {turn.closed_frequency}"
-            return "promoted", [f"{mean} ≥ {number(turn.threshold, 2)} {over}"]
-        case Counted():
-            return "counted", [f"{_assigned(turn, 'failure')} → f = {turn.frequency}"]
-        case Reactivated():
-            undone = f"undoing the promotion of round {turn.promoted_round}"
-            if turn.promoted_round == turn.round:
-                undone = "promoted this round"
-            new = _assigned(turn, "new failure")
-            return "reactivated", [f"{new} → Active, f = {turn.frequency}, {undone}"]
-        case Merged():
-            near = "" if turn.similarity is None else f", cosine {turn.similarity:.2f}, judged one skill"
-            nodes = ["node ", Named(turn.absorbed), " into ", Named(turn.survivor)]
-            return "merged", [*nodes, f" “{turn.label}”", near]
-        case Renamed():
-            return "renamed", [f"from “{turn.before}”", f" to “{turn.after}”"]
-        case Superseded():
-            one = turn.first == turn.round
-            rounds = f"round {turn.first} was" if one else f"rounds {turn.first} to {turn.round} were"
-            now = f"again {turn.state.capitalize()}, f = {turn.frequency}"
-            gone = turn.state == "superseded"
-            return "superseded", [f"{rounds} superseded; {'this cause no longer exists' if gone else now}"]
-        case _:
-            assert_never(turn)
-
-
-def _assigned(turn: Counted | Reactivated, what: str) -> str:
-    """How the failures of a turn came to be counted, and what the truth says of their labels."""
-    ways = (
-        count(turn.recurrences, "recurrence") if turn.recurrences else "",
-        count(turn.deduplications, "deduplication") if turn.deduplications else "",
-    )
-    false = f", {turn.against_false_labels} against a false label" if turn.against_false_labels else ""
-    return f"{count(turn.failures, what)} ({', '.join(filter(None, ways))}){false}"
-
-
-def _drawn(turn: Sampled) -> str:
-    p = f"p{sub(turn.round)} = {turn.frequency}/{turn.failures} = {percent(turn.probability)}"
-    share = f"{p} of the {percent(1 - turn.epsilon)} targeted"
-    if not turn.questions:
-        return f"{share}, no question drawn"
-    stitched = f" ({turn.stitched} stitched)" if turn.stitched else ""
-    kept = turn.verdicts.get("kept", 0)
-    return f"{share}: {count(turn.questions, 'question')}{stitched}, {kept} kept{_mean(turn, 'p₁')}"
-
-
-def _returned(turn: Sampled) -> str:
-    """What another trainer asked again of the cause: nobody drew it by p."""
-    if not turn.questions:
-        return "no prompt that aims at it came"
-    came = f"{count(turn.questions, 'prompt')} that {'aims' if turn.questions == 1 else 'aim'} at it"
-    kept = turn.verdicts.get("kept", 0)
-    return f"{came}, {kept} with passes and failures{_mean(turn, 'pass rate')}"
-
-
-def _mean(turn: Sampled, of: str) -> str:
-    if turn.consistency is None:
-        return ""
-    reached = "≥" if turn.consistency >= turn.threshold else "<"
-    return f", mean {of} {number(turn.consistency)} {reached} {number(turn.threshold, 2)}"

@@ -1,11 +1,11 @@
-"""Failures as a person is told them: the question, what the model said in the first step that differs, and
-what it should have said there."""
+"""Failures as a person is told them: the question, and the step that was computed to be wrong, else the first
+that differs from what passed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from diagevo.memory.audit.failures import FailureStory
-from diagevo.memory.events import CandidateScored, FailureObserved
+from diagevo.memory.events import CandidateScored, FailureDiagnosed, FailureObserved, WrongStep
 from diagevo.memory.events.records import event_id
 from diagevo.memory.history import History, expect
 from diagevo.text.steps import parted
@@ -23,6 +23,8 @@ class Example:
     said: str | None
     should: str | None
     """In a response that agrees with the label, or that passed; where none did, the known answer."""
+    wrong: str | None
+    """Why the step is wrong, where that was computed; else it is the first difference."""
     truth: str | None
     label_true: bool | None
     right: bool | None
@@ -39,20 +41,36 @@ def examples(history: History, failures: Mapping[str, tuple[int, FailureObserved
         key: expect(found, CandidateScored)
         for key, found in history.log.known(history.run_id, set(wanted.values())).items()
     }
+    diagnosed = {
+        name: event_id(number, FailureDiagnosed.__name__, f"{name}.{failure.attempt}.1")
+        for name, (number, failure) in failures.items()
+    }
+    steps = {
+        key: expect(found, FailureDiagnosed).step
+        for key, found in history.log.known(history.run_id, set(diagnosed.values())).items()
+    }
     digests = {one.question for one in scored.values()}
     for _, failure in failures.values():
         digests |= {failure.reference, failure.trajectory}
     texts = history.texts(sorted(digests))
     return {
-        name: _example(failure, scored.get(wanted[name]), texts) for name, (_, failure) in failures.items()
+        name: _example(failure, scored.get(wanted[name]), texts, steps.get(diagnosed[name]))
+        for name, (_, failure) in failures.items()
     }
 
 
-def _example(failure: FailureObserved, scored: CandidateScored | None, texts: Mapping[str, str]) -> Example:
+def _example(
+    failure: FailureObserved,
+    scored: CandidateScored | None,
+    texts: Mapping[str, str],
+    step: WrongStep | None,
+) -> Example:
     question = None if scored is None else texts.get(scored.question)
     passed, failed = texts.get(failure.reference), texts.get(failure.trajectory)
     said = should = None
-    if passed is not None and failed is not None:
+    if step is not None and step.shown:
+        said, should = step.text, passed if failure.against == "answer" else ""
+    elif passed is not None and failed is not None:
         if failure.against == "answer":  # no step of it can be compared: how the response ends
             should, said = passed, (failed[-COMPARED:].strip().splitlines() or [""])[-1]
         else:
@@ -62,6 +80,7 @@ def _example(failure: FailureObserved, scored: CandidateScored | None, texts: Ma
         question=question,
         said=said,
         should=should,
+        wrong=step.why if step is not None and step.shown else None,
         truth=None if scored is None else scored.truth,
         label_true=None if scored is None else scored.label_true,
         right=failure.right,

@@ -28,12 +28,6 @@ from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import AsOf, E, History, fact_of
 
 
-class Named(str):
-    """An id in a line of words: a terminal prints it, a page links it."""
-
-    __slots__ = ()
-
-
 @dataclass(frozen=True, slots=True)
 class ModelExchange:
     """One question to a model, with its texts where they were wanted and kept."""
@@ -258,12 +252,3 @@ def asked(history: History, purpose: str, call: Call) -> ModelExchange:
         request=history.text(call.request),
         reply=history.text(call.reply),
     )
-
-
-def nearest(story: FailureStory) -> list[str]:
-    """How near the nearest stored cause was to a new one, in pieces (`cause_story.line`)."""
-    if story.nearest is None:
-        return ["the first cause of all"]
-    judged = f"above {story.theta_dup:.2f}, judged a different cause"
-    end = judged if story.judged else f"not above {story.theta_dup:.2f}"
-    return ["nearest: ", Named(story.nearest.cause_id), f" at {story.nearest.similarity:.2f}, {end}"]

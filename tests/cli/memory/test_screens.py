@@ -15,19 +15,19 @@ from tests.memory.audit.played import C1, C2, CONFIG, Player
 WHY_C2 = """\
 c2  drops the minus sign of one factor when a product of negative numbers is formed      MASTERED in round 4
  in n2  Signs and powers
- created      r1  r1.q0.a2 · new cause under new node n2 (nearest: c1 at 0.10, not above 0.50) · Question 0 of round 1: what is it?: said The wrong way of r1.q0.a2, attempt 1, should A reference of r1.q0             #38
- sampled      r2  p₂ = 1/4 = 25.0% of the 66.7% targeted: 1 question, 1 kept, mean p₁ 0.500 < 0.70                                                                                                                      #45
- counted      r2  2 failures (2 recurrences), 2 against a false label → f = 3                                                                                                                                           #71
-   r2.q2.a0   recurrence: the question aimed at c2, the reply chose c2 · RIGHT: it gives the true answer · Question 2 of round 2: what is it?: said The wrong way of r2.q2.a0, attempt 2, should A reference of r2.q2   #70
-   r2.q2.a1   recurrence: the question aimed at c2, the reply chose c2 · the label 5 is false · Question 2 of round 2: what is it?: said The wrong way of r2.q2.a1, attempt 2, should A reference of r2.q2              #71
- sampled      r3  p₃ = 3/5 = 60.0% of the 71.4% targeted: 2 questions, 2 kept, mean p₁ 0.708 ≥ 0.70                                                                                                                     #79
- promoted     r3  Σvotes 17/24 = 0.708 ≥ 0.70 over 2 questions, closed f = 3                                                                                                                                            #89
- reactivated  r3  3 new failures (2 recurrences, 1 deduplication), 1 against a false label → Active, f = 3, promoted this round                                                                                        #108
-   r3.q1.a2   recurrence: the question aimed at c2, the reply chose c2 · Question 1 of round 3: what is it?: said The wrong way of r3.q1.a2, attempt 1, should A reference of r3.q1                                    #107
-   r3.q2.a5   recurrence: the question aimed at c2, the reply chose c2 · the label 5 is false · Question 2 of round 3: what is it?: said The wrong way of r3.q2.a5, attempt 1, should A reference of r3.q2             #109
-   r3.q3.a0   deduplication: cosine 0.71 > 0.50, judged the same · Question 3 of round 3: what is it?: said The wrong way of r3.q3.a0, attempt 1, should A reference of r3.q3                                          #111
- sampled      r4  p₄ = 3/5 = 60.0% of the 71.4% targeted: 1 question, 0 kept, mean p₁ 0.917 ≥ 0.70                                                                                                                     #117
- promoted     r4  Σvotes 11/12 = 0.917 ≥ 0.70 over 1 question, closed f = 3                                                                                                                                            #127
+ created      r1  r1.q0.a2 · new cause under new node n2 (nearest: c1 at 0.10, not above 0.50) · Question 0 of round 1: what is it?: first difference The wrong way of r1.q0.a2, attempt 1, instead of A reference of r1.q0             #38
+ sampled      r2  p₂ = 1/4 = 25.0% of the 66.7% targeted: 1 question, 1 kept, mean p₁ 0.500 < 0.70                                                                                                                                      #45
+ counted      r2  2 failures (2 recurrences), 2 against a false label → f = 3                                                                                                                                                           #71
+   r2.q2.a0   recurrence: the question aimed at c2, the reply chose c2 · RIGHT: it gives the true answer · Question 2 of round 2: what is it?: first difference The wrong way of r2.q2.a0, attempt 2, instead of A reference of r2.q2   #70
+   r2.q2.a1   recurrence: the question aimed at c2, the reply chose c2 · the label 5 is false · Question 2 of round 2: what is it?: first difference The wrong way of r2.q2.a1, attempt 2, instead of A reference of r2.q2              #71
+ sampled      r3  p₃ = 3/5 = 60.0% of the 71.4% targeted: 2 questions, 2 kept, mean p₁ 0.708 ≥ 0.70                                                                                                                                     #79
+ promoted     r3  Σvotes 17/24 = 0.708 ≥ 0.70 over 2 questions, closed f = 3                                                                                                                                                            #89
+ reactivated  r3  3 new failures (2 recurrences, 1 deduplication), 1 against a false label → Active, f = 3, promoted this round                                                                                                        #108
+   r3.q1.a2   recurrence: the question aimed at c2, the reply chose c2 · Question 1 of round 3: what is it?: first difference The wrong way of r3.q1.a2, attempt 1, instead of A reference of r3.q1                                    #107
+   r3.q2.a5   recurrence: the question aimed at c2, the reply chose c2 · the label 5 is false · Question 2 of round 3: what is it?: first difference The wrong way of r3.q2.a5, attempt 1, instead of A reference of r3.q2             #109
+   r3.q3.a0   deduplication: cosine 0.71 > 0.50, judged the same · Question 3 of round 3: what is it?: first difference The wrong way of r3.q3.a0, attempt 1, instead of A reference of r3.q3                                          #111
+ sampled      r4  p₄ = 3/5 = 60.0% of the 71.4% targeted: 1 question, 0 kept, mean p₁ 0.917 ≥ 0.70                                                                                                                                     #117
+ promoted     r4  Σvotes 11/12 = 0.917 ≥ 0.70 over 1 question, closed f = 3                                                                                                                                                            #127
  effect       p₅(c2) = 0: a Mastered cause is not aimed at; it may be stitched to others
  --full: trajectories, prompts and replies
 """  # noqa: E501  (a screen, word for word)

@@ -1,34 +1,20 @@
 """The stories of causes, failures, questions and nodes, told from evidence; figures worked by hand in
 played.py."""
 
-import re
 from collections.abc import Sequence
 from fractions import Fraction
-from html import unescape
 from typing import Any
 
 import pytest
-from diagevo.cli.screens.why import cause_screen  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 import diagevo
-from diagevo.memory.audit.cause_story import (
-    Counted,
-    Created,
-    Merged,
-    Promoted,
-    Reactivated,
-    Sampled,
-    Turn,
-    line,
-)
+from diagevo.memory.audit.cause_story import Counted, Created, Merged, Promoted, Reactivated, Sampled, Turn
 from diagevo.memory.audit.failures import failure_story
 from diagevo.memory.audit.nodes import why_node
 from diagevo.memory.audit.questions import question_story
 from diagevo.memory.audit.references import Reference
 from diagevo.memory.audit.why import why_cause
 from diagevo.memory.history import History
-from diagevo.view.page import Site
-from diagevo.view.site import View
 from tests.contracts.databases import Store
 from tests.memory.audit.played import C1, C2, Player
 
@@ -264,20 +250,3 @@ def test_failures_against_a_false_label_are_told_as_such(history: History) -> No
     [third] = of_kind(story(history, "c2").turns, "reactivated")
     assert isinstance(third, Reactivated)
     assert (third.failures, third.against_false_labels) == (3, 1)
-
-
-def test_the_page_and_the_terminal_tell_each_turn_in_the_same_words(my_history: History) -> None:
-    view = View(Site(my_history.database, live=False))
-    told = 0
-    for cause in ("c1", "c2", "c3"):
-        story = why_cause(my_history, cause, my_history.end)
-        page = unescape(re.sub("<[^>]+>", "", view.render(f"{my_history.run_id}/causes/{cause}.html")))
-        screen = cause_screen(story, columns=None, everything=True, full=False, examples={})
-        for turn in story.turns:
-            kind, pieces = line(turn)
-            for piece in pieces:
-                assert piece in page
-                assert piece in screen
-            assert kind in page
-            told += 1
-    assert told >= 15
