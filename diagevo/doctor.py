@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from diagevo.config.models import Config, HardwareConfig
-from diagevo.config.placement import ClusterNode, nodes_told, on_gpus, refusal
+from diagevo.config.placement import ClusterNode, describe_nodes, on_gpus, refusal
 from diagevo.config.serving import gpus_of, on_this_machine
 from diagevo.errors import DiagEvoError
 from diagevo.loop.roles import BENCHMARK, validation_of
@@ -266,7 +266,7 @@ def _cluster(config: Config) -> Iterator[Check]:
     except DiagEvoError as error:
         yield Check("cluster", "missing", error.message, error.hint or "")
         return
-    found = nodes_told(nodes) or "no nodes"
+    found = describe_nodes(nodes) or "no nodes"
     if (refused := refusal(hardware, nodes)) is not None:
         yield Check("cluster", "missing", f"{found}; {refused[0]}", refused[1])
         return

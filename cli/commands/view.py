@@ -62,7 +62,7 @@ def view(
     Their address holds a token that opens them.
     """
     if export is not None and (host is not None or port is not None or no_open):
-        raise ConfigError("--export serves nothing", hint="leave --host, --port and --no-open out")
+        raise ConfigError("--host, --port and --no-open have no effect with --export", hint="leave them out")
     if export is None and (pages is not None or cause is not None):
         raise ConfigError("--pages and --cause choose what is written", hint="add --export PATH")
     if cause is not None and pages is not None:
@@ -117,7 +117,7 @@ def _export(call: Call, to: Path, pages: int | None) -> Result[Any]:
         with render.writing(to):
             written, left_out = write(found, to, runs=runs, most=pages or PAGES)
     index = to / "index.html"
-    said = f"{written} pages, begin at {index}"
+    said = f"{written} pages written; open {index}"
     if left_out:
         said += f"\nleft out: {left_out} pages that these lead to (--pages)"
     return Result({"index": str(index), "pages": written, "left_out": left_out}, text=said)

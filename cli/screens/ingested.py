@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROUNDS = columns(
     "round, candidates: groups, all_passed: all passed, kept: with both, all_failed: all failed, "
-    "rollouts, passes: passed, pass_rate: pass rate, failed, observed: of them compared"
+    "rollouts, passes: passed, pass_rate: pass rate, failed, observed: compared"
 )
 STEPS = columns("step, round, groups, rollouts, passes: passed, pass_rate: pass rate")
 CAUSES = columns(

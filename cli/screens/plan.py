@@ -95,7 +95,7 @@ def _whole(
 
 def _placed(config: "Config") -> dict[str, str]:
     """The run's places on the cluster as it is now. ConfigError where it cannot start."""
-    from diagevo.config.placement import nodes_told, on_gpus, rank_bundles, refusal, told
+    from diagevo.config.placement import describe_bundles, describe_nodes, on_gpus, rank_bundles, refusal
     from diagevo.errors import ConfigError, DiagEvoError
     from diagevo.sampling.cluster import connected, nodes_of
 
@@ -106,13 +106,13 @@ def _placed(config: "Config") -> dict[str, str]:
         nodes = nodes_of(connected())
     except DiagEvoError as error:  # also without Ray: the rest of the plan is known
         return {"cluster": f"not known: {error.message}"}
-    found = nodes_told(nodes) or "no nodes"
+    found = describe_nodes(nodes) or "no nodes"
     if (refused := refusal(hardware, nodes)) is not None:
         raise ConfigError(f"{refused[0]} ({found})", hint=refused[1])
     places = rank_bundles(hardware, nodes)
     idle = sum(node.gpus for node in nodes) - sum(place.get("GPU", 0) for place in places)
     spare = f", {idle} GPUs idle" if on_gpus(hardware, nodes) and idle else ""
-    return {"cluster": found, "ranks": f"{told(places)}{spare}"}
+    return {"cluster": found, "ranks": f"{describe_bundles(places)}{spare}"}
 
 
 def _on_gpus(config: "Config") -> dict[str, Any] | None:

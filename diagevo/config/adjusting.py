@@ -1,4 +1,4 @@
-"""What a run may be told anew when it is resumed: memory, hardware and patience. What it computes stays."""
+"""Settings that may change on resume: of memory, hardware and patience. What a run computes stays."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -50,7 +50,7 @@ def adjusted(stored: Mapping[str, Any], given: Layer, run: str) -> tuple[dict[st
     return values.nested(stored), config
 
 
-def told(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Each key that is another now, with its values."""
     default = {path: field.default for path, field in keys().items()}
 

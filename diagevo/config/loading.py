@@ -263,7 +263,7 @@ def _placed(source: Source, path: KeyPath) -> str:
     return source.where if dotted(path) in source.where else f"{source.where}: {dotted(path)}"
 
 
-def told(path: KeyPath, given: Any) -> str:
+def shown_value(path: KeyPath, given: Any) -> str:
     """A refused value, for the end of an error; nothing where it may be a secret."""
     if not isinstance(given, str | int | float) or (path[-1:] and path[-1].endswith(("_url", "_env"))):
         return ""
@@ -291,7 +291,7 @@ def explained(error: ValidationError, sources: Mapping[KeyPath, Source]) -> Conf
         below = [sources[key] for key in sources if (key[: len(path)] == path if path else _names(what, key))]
         written = min(below, key=lambda source: get_args(Kind).index(source.kind), default=_DEFAULT)
         given = found.get("input")
-        shown = told(path, given)
+        shown = shown_value(path, given)
         lines.append(f"{_placed(written, path)}: {what}{shown}")
     return ConfigError(
         "\n".join(dict.fromkeys(lines)), hint="what each key takes: diagevo config show --schema"

@@ -1,5 +1,5 @@
-"""The sections that an audit reads too, beside what all sections share: who asks a log why need not wait for
-those of training and serving (`models`)."""
+"""The sections that an audit reads too, beside what all sections share: separate, so that `memory why` does
+not import the training settings (`models`)."""
 
 from fractions import Fraction
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""What of a Ray cluster a run takes: a place for each of its ranks. Pure."""
+"""How ranks are placed on a Ray cluster. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,24 +32,24 @@ def rank_bundles(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> list
 
 
 def refusal(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> tuple[str, str] | None:
-    """Why the ranks cannot start on these nodes, and what mends it; None where they can."""
+    """Why the ranks cannot start on these nodes, and what fixes it; None where they can."""
     kind = "GPU" if on_gpus(hardware, nodes) else "CPU"
     [each, *_] = rank_bundles(hardware, nodes)
     places = sum((node.gpus if kind == "GPU" else node.cpus) // each[kind] for node in nodes)
     if places >= hardware.processes:
         return None
-    ranks = told(rank_bundles(hardware, nodes))
+    ranks = describe_bundles(rank_bundles(hardware, nodes))
     fewer = f"set hardware.processes to {places}, or " if places else ""
     there = sum(node.gpus if kind == "GPU" else node.cpus for node in nodes)
     return f"the run takes {ranks}; the nodes have {there}", f"{fewer}add nodes"
 
 
-def told(bundles: Sequence[Bundle]) -> str:
+def describe_bundles(bundles: Sequence[Bundle]) -> str:
     """Bundles in words, e.g. "4 × 2 GPU"."""
     kinds = [" + ".join(f"{n} {kind}" for kind, n in bundle.items()) for bundle in bundles]
     return ", ".join(f"{kinds.count(kind)} × {kind}" for kind in dict.fromkeys(kinds)) or "none"
 
 
-def nodes_told(nodes: Sequence[ClusterNode]) -> str:
+def describe_nodes(nodes: Sequence[ClusterNode]) -> str:
     """Nodes in words, e.g. "10.0.0.1 (8 GPU, 96 CPU)"."""
     return ", ".join(f"{n.address} ({f'{n.gpus} GPU, ' if n.gpus else ''}{n.cpus} CPU)" for n in nodes)

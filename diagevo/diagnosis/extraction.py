@@ -305,7 +305,7 @@ class _Texts:
         texts = memory.artifacts.get_many(digests + [question.question for question in questions.values()])
         for failure in block:
             pair = pair_of(failure, questions[failure.question_id], texts)
-            known, asked = memory.supplied(failure.question_id), memory.asked(failure.failure_id) + 1
+            known, asked = memory.supplied(failure.question_id), memory.times_asked(failure.failure_id) + 1
             self._ready[failure.failure_id, failure.attempt] = replace(pair, known=known, asked=asked)
 
 

@@ -26,7 +26,7 @@ class FirstLook:
     readable: int
     example: str | None
 
-    def told(self) -> str:
+    def summary(self) -> str:
         shown = one_line(self.example or "")
         cut = f"{shown[:SHOWN]} …" if len(shown) > SHOWN else shown
         return f"none of {self.asked} {self.what} could be read; one of them: {cut}"

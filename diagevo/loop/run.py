@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from diagevo.config.adjusting import adjusted, told
+from diagevo.config.adjusting import adjusted, changes
 from diagevo.config.imported import said_again
 from diagevo.config.loading import of_run
 from diagevo.config.models import Config
@@ -96,7 +96,7 @@ def train(
                 memory.check_embedder(identity(roles.embedder))
                 _check_prompts(memory, roles.prompt_digests())
                 _adjust(memory, values, observer)
-                memory.said(config.schedule.policy)
+                memory.allow_policy(config.schedule.policy)
                 memory.policy()  # told now where it is not there or has changed
                 run.tell_before()
             else:
@@ -311,7 +311,7 @@ class Run:
             look for look in first_look(self.roles, sampler, texts, challenger=alike) if not look.readable
         ]
         for look in nothing:
-            self.observer.message(f"round 0: {look.told()}")
+            self.observer.message(f"round 0: {look.summary()}")
         if nothing:
             documents = "builtin:arithmetic" if self.roles.config.world == "arithmetic" else "FILE.jsonl"
             helps = (
@@ -391,9 +391,9 @@ def _adjust(memory: Memory, values: Mapping[str, Any], observer: Observer) -> No
     """Record what is another setting from here on. What a run from outside was told again is not its."""
     if memory.log.imported(memory.run_id) is not None:
         return
-    if changes := told(memory.config, values):
+    if changed := changes(memory.config, values):
         memory.reconfigure(values)
-        observer.message(f"from here on: {', '.join(changes)}")
+        observer.message(f"from here on: {', '.join(changed)}")
 
 
 class _Measuring:

@@ -157,7 +157,7 @@ class Memory:
                     hint="a resumed run keeps its configuration; for another one: diagevo runs fork",
                 )
 
-    def _configure_unsaid(self) -> None:
+    def _record_default_config(self) -> None:
         """A run that nobody configured gets what it was opened with. Within `atomic()`."""
         if self.state.config is not None:
             return
@@ -355,7 +355,7 @@ class Memory:
                     else f"round {state.round} was committed"
                 )
                 raise OutOfOrderError(f"round {round} cannot be opened: {where}")
-            self._configure_unsaid()
+            self._record_default_config()
             state = self.state
             told = None if (policy := self.policy()) is None else epsilon_of(policy, state.known())
             event = decide.opening(state, state.settings.seed if seed is None else seed, told)
@@ -397,7 +397,7 @@ class Memory:
         """
         return self._policies.of(state or self.state)
 
-    def said(self, policy: str) -> None:
+    def allow_policy(self, policy: str) -> None:
         """The user's own words name this policy: a run from outside may use it then."""
         self._policies.said = None if policy in BUILT_IN else policy
 
@@ -496,7 +496,7 @@ class Memory:
         """Record a measurement of the policy after `round` (0: before any training). At any time; the same
         again is fine."""
         with self.atomic():
-            self._configure_unsaid()
+            self._record_default_config()
             self._run.append([Item(event, round=round)])
 
     def ingested(self, groups: Sequence[GroupIngested], round: int) -> None:
@@ -504,7 +504,7 @@ class Memory:
 
         A run without a configuration gets that of `diagevo.open`."""
         with self.atomic():
-            self._configure_unsaid()
+            self._record_default_config()
             self._run.append([Item(group, round=round) for group in groups])
 
     def stage(self, stage: str) -> Stage:
@@ -666,7 +666,7 @@ class Memory:
             ]
             return [now_.failures[f] for f in sorted(waiting, key=_by_question)]
 
-    def asked(self, failure_id: str) -> int:
+    def times_asked(self, failure_id: str) -> int:
         """How often the failure's valid observation was diagnosed: `asked` of the next diagnosis is one
         more."""
         diagnosis = self._run.opened().diagnoses.get(failure_id)

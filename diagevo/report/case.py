@@ -1,4 +1,4 @@
-"""The paper's Figure 4: one cause from the failure that it was found in to its promotion."""
+"""The paper's Figure 4: one cause from the failure that first revealed it to its promotion."""
 
 import textwrap
 from collections.abc import Sequence
@@ -116,9 +116,9 @@ def case_study(materials: Sequence[Material]) -> Figure | Missing:
     threshold = material.configured[case.promotion.round].settings.theta_up
     promoted = f"Mastered in round {case.promotion.round} with {case.promotion.consistency}"
     caption = (
-        "The life of a cause. (a) The failure that it was found in, with both trajectories. (b) The cause and"
-        " its skill node. (c) A question that aims at it. (d) A later response, and the mean self-consistency"
-        f" of the questions that aim at it, by round; θ_up = {threshold}: {promoted}."
+        "The life of a cause. (a) The failure that first revealed it, with both trajectories. (b) The cause"
+        " and its skill node. (c) A question that aims at it. (d) A later response, and the mean"
+        f" self-consistency of the questions that aim at it, by round; θ_up = {threshold}: {promoted}."
         f" The whole trace: diagevo memory why {cause_id} --run {material.run_id} --full. {material.setting}"
     )
     return Figure(partial(_chart, parts, rows, threshold), rows + [{"text": part} for part in parts], caption)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from diagevo.config.placement import Bundle, ClusterNode, nodes_told, told
+from diagevo.config.placement import Bundle, ClusterNode, describe_bundles, describe_nodes
 from diagevo.errors import ServiceError, extra
 from diagevo.progress import StopFlag
 
@@ -82,8 +82,8 @@ class Places:
             if time.monotonic() >= deadline:
                 self.close()
                 raise ServiceError(
-                    f"{name}: the cluster has no room for {told(bundles)} after {timeout:g} s;"
-                    f" its nodes: {nodes_told(nodes_of(ray)) or 'none'}",
+                    f"{name}: the cluster has no room for {describe_bundles(bundles)} after {timeout:g} s;"
+                    f" its nodes: {describe_nodes(nodes_of(ray)) or 'none'}",
                     hint="add nodes or stop what else runs there, then: diagevo train --resume",
                 )
 

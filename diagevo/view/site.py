@@ -71,7 +71,7 @@ class View:
             if found := pattern.fullmatch(name):
                 given = {key: value for key, value in found.groupdict().items() if value is not None}
                 return self._page(path, builder, given)
-        raise NotFoundError(f"there is no page {path}", hint="begin at index.html")
+        raise NotFoundError(f"there is no page {path}", hint="start at index.html")
 
     def sliders(self, run: str) -> str:
         """What the what-if page of a run loads beside itself; kept until the run goes on."""

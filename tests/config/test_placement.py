@@ -7,11 +7,11 @@ import pytest
 from diagevo.config.models import HardwareConfig
 from diagevo.config.placement import (
     ClusterNode,
-    nodes_told,
+    describe_bundles,
+    describe_nodes,
     on_gpus,
     rank_bundles,
     refusal,
-    told,
 )
 
 TWO = [ClusterNode("10.0.0.1", 96, 8), ClusterNode("10.0.0.2", 96, 8)]
@@ -30,9 +30,9 @@ def test_a_rank_has_a_gpu_or_where_there_are_none_its_threads() -> None:
 
 
 def test_places_and_nodes_are_told_in_few_words() -> None:
-    assert told([{"GPU": 1}] * 4 + [{"GPU": 2}]) == "4 × 1 GPU, 1 × 2 GPU"
-    assert told([]) == "none"
-    assert nodes_told([TWO[0], CPUS[1]]) == "10.0.0.1 (8 GPU, 96 CPU), 10.0.0.2 (2 CPU)"
+    assert describe_bundles([{"GPU": 1}] * 4 + [{"GPU": 2}]) == "4 × 1 GPU, 1 × 2 GPU"
+    assert describe_bundles([]) == "none"
+    assert describe_nodes([TWO[0], CPUS[1]]) == "10.0.0.1 (8 GPU, 96 CPU), 10.0.0.2 (2 CPU)"
 
 
 @pytest.mark.parametrize(

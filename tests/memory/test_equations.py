@@ -206,7 +206,7 @@ def test_an_unresolved_failure_can_be_asked_again(memory: Memory) -> None:
     memory.score([candidate("r1.q0")])
     memory.observe([failure("r1.q0.a0")])
     memory.diagnosed([other("r1.q0.a0", "unresolved")])
-    assert memory.asked("r1.q0.a0") == 1
+    assert memory.times_asked("r1.q0.a0") == 1
     memory.diagnosed([other("r1.q0.a0", "slip", asked=2)])
     with pytest.raises(OutOfOrderError, match="was diagnosed before"):
         memory.diagnosed([other("r1.q0.a0", "slip", asked=3)])

@@ -173,7 +173,7 @@ def test_code_that_an_imported_run_names_is_never_run_unless_the_user_names_it(
         with pytest.raises(ConfigError, match="was imported"):
             memory.open_round(5)
         assert not (tmp_path / "ran").exists()
-        memory.said(f"{source}:Crowd")
+        memory.allow_policy(f"{source}:Crowd")
         assert memory.open_round(5).epsilon == Fraction(1, 4)
     assert (tmp_path / "ran").exists()
 
