@@ -80,10 +80,7 @@ def replayed_rows(memory: "Rebuilt") -> list[dict]:
     """Rows of causes with the sum of each p."""
     from diagevo.memory.audit.replay import by_frequency
 
-    return [
-        row_of(c) | {"sum": None if c.probability is None else f"{c.frequency}/{memory.failures}"}
-        for c in by_frequency(memory.causes)
-    ]
+    return [row_of(c) for c in by_frequency(memory.causes)]
 
 
 def with_failures(memory: "Rebuilt", rates: "PassRates") -> list[dict]:

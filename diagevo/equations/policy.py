@@ -13,6 +13,7 @@ from random import Random
 from typing import Protocol
 
 from diagevo.equations import schedule
+from diagevo.equations.schedule import Share
 from diagevo.equations.settings import Settings
 from diagevo.equations.states import Tally
 
@@ -48,11 +49,13 @@ class Known:
     votes: tuple[Mapping[str, Tally], ...] = ()
     """A mapping for each committed round: P_t(e) of the causes that it aimed at, Mastered by now or not. They
     begin with the first round that such a policy of one's own was named in."""
+    weights: tuple[int, ...] = ()
+    """What p of each Active cause is in proportion to; none given: f."""
 
     @cached_property
     def edges(self) -> list[int]:
-        """The running sums of the Active causes' frequencies."""
-        return list(accumulate(cause.frequency for cause in self.active))
+        """The running sums of the Active causes' weights."""
+        return list(accumulate(self.weights or (cause.frequency for cause in self.active)))
 
 
 class Policy(Protocol):
@@ -89,6 +92,10 @@ class Policy(Protocol):
 class Frequency:
     """The paper's, Equations 1 and 2: ε by F / F₁, a cause by its share of F."""
 
+    def weight(self, frequency: int) -> int:
+        """What p of an Active cause is in proportion to, by its f: a whole number above 0."""
+        return frequency
+
     def epsilon(self, known: Known) -> Fraction:
         return schedule.epsilon(known.failures, known.reference, known.k)
 
@@ -107,7 +114,7 @@ class Held(Frequency):
         return self.at
 
 
-def built_in(settings: Settings) -> Policy | None:
+def built_in(settings: Settings) -> Frequency | None:
     """The policy that the settings name.
 
     Returns:
@@ -125,6 +132,22 @@ def built_in(settings: Settings) -> Policy | None:
             return Held(settings.fixed_epsilon)
         case _:
             return None
+
+
+def shares(policy: Policy | None, frequencies: Mapping[str, int]) -> dict[str, Share]:
+    """p of every Active cause: the one place where it is computed.
+
+    Args:
+        policy: the round's. One that is no kind of `Frequency` has no p; it is then the paper's.
+        frequencies: f by cause.
+
+    Returns:
+        p by cause, for causes with f above 0. They sum to 1; empty if F = 0, because nothing is targeted.
+    """
+    weigh = policy.weight if isinstance(policy, Frequency) else Frequency().weight
+    weights = {cause: weigh(f) for cause, f in frequencies.items() if f}
+    total = sum(weights.values())
+    return {cause: Share(weight, total) for cause, weight in weights.items()}
 
 
 def epsilon_of(policy: Policy, known: Known) -> Fraction:

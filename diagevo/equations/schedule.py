@@ -2,7 +2,8 @@
 
 import random
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 
@@ -54,30 +55,19 @@ def epsilon(failures: int, reference: int | None, k: Fraction) -> Fraction:
     return 1 / (1 + ratio / k)
 
 
-def probability(frequency: int, failures: int) -> Fraction:
-    """Equation 1, p: f(e) / F, a cause's share of the targeted questions.
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Equation 1, p: a cause's share of the targeted questions, its weight over the sum of all weights."""
 
-    Args:
-        frequency: f(e), the failures counted under the cause in its active episode.
-        failures: F, the sum of f over the Active causes.
+    weight: int
+    total: int
 
-    Returns:
-        A Fraction in [0, 1]; 0 if F = 0, because nothing is targeted then.
-    """
-    return Fraction(frequency, failures) if failures else Fraction(0)
+    @property
+    def p(self) -> Fraction:
+        return Fraction(self.weight, self.total)
 
-
-def probabilities(frequencies: Mapping[str, int]) -> dict[str, Fraction]:
-    """p of every Active cause.
-
-    Args:
-        frequencies: f by cause.
-
-    Returns:
-        p by cause, for causes with f above 0. The values sum to 1; empty if F = 0.
-    """
-    failures = sum(frequencies.values())
-    return {cause: probability(f, failures) for cause, f in frequencies.items() if f}
+    def __str__(self) -> str:
+        return f"{self.weight}/{self.total}"
 
 
 def aimed_share(epsilon: Fraction, p: Fraction) -> Fraction:
@@ -94,14 +84,14 @@ def aimed_share(epsilon: Fraction, p: Fraction) -> Fraction:
 
 
 def draw(rng: random.Random, epsilon: Fraction, edges: Sequence[int]) -> int | None:
-    """Equation 2, one draw: free with probability ε, else a cause by its share of F.
+    """Equation 2, one draw: free with probability ε, else a cause by its share of the weights.
 
     Only whole numbers are used, so the same seed gives the same draws on every machine.
 
     Args:
         rng: the source of randomness; one or two numbers are taken from it.
         epsilon: ε, in (0, 1] or a policy's value in [0, 1].
-        edges: running sums of the Active causes' frequencies, rising; the last one is F.
+        edges: running sums of the Active causes' weights, rising; the last one is their sum.
 
     Returns:
         None for free exploration, else the index in `edges` of the targeted cause.

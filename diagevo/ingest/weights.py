@@ -86,7 +86,7 @@ def weights(
         None if digest is None else last.aim(digest, states) for digest in dataset.digests
     ]
     reached = Counter(aim.cause_id for aim in aims if aim is not None)
-    p = schedule.probabilities
+    p = {cause: share.p for cause, share in schedule.shares.items()}
     aimed = 1 - schedule.epsilon
     unreached = sum((p[cause] for cause in p if cause not in reached), Fraction(0))
     even = (schedule.epsilon + aimed * unreached) / len(dataset.prompts)

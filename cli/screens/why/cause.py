@@ -176,7 +176,7 @@ def _vote(vote: "Vote") -> Line:
 def _sampled(turn: "Sampled") -> str:
     if turn.rewards:
         return _returned(turn)
-    p = f"p{sub(turn.round)} = {turn.frequency}/{turn.failures} = {percent(turn.probability)}"
+    p = f"p{sub(turn.round)} = {turn.sum} = {percent(turn.probability)}"
     share = f"{p} of the {percent(1 - turn.epsilon)} targeted"
     if not turn.questions:
         return f"{share}, no question drawn"

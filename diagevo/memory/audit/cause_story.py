@@ -118,6 +118,8 @@ class Sampled:
     """Of the round's schedule."""
     epsilon: Fraction
     probability: Fraction
+    sum: str
+    """p as it is computed: 89/730."""
     frequency: int
     failures: int
     questions: int

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from diagevo.equations.filter import reason, reason_of_rewards
-from diagevo.equations.schedule import probability
 from diagevo.equations.settings import Filter
 from diagevo.memory.audit.failures import FailureStory, failure_story
 from diagevo.memory.audit.references import Reference
@@ -64,7 +63,7 @@ def question_story(
     assert found is not None
     event = found.event
     played = round_played(history, question.round)
-    weight = played.frequency(event.cause_id)
+    aimed = played.aimed(event.cause_id)
     failed = dict.fromkeys(
         failure.failure_id
         for r in history.log.read(history.run_id, causation_id=found.event_id, until=as_of.position)
@@ -80,7 +79,7 @@ def question_story(
         mode=event.mode,
         epsilon=played.epsilon,
         cause_id=event.cause_id,
-        probability=None if weight is None else probability(weight, played.schedule.failures),
+        probability=None if aimed is None else aimed[1].p,
         stitched_cause_id=event.stitched_cause_id,
         question=history.text(event.question),
         responses=event.responses,

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from diagevo.equations.policy import next_epsilon
-from diagevo.equations.schedule import aimed_share, probabilities, z
+from diagevo.equations.policy import built_in, next_epsilon, shares
+from diagevo.equations.schedule import aimed_share, z
 from diagevo.memory.events import (
     CauseMatched,
     CauseRenamed,
@@ -37,6 +37,8 @@ class CauseLine:
     state: CauseState
     frequency: int
     probability: Fraction | None
+    sum: str | None
+    """p as it is computed: 89/730."""
     created_round: int
     partners: int
     """Mastered causes that could be stitched to it, if it is drawn."""
@@ -96,7 +98,7 @@ def describe(state: MemoryState) -> Rebuilt:
     """The figures of a state."""
     failures = state.current_failures
     reference_round, reference = state.reference(failures)
-    shares = probabilities({c.cause_id: c.frequency for c in state.active()})
+    aimed = shares(built_in(state.settings), {c.cause_id: c.frequency for c in state.active()})
     mastered = state.mastered()
     stitching = state.settings.stitching
     ours = next_epsilon(state.settings, failures, reference)
@@ -108,7 +110,8 @@ def describe(state: MemoryState) -> Rebuilt:
             node_label=state.nodes[c.node_id].label,
             state=c.state,
             frequency=c.frequency,
-            probability=shares.get(c.cause_id),
+            probability=share.p if (share := aimed.get(c.cause_id)) else None,
+            sum=str(share) if share else None,
             created_round=c.created_round,
             partners=0
             if c.state == "mastered" or stitching == "off"
@@ -182,7 +185,7 @@ def next_schedule(memory: Rebuilt) -> ScheduleLines:
         TargetLine(
             cause=c.id,
             frequency=c.frequency,
-            sum=f"{c.frequency}/{memory.failures}",
+            sum=c.sum,
             probability=c.probability,
             drawn=aimed_share(memory.epsilon_next, c.probability),
             partners=c.partners,
@@ -190,7 +193,7 @@ def next_schedule(memory: Rebuilt) -> ScheduleLines:
             description=c.description,
         )
         for c in memory.causes
-        if c.probability is not None
+        if c.probability is not None and c.sum is not None
     ]
     return ScheduleLines(
         round=memory.round + 1,

@@ -15,8 +15,8 @@ from typing import Literal
 
 import msgspec
 
-from diagevo.equations.policy import next_epsilon
-from diagevo.equations.schedule import probabilities, reference, z
+from diagevo.equations.policy import built_in, next_epsilon, shares
+from diagevo.equations.schedule import Share, reference, z
 from diagevo.equations.settings import Settings
 from diagevo.equations.states import counted, provisional
 from diagevo.memory.audit.timeline.rounds import Observed
@@ -64,6 +64,8 @@ class WhatIfRound:
     recorded_mastered: int
     frequencies: Mapping[str, int]
     """f of the Active causes."""
+    shares: Mapping[str, Share]
+    """p of the next round."""
     alike: bool
     """Whether the states and frequencies after the round are the recorded ones; ε is apart from that."""
 
@@ -75,10 +77,6 @@ class WhatIfRound:
             self.recorded_active,
             self.recorded_mastered,
         )
-
-    @property
-    def probabilities(self) -> dict[str, Fraction]:
-        return probabilities(self.frequencies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +128,7 @@ def _answer(observed: Sequence[Observed], as_recorded: Sequence["_Played"], chan
                 recorded_active=committed.active,
                 recorded_mastered=committed.mastered,
                 frequencies=new.frequencies,
+                shares=new.shares,
                 alike=(base.frequencies, base.mastered) == (new.frequencies, new.mastered),
             )
         )
@@ -141,6 +140,7 @@ def _answer(observed: Sequence[Observed], as_recorded: Sequence["_Played"], chan
 @dataclass(frozen=True, slots=True)
 class _Played:
     frequencies: dict[str, int]
+    shares: dict[str, Share]
     mastered: frozenset[str]
     failures: int
     reference: int | None
@@ -151,11 +151,7 @@ class _Played:
 
     def draws_like(self, other: "_Played") -> bool:
         """Whether the next round is drawn alike: ε, p, and the partners to stitch."""
-        return (self.epsilon, self.frequencies, self.mastered) == (
-            other.epsilon,
-            other.frequencies,
-            other.mastered,
-        )
+        return (self.epsilon, self.shares, self.mastered) == (other.epsilon, other.shares, other.mastered)
 
 
 def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
@@ -182,12 +178,14 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
         frequencies = {cause: f for cause, (state, f) in causes.items() if state == "active"}
         failures = sum(frequencies.values())
         first = reference(first, failures)
+        following = changes.at(round_.round, round_.following.settings)
         yield _Played(
             frequencies=frequencies,
+            shares=shares(built_in(following), frequencies),
             mastered=frozenset(causes.keys() - frequencies.keys()),
             failures=failures,
             reference=first,
-            epsilon=_epsilon(round_, changes.at(round_.round, round_.following.settings), frequencies, first),
+            epsilon=_epsilon(round_, following, frequencies, first),
             promoted=tuple(sorted(promoted, key=number_of)),
             reactivated=tuple(sorted(reactivated, key=number_of)),
         )

@@ -10,7 +10,6 @@ from fractions import Fraction
 from itertools import islice
 
 from diagevo.equations.policy import next_epsilon
-from diagevo.equations.schedule import probability
 from diagevo.equations.states import reaches
 from diagevo.memory.audit.cause_story import (
     CauseStory,
@@ -253,17 +252,19 @@ class _Reader:
 
     def _sampled(self) -> Iterator[Turn]:
         for round_ in played(self.history, self.as_of):
-            weight = round_.frequency(self.cause_id) or 0
-            if not weight and round_.number not in self.aimed:
+            scheduled = round_.aimed(self.cause_id)
+            if scheduled is None and round_.number not in self.aimed:
                 continue
+            frequency, share = scheduled or (0, None)
             aimed = self.aimed.get(round_.number, Aimed())
             settings, failures = round_.configured.settings, round_.schedule.failures
             yield Sampled(
                 round=round_.number,
                 position=round_.position,
                 epsilon=round_.epsilon,
-                probability=probability(weight, failures),
-                frequency=weight,
+                probability=share.p if share else Fraction(0),
+                sum=str(share or f"0/{failures}"),
+                frequency=frequency,
                 failures=failures,
                 questions=aimed.questions,
                 stitched=aimed.stitched,
@@ -295,7 +296,7 @@ class _Reader:
             self.history.round_by(self.as_of.position) + 1,
             state.epsilon,
             next_epsilon(state.settings, without, reference),
-            probability(cause.frequency, commit.failures),
+            share.p if (share := state.schedule().shares.get(self.cause_id)) else Fraction(0),
         )
 
 

@@ -227,7 +227,7 @@ def question_rows(run_id: str, now: OpenRound) -> list[dict[str, Any]]:
 
 
 def history_rows(state: MemoryState) -> list[dict[str, Any]]:
-    p = state.schedule().probabilities
+    shares = state.schedule().shares
     return [
         {
             "run_id": state.run_id,
@@ -238,7 +238,7 @@ def history_rows(state: MemoryState) -> list[dict[str, Any]]:
             "description": c.description,
             "state": c.state,
             "frequency": c.frequency,
-            "probability": str(p[c.cause_id]) if c.cause_id in p else None,
+            "probability": str(shares[c.cause_id].p) if c.cause_id in shares else None,
         }
         for c in state.causes.values()
     ]

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from diagevo.equations import schedule as equations
-from diagevo.equations.policy import Frequency, Known, Policy, ScheduledCause
+from diagevo.equations.policy import Frequency, Known, Policy, ScheduledCause, shares
+from diagevo.equations.schedule import Share
 from diagevo.equations.settings import Stitching
 from diagevo.equations.states import Tally
 from diagevo.memory.events import Mode
@@ -60,11 +60,13 @@ class Schedule:
     @property
     def known(self) -> Known:
         active = tuple(cause for cause in self.causes if not cause.mastered)
-        return Known(self.round, self.failures, self.reference, self.k, active, self.votes)
+        weights = tuple(share.weight for share in self.shares.values())
+        return Known(self.round, self.failures, self.reference, self.k, active, self.votes, weights)
 
     @property
-    def probabilities(self) -> dict[str, Fraction]:
-        return equations.probabilities(self.frequencies)
+    def shares(self) -> dict[str, Share]:
+        """p of every Active cause, in order of number."""
+        return shares(self.policy, self.frequencies)
 
     def partners(self, cause: ScheduledCause) -> tuple[ScheduledCause, ...]:
         """The Mastered causes that may be stitched to `cause`: those of its node, of any, or none."""

@@ -56,16 +56,8 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
     """What the schedule and the promotions are made with."""
     memory = MemoryConfig.model_validate(_known(MemoryConfig, config.get("memory", {})))
     schedule = ScheduleConfig.model_validate(_known(ScheduleConfig, config.get("schedule", {})))
-    return Settings(
-        theta_up=memory.theta_up,
-        promotion_questions=memory.promotion_questions,
-        state_updates=memory.state_updates,
-        k=schedule.k,
-        policy=schedule.policy,
-        fixed_epsilon=schedule.fixed_epsilon,
-        stitching=schedule.stitching,
-        seed=int(config.get("seed", 0)),
-    )
+    found: dict[str, Any] = {**dict(memory), **dict(schedule), "seed": int(config.get("seed", 0))}
+    return Settings(**{name: found[name] for name in Settings.__struct_fields__})
 
 
 @_reading()

@@ -8,6 +8,8 @@ from fractions import Fraction
 import msgspec
 from sqlalchemy import func, select
 
+from diagevo.equations.policy import built_in, shares
+from diagevo.equations.schedule import Share
 from diagevo.equations.states import Tally, tallied
 from diagevo.errors import DamagedError
 from diagevo.memory.events import CandidateScored, CauseCreated, RoundCommitted, RoundOpened
@@ -31,9 +33,12 @@ class Played:
     def epsilon(self) -> Fraction:
         return Fraction(self.schedule.epsilon)
 
-    def frequency(self, cause_id: str | None) -> int | None:
-        """f of the cause in the schedule; None where it was not aimed at."""
-        return next((w.frequency for w in self.schedule.weights if w.cause_id == cause_id), None)
+    def aimed(self, cause_id: str | None) -> tuple[int, Share] | None:
+        """f and p of the cause in the schedule; None where it was not aimed at."""
+        frequencies = {weight.cause_id: weight.frequency for weight in self.schedule.weights}
+        if cause_id is None or cause_id not in frequencies:
+            return None
+        return frequencies[cause_id], shares(built_in(self.configured.settings), frequencies)[cause_id]
 
 
 def played(history: History, as_of: AsOf) -> Iterator[Played]:
