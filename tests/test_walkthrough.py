@@ -97,5 +97,23 @@ def test_each_file_of_an_event_that_changes_state_is_needed(without: str, tmp_pa
         _played(CHANGES_STATE, tmp_path, without)
 
 
-def test_all_five_are_walked_through() -> None:
-    assert list(STEPS) == ["A policy", "A rollout format", "A figure", "A command", CHANGES_STATE]
+SETTING = "A setting that changes a number"
+FOUR = sorted({path for kind, path, _, _ in BLOCK.findall(STEPS[SETTING]) if kind == "change"})
+
+
+def test_a_setting_that_changes_a_number_touches_at_most_four_files_of_the_program() -> None:
+    assert len(FOUR) <= 4
+
+
+@pytest.mark.parametrize("without", FOUR)
+def test_each_file_of_a_setting_that_changes_a_number_is_needed(without: str, tmp_path: Path) -> None:
+    for name in COPIED:
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("__init__.py", "conftest.py", "forked.py", "once.py", "order.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
+    with pytest.raises(AssertionError):
+        _played(SETTING, tmp_path, without)
+
+
+def test_all_six_are_walked_through() -> None:
+    assert list(STEPS) == ["A policy", "A rollout format", "A figure", "A command", SETTING, CHANGES_STATE]
