@@ -135,7 +135,7 @@ def built_in(settings: Settings) -> Frequency | None:
 
 
 def shares(policy: Policy | None, frequencies: Mapping[str, int]) -> dict[str, Share]:
-    """p of every Active cause: the one place where it is computed.
+    """Equation 1, p: f(e) / F of every Active cause, or what the policy weighs f as over its sum.
 
     Args:
         policy: the round's. One that is no kind of `Frequency` has no p; it is then the paper's.

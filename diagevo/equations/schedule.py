@@ -57,7 +57,7 @@ def epsilon(failures: int, reference: int | None, k: Fraction) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Equation 1, p: a cause's share of the targeted questions, its weight over the sum of all weights."""
+    """A cause's share of the targeted questions: its weight over the sum of all weights."""
 
     weight: int
     total: int

@@ -26,7 +26,7 @@ LABELS = {
 HOMES = {
     "1, z": "diagevo.equations.schedule.z",
     "1, ε": "diagevo.equations.schedule.epsilon",
-    "1, p": "diagevo.equations.schedule.probability",
+    "1, p": "diagevo.equations.policy.shares",
     "2, the weight of a cause": "diagevo.equations.schedule.aimed_share",
     "2, one draw": "diagevo.equations.schedule.draw",
     "3": "diagevo.equations.filter.verdict",

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.equations.schedule import epsilon, probabilities
+from diagevo.equations.policy import Frequency, shares
+from diagevo.equations.schedule import Share, epsilon
 from diagevo.errors import OutOfOrderError
 from diagevo.memory.events import Embedder, NodePairJudged, RunConfigured
 from diagevo.memory.memory import Memory
@@ -53,11 +54,13 @@ def test_epsilon_is_one_half_where_z_equals_k() -> None:
 def test_no_failures_give_epsilon_one_and_no_probabilities() -> None:
     assert epsilon(0, None, HALF) == 1
     assert epsilon(0, 12, HALF) == 1
-    assert probabilities({}) == {}
+    assert shares(Frequency(), {}) == {}
 
 
 def test_causes_are_drawn_in_proportion_to_their_failures() -> None:
-    assert probabilities({"c1": 3, "c2": 1}) == {"c1": Fraction(3, 4), "c2": Fraction(1, 4)}
+    found = shares(Frequency(), {"c1": 3, "c2": 1})
+    assert found == {"c1": Share(3, 4), "c2": Share(1, 4)}
+    assert [share.p for share in found.values()] == [Fraction(3, 4), Fraction(1, 4)]
 
 
 def test_the_reference_is_the_first_round_with_failures(memory: Memory) -> None:
