@@ -109,11 +109,6 @@ def diagnose(
         ),
         (dry_run and max_calls is not None, "a dry run asks only for its --sample", "leave --max-calls out"),
         (dry_run and local, "a dry run compares a model's answers", "leave --local or --dry-run out"),
-        (
-            again and plan,
-            "--plan is about rounds that wait, and --again about those that do not",
-            "leave one out",
-        ),
     ):
         if wrong:
             raise ConfigError(what, hint=mend)
@@ -125,7 +120,7 @@ def diagnose(
 
         return compare(call, sample=20 if sample is None else sample, round=round)
     from diagevo.ingest.cost import cost
-    from diagevo.ingest.rounds import Rounds, asks_all_failed
+    from diagevo.ingest.rounds import Rounds
     from diagevo.memory.history import History
     from diagevo.memory.opening import open_memory
     from diagevo.memory.read.rollouts import pass_rates
@@ -142,9 +137,10 @@ def diagnose(
         local = config.roles.diagnostician.engine == LOCAL
         if all_failed and not local:
             _check_answers(memory, since=(round or 1) if again else None)
-        every = all_failed or asks_all_failed(memory)
+        every = all_failed or local or config.ingest.all_failed
         if plan:
-            found = cost(memory, config, all_failed=every)
+            since = (round or 1) if again else None
+            found = cost(memory, config, all_failed=every, again=since)
             return Result([asdict(found)], columns(", ".join(asdict(found))), run=run)
         waits = cost(memory, config, all_failed=every)
         if not again and not waits.rounds:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from diagevo.config.models import Config
-from diagevo.ingest.rounds import Rounds, answered
+from diagevo.ingest.rounds import LAST, Rounds, answered
 from diagevo.memory.memory import Memory
 
 SAMPLED = 100
@@ -33,13 +33,13 @@ class Cost:
     """Empty where no language model is asked."""
 
 
-def cost(memory: Memory, config: Config, *, all_failed: bool) -> Cost:
-    """Of all that waits in a run: the open round and those behind it."""
+def cost(memory: Memory, config: Config, *, all_failed: bool, again: int | None = None) -> Cost:
+    """Of all that waits in a run: the open round and those behind it; or of all from round `again` on."""
     cap = config.diagnosis.failures_per_question
     texts: list[tuple[str, ...]] = []
     failures = rounds = settling = against_answers = 0
     now = memory.state.open
-    if now is not None:
+    if now is not None and again is None:
         observed = memory.undiagnosed()
         rounds, failures, settling = 1, len(observed), len(memory.unsettled())
         against_answers = sum(failure.against == "answer" for failure in observed)
@@ -48,11 +48,14 @@ def cost(memory: Memory, config: Config, *, all_failed: bool) -> Cost:
             for failure in observed[:SAMPLED]
         ]
     found = Rounds(memory)
-    waiting = {number for number, _ in found.waiting()}
+    standing = list(found.waiting() if again is None else found.groups(memory.state.batch(again), LAST))
+    waiting = {number for number, _ in standing}
     role = config.roles.diagnostician
     local = role.engine == "local"
-    groups = [group for _, group in found.waiting() if group.reference is not None]
-    failed_all = (group for group in found.all_failed() if all_failed and (local or answered(group)))
+    groups = [group for _, group in standing if group.reference is not None]
+    failed_all = (
+        group for group in found.all_failed(since=again) if all_failed and (local or answered(group))
+    )
     for group in [*groups, *failed_all]:
         failed = group.failed if cap is None else group.failed[:cap]
         failures += len(failed)
