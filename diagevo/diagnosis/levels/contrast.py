@@ -182,7 +182,7 @@ def _tarone(least: np.ndarray, alpha: float) -> int:
     return k
 
 
-APART = 0.7
+APART = 0.6
 """Mean cosine distance from which two groups of failures stay apart."""
 TOGETHER = 0.75
 """Share of failures in common from which two features are one."""
