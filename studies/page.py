@@ -132,7 +132,7 @@ def sharpening(runs: list[dict[str, Any]]) -> Iterator[str]:
     base = mean(r["scores"]["0"][BASE_COLD] for r in runs if arm_of(r) == "full")
     yield "**Most of the gain in mean@8 at T = 1 is what a lower temperature gives the base model for"
     yield f"nothing.** Sampled at T = 0.5 it has {base:.3f} before any round. The trained models were"
-    yield "measured at T = 1 alone, so what they would have at T = 0.5 is not known; one greedy answer, which"
+    yield "measured at T = 1 alone, so what they would have at T = 0.5 is not known. One greedy answer, which"
     yield f"sharpening cannot improve, goes from {greedy[0]:.3f} to {greedy[1]:.3f} with `full`.\n"
     yield "| arm at T = 1, after its last round | less the base at T = 0.5 | 95% interval | seeds |"
     yield "|---|---|---|---|"
@@ -179,11 +179,11 @@ def against_the_method(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield f"  {found['placebo'].difference:+.4f}."
     yield "  At an equal number of practised questions, by that line:"
     yield ""
-    yield "  | contrast | as played | at equal practice |"
-    yield "  |---|---|---|"
+    yield "| contrast | as played | at equal practice |"
+    yield "|---|---|---|"
     for arm in ("free-only", "free-640", "free-800", "placebo", "no-filter", "absolute-only", "tau-1.2"):
         seen = found[arm].difference
-        yield f"  | `{arm}` less `full` | {_signed(seen)} | {_signed(at_equal_practice(runs, arm, 'full'))} |"
+        yield f"| `{arm}` less `full` | {_signed(seen)} | {_signed(at_equal_practice(runs, arm, 'full'))} |"
     yield ""
     yield "- The rules name the family of the failed question in each cause. So a cause nearly picks the"
     yield "  family that the challenger writes next. Causes in free words may steer less."
@@ -287,7 +287,7 @@ def sentences(runs: list[dict[str, Any]]) -> str:
     lines: list[str] = []
     if (cold := against_cold_base(runs).get("full")) is not None and cold.low is not None:
         lines += [
-            "Most of what five rounds add at T = 1 a lower temperature adds too: the full method's mean@8 is",
+            "Most of what five rounds add at T = 1 a lower temperature adds too. The full method's mean@8 is",
             f"{_signed(cold.difference)} (95%: {_signed(cold.low)} to {_signed(cold.high)},"
             f" {cold.seeds} seeds) against the untouched model at T = 0.5.",
             "",
