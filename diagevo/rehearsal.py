@@ -23,7 +23,7 @@ from diagevo.sampling.hub import folder_of
 from diagevo.sampling.model_folder import encode_prompts, end_ids, load_tokenizer
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
 from diagevo.training.footprint import CARDS, card_for, loads, shapes_of
-from diagevo.training.phase import Phase, Reward, RewardSpec, Rollout, TrainingRow
+from diagevo.training.phase import Phase, Reward, RewardSpec, Rollout, TrainingRow, no_update
 from diagevo.training.shapes import BUILTIN, config_file
 
 STEPS = 2
@@ -212,6 +212,7 @@ def _train(roles: Roles, folder: Path) -> str:
         ),
         reward(**arguments, stop=roles.stop) if plays_here(hardware) else cast(Reward, None),
         lambda step, rollouts, rewards: steps.append(step),
+        no_update,
     )
     ranks = f"{hardware.processes} ranks" if hardware.processes > 1 else "one process"
     return f"{summary.steps} steps in {ranks}, votes between rollouts and update"

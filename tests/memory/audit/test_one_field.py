@@ -11,6 +11,7 @@ from msgspec.structs import replace
 import diagevo
 from diagevo.diagnosis.embedder import HashingEmbedder, identity
 from diagevo.ingest.recording import IngestSummary, Recorder
+from diagevo.ingest.rollouts import RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import (
     EVENT_TYPES,
@@ -18,10 +19,12 @@ from diagevo.memory.events import (
     CheckpointEvaluated,
     FailureDiagnosed,
     GroupRewards,
+    Mark,
     Model,
     PhaseMeasured,
     RunConfigured,
     StepTrained,
+    WrongStep,
 )
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.memory import Memory
@@ -69,7 +72,12 @@ def _ingested(folder: Path) -> list[Recorded]:
         steps = [step(number, a="+-+-", b="----", c="++++", d="-++") for number in range(1, 5)]
         Recorder(memory, SETTINGS).record(steps, IngestSummary())
         diagnose(memory, {"a": C1, "d": "reads the question only to its half"})
-        Recorder(memory, SETTINGS).record([step(5, a="-+--"), step(6, b="++")], IngestSummary())
+        explained = [
+            replace(rollout, feedback=f"a judge on {place}", tags=("signs", "sums"))
+            for place, rollout in enumerate(step(5, a="-+--").rollouts)
+        ]
+        fifth = RolloutStep(5, "5.jsonl", explained)
+        Recorder(memory, SETTINGS).record([fifth, step(6, b="++")], IngestSummary())
         return _records(memory)
 
 
@@ -168,6 +176,10 @@ def _measured(folder: Path) -> list[Recorded]:
                     cause_id=None,
                     description=C1,
                     asked=2,
+                    cause_key="contrast: -carry",
+                    level=3,
+                    evidence=[Mark(line=0, text="leaves out the carry")],
+                    step=WrongStep(line=1, text="7 + 5 = 2", why="first difference", shown=False),
                 )
             ]
         )
@@ -187,6 +199,8 @@ def _measured(folder: Path) -> list[Recorded]:
         player.score(replace(known, question_id="r2.q0", drawn_round=1, truth="7"))
         player.trained()
         player.commit()
+        memory.rename("c1", "a correction of an auditor")
+        memory.rename("c1", "another correction")
         return _records(memory)
 
 
@@ -265,7 +279,8 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "draw": "what a steered trainer drew the prompt for, as the trainer says",
         "step": "of a group that waits for its round and is alone in its step",
         "rewards": "how far above or below `pass_at`",
-        "reference": "of a group that waits for its round",
+        "passed": "which texts passed, beside the reference",
+        **dict.fromkeys(("feedback", "feedback.sample", "feedback.text", "tags"), "what the file says"),
         "failed.trajectory": "of a group that waits for its round",
         "source": "the file's name",
     },
@@ -280,8 +295,13 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "supplied": "a diagnostician may have been shown fewer causes",
         "description": "the words of a failure that was put down to a stored cause",
         "flags": _ASKED,
+        "cause_key": "what a method that asks no model knows its cause by",
+        "level": "on which level that method found it",
+        **dict.fromkeys(("evidence", "evidence.line", "evidence.text"), "what it rests on"),
+        **dict.fromkeys(("step", "step.line", "step.text", "step.why", "step.shown"), "where it is"),
     }
     | {f"call{part}": _ASKED for part in _CALL},
+    "CauseRenamed": {"description": "an auditor's words"},
     "DuplicateJudged": {
         "candidates": _VECTORS,
         "nearest": _VECTORS,
