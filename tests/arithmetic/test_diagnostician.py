@@ -26,7 +26,9 @@ JUMPS_JOINED_RIGHT = "7+5=12;12+5=17;r47=74;74+15=89;17+89=106;\\boxed{106}"
 
 
 def _cause(cause_id: str, kind: Kind, wording: int = 0) -> Any:
-    return SimpleNamespace(cause_id=cause_id, state="active", description=CAUSES[kind][wording])
+    return SimpleNamespace(
+        cause_id=cause_id, state="active", description=CAUSES[kind][wording], found_as=CAUSES[kind][wording]
+    )
 
 
 def _node(node_id: str, label: str) -> Any:
@@ -142,7 +144,9 @@ def test_duplicates_are_wordings_of_one_kind() -> None:
     assert (same.duplicate, same.cause_id) == (True, "c3")
     assert judge(CAUSES[ROW][1], others).duplicate is False
     assert judge(CAUSES[ROW][1], others).cause_id is None
-    foreign: Any = SimpleNamespace(cause_id="c9", state="active", description="something else")
+    foreign: Any = SimpleNamespace(
+        cause_id="c9", state="active", description="something else", found_as="something else"
+    )
     assert judge("something", [foreign]).duplicate is False
 
 
