@@ -29,10 +29,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.rows import PEAK, PROGRAM, peak_of
+
 SIZES = (10_000, 100_000, 1_000_000)
 GROUP, STEP = 8, 1024
 """Responses to a prompt, and rollouts of a step."""
-PROGRAM = (sys.executable, "-c", "from diagevo.cli.main import app; app()")
 LONGEST = 1800
 """Seconds that a command may take."""
 STEEP = 1.15
@@ -184,6 +185,7 @@ def _commands(folder: Path, url: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _run(arguments: Sequence[str], folder: Path) -> Used:
+    (folder / "status").unlink(missing_ok=True)
     with (folder / "said").open("w") as said:
         child = subprocess.Popen(
             [*PROGRAM, *arguments], stdout=said, stderr=said, cwd=folder, env=_environment(folder)
@@ -202,11 +204,11 @@ def _run(arguments: Sequence[str], folder: Path) -> Used:
     child.returncode = os.waitstatus_to_exitcode(status)
     note = f"exit code {child.returncode}" if child.returncode else ""
     assert used is not None
-    return Used(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, used.ru_oublock * 512, note)
+    return Used(used.ru_utime + used.ru_stime, peak_of(folder / "status"), used.ru_oublock * 512, note)
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "DIAGEVO_HOME": str(folder), "NO_COLOR": "1"}
+    return {**os.environ, "DIAGEVO_HOME": str(folder), "NO_COLOR": "1", PEAK: str(folder / "status")}
 
 
 def _views(database: Path) -> list[str]:

@@ -3,9 +3,31 @@
 import gc
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+PEAK = "BENCHMARK_PEAK"
+PROGRAM = (
+    sys.executable,
+    "-c",
+    f"""
+import atexit, os, pathlib
+from diagevo.cli.main import app
+status = pathlib.Path("/proc/self/status")
+atexit.register(lambda: pathlib.Path(os.environ["{PEAK}"]).write_text(status.read_text()))
+app()
+""",
+)
+"""The program; it leaves its status in the file that PEAK names: getrusage begins at the parent's peak."""
+
+
+def peak_of(status: Path) -> int:
+    """The most memory that a process held, in bytes; 0 where it was killed."""
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from trl import GRPOConfig, GRPOTrainer
 import diagevo
 from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic import WEIGHTS, held_out
+from diagevo.ingest.rounds import Rounds
 from diagevo.integrations.trl import RoundCallback
 
 rows = [{"prompt": [{"role": "user", "content": text}], "answer": right} for text, right in held_out()[::35]]
@@ -37,3 +38,6 @@ trainer = GRPOTrainer(
 with diagevo.open("sqlite:///runs/diagevo.db", run="mine") as memory:
     trainer.add_callback(RoundCallback(memory, trainer, steps=2))
     trainer.train()
+    groups = [group for _, group in Rounds(memory).waiting()]
+    failures = sum(len(group.failed) for group in groups)
+    print(f"{len(groups)} groups with {failures} failures wait: diagevo diagnose --run mine --local")

@@ -129,6 +129,7 @@ def test_the_trl_program_of_the_readme_keeps_a_memory_as_it_stands_there(tmp_pat
         Forked("tests.test_examples:training", [str(tmp_path)], env=clean_environment(), into=log) as program,
     ):
         assert program.wait(300) == 0, (tmp_path / "log").read_text()
+    assert re.search(r"16 groups with \d+ failures wait: diagevo diagnose", (tmp_path / "log").read_text())
     env = {"DIAGEVO_HOME": str(tmp_path / "runs")}
     asked = invoke("diagnose", "--run", "mine", "--local", env=env)
     assert asked.exit_code == 0, asked.output

@@ -4,15 +4,14 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.causes.rows import LabelledRow, write
+from benchmarks.rows import PEAK, PROGRAM, peak_of
 
-PROGRAM = (sys.executable, "-c", "from diagevo.cli.main import app; app()")
 NOT_FOUND = 3
 """Exit code where nothing can be said of the failures."""
 
@@ -58,14 +57,19 @@ def _played(arguments: Sequence[str], folder: Path) -> tuple[str, float, int]:
     """Output, CPU seconds and peak memory of a command."""
     said = folder / "said"
     with said.open("w") as out:
-        environment = {**os.environ, "DIAGEVO_HOME": str(folder), "COLUMNS": "100"}
+        environment = {
+            **os.environ,
+            "DIAGEVO_HOME": str(folder),
+            "COLUMNS": "100",
+            PEAK: str(folder / "status"),
+        }
         child = subprocess.Popen([*PROGRAM, *arguments], stdout=out, stderr=out, env=environment, cwd=folder)
         _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     text = said.read_text()
     if child.returncode not in (0, NOT_FOUND):
         raise subprocess.CalledProcessError(child.returncode, ["diagevo", *arguments], text)
-    return text, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+    return text, used.ru_utime + used.ru_stime, peak_of(folder / "status")
 
 
 def _read(database: Path, rows: Sequence[LabelledRow], printed: str, seconds: float, peak: int) -> Diagnosed:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.growth import Used, exponent, shown, write
+from benchmarks.growth import Used, _run, exponent, shown, write
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,11 @@ def test_rollouts_are_of_about_800_bytes_and_no_two_are_alike(tmp_path: Path) ->
     assert 0.2 <= sum(line["reward"] == 0 for line in lines) / 2048 <= 0.3
     logged = [json.loads(line) for file in ("1", "2") for line in (tmp_path / f"verl/{file}.jsonl").open()]
     assert [line["output"] for line in logged] == [line["response"] for line in lines]
+
+
+@pytest.mark.slow
+def test_the_peak_of_a_command_is_its_own(tmp_path: Path) -> None:
+    ballast = bytearray(300 * 2**20)
+    used = _run(["--version"], tmp_path)
+    assert used.seconds is not None
+    assert len(ballast) > used.peak > 5 * 2**20
