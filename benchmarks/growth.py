@@ -303,10 +303,16 @@ def _inspect_log(folder: Path) -> None:
             name, epoch = places.get(row["prompt"], (len(places), 0))
             places[row["prompt"]] = name, epoch + 1
             output = models.ModelOutput.from_content("m", row["response"])
-            scores = {"match": scorers.Score(value="C" if row["reward"] else "I")}
+            asked = models.ChatMessageUser(content=row["prompt"])
             samples.append(
                 logs.EvalSample(
-                    id=name, epoch=epoch + 1, input=row["prompt"], target="7", output=output, scores=scores
+                    id=name,
+                    epoch=epoch + 1,
+                    input=row["prompt"],
+                    target="7",
+                    messages=[asked, output.choices[0].message],
+                    output=output,
+                    scores={"match": scorers.Score(value="C" if row["reward"] else "I")},
                 )
             )
     spec = logs.EvalSpec(
