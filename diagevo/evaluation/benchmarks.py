@@ -244,7 +244,9 @@ MATHEMATICS = (
 def _choice(
     name: str, hub: Hub, licence: str, category: str, choices: Choices, question: str = "question"
 ) -> QuestionSource:
-    return QuestionSource(name, hub, question, no_gold, licence, "choice", category, choices)
+    return QuestionSource(
+        name, hub, question, gold=no_gold, kind="choice", licence=licence, category=category, choices=choices
+    )
 
 
 GENERAL = (

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
-from diagevo.diagnosis.levels.engine import SAMPLED, SKILLS, Found, Levels
-from diagevo.diagnosis.levels.material import Cause, Failure, Prompt, Response
+from diagevo.diagnosis.levels.engine import SAMPLED, SKILLS, Explained, Levels
+from diagevo.diagnosis.levels.material import Failure, LocalCause, Prompt, Response
 from diagevo.errors import AGAIN, StoppedSafely
 from diagevo.memory.events import (
     CandidateScored,
@@ -182,7 +182,7 @@ def _sampled(groups: Iterable[GroupIngested]) -> tuple[list[list[GroupIngested]]
     return list(kept[0].values()), list(kept[1].values())
 
 
-def _diagnosed(failure: FailureObserved, found: Found) -> FailureDiagnosed:
+def _diagnosed(failure: FailureObserved, found: Explained) -> FailureDiagnosed:
     cause, step = found.cause, found.located
     return FailureDiagnosed(
         failure_id=failure.failure_id,
@@ -200,16 +200,16 @@ def _diagnosed(failure: FailureObserved, found: Found) -> FailureDiagnosed:
     )
 
 
-def _known(memory: Memory) -> dict[str, Cause]:
+def _known(memory: Memory) -> dict[str, LocalCause]:
     """Causes that count and were found without a model, by the failures that they have."""
     state = memory.state
     counted = set(state.counted())
-    causes: dict[str, Cause] = {}
-    found: dict[str, Cause] = {}
+    causes: dict[str, LocalCause] = {}
+    found: dict[str, LocalCause] = {}
     questions: dict[str, str] = {}
     observed: dict[str, str] = {}
     types = [CandidateScored, FailureObserved, FailureDiagnosed, CauseCreated, CauseMatched]
-    made: dict[str, Cause] = {}
+    made: dict[str, LocalCause] = {}
     for fact in memory.log.chosen(memory.run_id, types):
         if fact.round not in counted:
             continue
@@ -219,7 +219,7 @@ def _known(memory: Memory) -> dict[str, Cause]:
             case FailureObserved() as failure:
                 observed[failure.failure_id] = _key(questions[failure.question_id], failure.trajectory)
             case FailureDiagnosed() as event if event.cause_key is not None and event.level is not None:
-                cause = Cause(event.cause_key, event.level, event.description or "", SKILLS[event.level])
+                cause = LocalCause(event.cause_key, event.level, event.description or "", SKILLS[event.level])
                 made[event.failure_id] = causes.setdefault(event.cause_key, cause)
             case CauseCreated(failure_id=name) | CauseMatched(failure_id=name) if name in made:
                 found[observed[name]] = made[name]

@@ -35,7 +35,7 @@ from diagevo.loop.players import (
     plays_here,
     save_written,
 )
-from diagevo.loop.stages import Outcome, Stages, Steps
+from diagevo.loop.stages import Outcome, Stages, StepRecorder
 from diagevo.memory.events import (
     ROUNDS,
     WARM_START_FILES,
@@ -161,7 +161,7 @@ class Round:
 
         def train() -> Outcome:
             self._name_logs(output)
-            steps = Steps(self.memory, self.number, "challenger")
+            steps = StepRecorder(self.memory, self.number, "challenger")
 
             def on_step(step: int, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> None:
                 mean = steps.rewarded(rollouts, rewards)
@@ -245,7 +245,7 @@ class Round:
             if not steps:
                 return Outcome(summary={"steps": 0, "failures": 0})
             self._name_logs(output)
-            trained = Steps(self.memory, self.number, "solver")
+            trained = StepRecorder(self.memory, self.number, "solver")
             with Diagnoser(self.memory, self.context.diagnostician, self.roles.config.diagnosis) as diagnoser:
                 diagnosing = self.roles.config.diagnosis.enabled
                 if diagnosing:

@@ -33,7 +33,7 @@ class Outcome:
     reward: float | None = None
 
 
-class Steps:
+class StepRecorder:
     """The steps of a phase as the log keeps them: their rewards, and with them what the update measured."""
 
     def __init__(self, memory: Memory, round_: int, stage: str) -> None:

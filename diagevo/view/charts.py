@@ -26,7 +26,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChartPoint:
     """A point, with what is said where the pointer rests on it."""
 
     x: float
@@ -41,7 +41,7 @@ class Curve:
     name: str
     style: int
     path: str
-    marks: tuple[Mark, ...]
+    marks: tuple[ChartPoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,13 @@ def chart(
             return round(LEFT + (width - LEFT - RIGHT) * (place / span if len(rounds) > 1 else 0.5), 1)
 
         def curve(line: Series, style: int) -> Curve:
-            marks: list[Mark] = []
+            marks: list[ChartPoint] = []
             path: list[str] = []
             for place, value in enumerate(line.values):
                 if value is not None:
                     path.append(f"{'L' if path else 'M'}{x(place)} {y(value)}")
                     marks.append(
-                        Mark(x(place), y(value), f"{over} {rounds[place]}: {line.name} {said(value)}")
+                        ChartPoint(x(place), y(value), f"{over} {rounds[place]}: {line.name} {said(value)}")
                     )
             return Curve(line.name, style, " ".join(path), tuple(marks))
 

@@ -379,7 +379,6 @@ def test_a_dry_run_writes_nothing_and_unreadable_agrees_with_nothing(home: Path)
         (["--round", "1"], "add --again"),
         (["--dry-run"], "add --again"),
         (["--again", "--sample", "3"], "add --dry-run"),
-        (["--again", "--plan"], "leave one out"),
         (["--again", "--dry-run", "--max-calls", "3"], "leave --max-calls out"),
     ],
 )

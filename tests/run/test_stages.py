@@ -10,7 +10,7 @@ import pytest
 
 from diagevo.errors import NodeLostError, OutOfMemoryError, StoppedSafely
 from diagevo.loop.players import Written, load_written, save_written
-from diagevo.loop.stages import Outcome, Stages, Steps
+from diagevo.loop.stages import Outcome, Stages, StepRecorder
 from diagevo.memory.events import GroupRewards, StageAbandoned, StepTrained
 from diagevo.memory.state.schedule import Draw
 from diagevo.progress import Observer, StopFlag
@@ -114,7 +114,7 @@ def test_a_stages_reward_is_weighted_by_completions_and_the_same_where_it_was_in
     """Of 256 completions 32 are right, and of a last batch of 34 none: (32 − 224 − 34) / 290 = −.7793, where
     the mean of the two means, −.75 and −1, is −.875."""
 
-    def trained(steps: Steps, step: int, right: int, of: int) -> None:
+    def trained(steps: StepRecorder, step: int, right: int, of: int) -> None:
         rollouts = [Rollout(f"q{n // 2}", n % 2, step, "", False) for n in range(of)]
         mean = steps.rewarded(rollouts, [1.0] * right + [-1.0] * (of - right))
         assert mean == pytest.approx((2 * right - of) / of)
@@ -123,12 +123,12 @@ def test_a_stages_reward_is_weighted_by_completions_and_the_same_where_it_was_in
     with play.opened(tmp_path) as memory:
         memory.open_round(1)
         memory.start_stage("solver")
-        killed = Steps(memory, 1, "solver")
+        killed = StepRecorder(memory, 1, "solver")
         trained(killed, 1, 32, 256)
         trained(killed, 2, 34, 34)  # it was not saved, and is played again
         memory.abandon_stage("solver", after_step=1)
         memory.start_stage("solver")
-        resumed = Steps(memory, 1, "solver")
+        resumed = StepRecorder(memory, 1, "solver")
         assert resumed.reward(3) is None, "not all steps are known"
         trained(resumed, 2, 0, 34)
         assert resumed.reward(2) == -0.7793

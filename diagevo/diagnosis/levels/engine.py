@@ -14,7 +14,7 @@ from diagevo.diagnosis.levels import contrast
 from diagevo.diagnosis.levels.contrast import Side
 from diagevo.diagnosis.levels.features import Vocabulary
 from diagevo.diagnosis.levels.located import Located, located, nearest
-from diagevo.diagnosis.levels.material import TOKEN, Cause, Evidence, Failure, Prompt, Response
+from diagevo.diagnosis.levels.material import TOKEN, Evidence, Failure, LocalCause, Prompt, Response
 from diagevo.diagnosis.levels.plain import FALSE, KINDS, Habits
 
 SAMPLED = 2_000
@@ -41,10 +41,10 @@ SKILLS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Explained:
     """What is known of one failure. `cause` is None where no pattern holds it."""
 
-    cause: Cause | None
+    cause: LocalCause | None
     evidence: tuple[Evidence, ...]
     located: Located | None
 
@@ -53,7 +53,10 @@ class Levels:
     """What a run's failures have in common. `of` says it of each failure of a prompt."""
 
     def __init__(
-        self, failing: Iterable[Prompt], passing: Iterable[Prompt], known: Mapping[str, Cause] | None = None
+        self,
+        failing: Iterable[Prompt],
+        passing: Iterable[Prompt],
+        known: Mapping[str, LocalCause] | None = None,
     ) -> None:
         """Learn from prompts with failures and prompts in which all passed.
 
@@ -82,16 +85,16 @@ class Levels:
         self._causes = self._described(left, rows, keys, known or {}) if self._groups is not None else []
 
     @property
-    def causes(self) -> list[Cause]:
+    def causes(self) -> list[LocalCause]:
         return self._causes
 
-    def of(self, prompt: Prompt) -> list[Found]:
+    def of(self, prompt: Prompt) -> list[Explained]:
         """By failure of the prompt, in order."""
         plain = self._plain(prompt)
         signed = (
             self._signed(prompt) if self._groups is not None and len(plain) < len(prompt.failed) else None
         )
-        found: list[Found] = []
+        found: list[Explained] = []
         for place, failure in enumerate(prompt.failed):
             sibling = nearest(failure.response, prompt.passed)
             where = (
@@ -103,7 +106,9 @@ class Levels:
                 kind, evidence = plain[place]
                 level = 2 if kind == FALSE else 1
                 found.append(
-                    Found(Cause(f"{level}:{kind}", level, KINDS[kind], SKILLS[level]), (evidence,), where)
+                    Explained(
+                        LocalCause(f"{level}:{kind}", level, KINDS[kind], SKILLS[level]), (evidence,), where
+                    )
                 )
                 continue
             cause, shown = None, ()
@@ -112,7 +117,7 @@ class Levels:
                 if number is not None:
                     cause = self._causes[number]
                     shown = tuple(self._evidence(number, prompt, failure.response, sibling, signed[place]))
-            found.append(Found(cause, shown, where))
+            found.append(Explained(cause, shown, where))
         return found
 
     # Level 1
@@ -198,8 +203,8 @@ class Levels:
         failing: Sequence[Prompt],
         rows: Sequence[tuple[int, np.ndarray, np.ndarray]],
         keys: Sequence[str],
-        known: Mapping[str, Cause],
-    ) -> list[Cause]:
+        known: Mapping[str, LocalCause],
+    ) -> list[LocalCause]:
         """A cause a group; the words of its features are found again in the responses that have them."""
         groups = self._groups
         assert groups is not None
@@ -211,7 +216,7 @@ class Levels:
         for (_, only, lacks), key in zip(rows, keys, strict=True):
             if (number := groups.of(groups.row(only, lacks))) is not None:
                 members[number].append(key)
-        causes: list[Cause] = []
+        causes: list[LocalCause] = []
         taken: set[str] = set()
         for number, leaders in enumerate(groups.leaders):
             before = Counter(known[key].key for key in members[number] if key in known)
@@ -246,7 +251,7 @@ class Levels:
             names.update(self._vocabulary.named(prompt, response, wanted - names.keys()))
         return names
 
-    def _cause(self, leaders: Sequence[tuple[int, int]], taken: set[str]) -> Cause:
+    def _cause(self, leaders: Sequence[tuple[int, int]], taken: set[str]) -> LocalCause:
         """Its words from the features that lead it: what failures lack first, then what they have instead."""
         first = leaders[0]
         name = self._names.get(first[0], "?")
@@ -262,7 +267,7 @@ class Levels:
         if first[1] > 0:
             parts.reverse()
         text = "; ".join(parts) + (", unlike every passing response" if len(parts) == 1 else "")
-        return Cause(key, level, text, SKILLS[level])
+        return LocalCause(key, level, text, SKILLS[level])
 
     def _evidence(
         self,

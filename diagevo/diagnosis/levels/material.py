@@ -137,7 +137,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class LocalCause:
     """A cause. `key` stays when its words change."""
 
     key: str

@@ -174,7 +174,9 @@ class RowReader:
         self._own += len(response) >= OWN and prompt.rstrip().endswith(response.strip())
         group = None if row.group is None else str(row.group)
         expected, feedback = (answer(place, each) for each in (row.answer, row.feedback))
-        return IngestedRollout(prompt, response, value, expected, group, feedback, row.tags)
+        return IngestedRollout(
+            prompt, response, value, answer=expected, group=group, feedback=feedback, tags=row.tags
+        )
 
     def _table(self, file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         every = self._every()

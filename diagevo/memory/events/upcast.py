@@ -13,14 +13,14 @@ from diagevo.memory.events import EVENT_TYPES
 Payload = dict[str, Any]
 
 
-class Step(NamedTuple):
+class Upcast(NamedTuple):
     """From one version of a payload to the next, and back."""
 
     up: Callable[[Payload], Payload]
     down: Callable[[Payload], Payload]
 
 
-def _with(**fields: Any) -> Step:
+def _with(**fields: Any) -> Upcast:
     """The step that adds fields which the old version did not know; a function makes one of the others."""
 
     def up(payload: Payload) -> Payload:
@@ -30,14 +30,14 @@ def _with(**fields: Any) -> Step:
     def down(payload: Payload) -> Payload:
         return {name: value for name, value in payload.items() if name not in fields}
 
-    return Step(up, down)
+    return Upcast(up, down)
 
 
 def _reference_alone(payload: Payload) -> list[Any]:
     return [] if payload["reference"] is None else [payload["reference"]]
 
 
-STEPS: dict[tuple[str, int], Step] = {
+STEPS: dict[tuple[str, int], Upcast] = {
     ("FailureObserved", 1): _with(right=None),
     ("FailureObserved", 2): _with(against="response"),
     ("StageCompleted", 1): _with(),  # its reward is what it was: the mean over the last attempt's steps

@@ -61,7 +61,15 @@ class Schedule:
     def known(self) -> Known:
         active = tuple(cause for cause in self.causes if not cause.mastered)
         weights = tuple(share.weight for share in self.shares.values())
-        return Known(self.round, self.failures, self.reference, self.k, active, self.votes, weights)
+        return Known(
+            round=self.round,
+            failures=self.failures,
+            reference=self.reference,
+            k=self.k,
+            active=active,
+            votes=self.votes,
+            weights=weights,
+        )
 
     @property
     def shares(self) -> dict[str, Share]:

@@ -17,7 +17,7 @@ QUESTIONS = [
      "unique_id": str(n)}
     for n in range(1, 5)
 ]  # fmt: skip
-SAID = {1: r"\boxed{2}", 2: r"\boxed{four}", 3: r"\boxed{seven}", 4: "I cannot say."}
+SAID = {1: r"\boxed{2}", 2: r"\boxed{a pair of pairs}", 3: r"\boxed{seven}", 4: "I cannot say."}
 """Right by rule; right in words; wrong in words; no answer."""
 
 
@@ -33,7 +33,7 @@ def solver() -> Iterator[Server]:
 
 
 def grades(request: dict[str, Any], before: int) -> Answer:
-    return Answer("Yes." if "grade: four" in question_of(request) else "No")
+    return Answer("Yes." if "grade: a pair of pairs" in question_of(request) else "No")
 
 
 def evaluate(
@@ -51,7 +51,7 @@ def metrics(result: Any) -> dict[str, Any]:
 def test_the_judge_decides_only_what_the_rule_refused(ask: Ask, solver: Server, data: Path) -> None:
     with Server(grades) as judge:
         [line] = rows(evaluate(ask, solver, judge, data, name="gpt-4o"))
-    assert sorted(question_of(r).split("grade: ")[1] for r in judge.requests) == ["four", "seven"]
+    assert sorted(question_of(r).split("grade: ")[1] for r in judge.requests) == ["a pair of pairs", "seven"]
     assert {(r["model"], r["temperature"]) for r in judge.requests} == {("gpt-4o", 0.0)}
     found = line["metrics"]
     assert (found["by_rule"], found["score"]) == (0.25, 0.5)
@@ -92,7 +92,11 @@ def test_a_failing_judge_exits_6_and_loses_neither_answers_nor_verdicts(
         up = True
         assert metrics(evaluate(ask, solver, judge, data, "--batch", "1"))["score"] == 0.5
         assert len(solver.requests) == 4
-        assert [question_of(r).split("grade: ")[1] for r in judge.requests] == ["four", "seven", "seven"]
+        assert [question_of(r).split("grade: ")[1] for r in judge.requests] == [
+            "a pair of pairs",
+            "seven",
+            "seven",
+        ]
 
 
 @pytest.mark.parametrize("reply", ["Perhaps.", "", "The answers are the same: yes"])
