@@ -360,6 +360,18 @@ def test_again_supersedes_and_asks_the_better_server(home: Path) -> None:
     assert [line["round"] for line in told(home, "memory", "query", "SELECT round FROM v_round")] == [1, 2, 3]
 
 
+def test_a_plan_of_asking_again_has_every_failure_in_it_and_writes_nothing(home: Path) -> None:
+    with Server(lambda request, before: Answer(SLIP)) as server:
+        [first] = json.loads(diagnose(home, server, "--plan", "--json").stdout)["data"]
+        assert diagnose(home, server).exit_code == 0
+        asked, recorded = len(server.requests), events(home, "FailureDiagnosed")
+        [left] = json.loads(diagnose(home, server, "--plan", "--json").stdout)["data"]
+        [again] = json.loads(diagnose(home, server, "--again", "--plan", "--json").stdout)["data"]
+        assert (first["failures"], left["failures"], again["failures"]) == (12, 0, 12)
+        assert len(server.requests) == asked
+    assert (events(home, "FailureDiagnosed"), events(home, "RoundsSuperseded")) == (recorded, 0)
+
+
 def test_a_dry_run_writes_nothing_and_unreadable_agrees_with_nothing(home: Path) -> None:
     with Server(lambda request, before: Answer(SLIP)) as server:
         assert diagnose(home, server).exit_code == 0
