@@ -310,6 +310,14 @@ def _measured(closed: OpenRound) -> dict[str, Any]:
     }
 
 
+def reread(content: Any) -> bytes | None:
+    """A stored snapshot as this version writes it; None where it is no state."""
+    try:
+        return to_bytes(from_bytes(content))
+    except UNREADABLE:
+        return None
+
+
 def snapshot_row(state: MemoryState) -> dict[str, Any]:
     return {
         "run_id": state.run_id,
