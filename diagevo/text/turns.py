@@ -21,8 +21,10 @@ _NAMED = ("tool", "function", "other")
 _ROLES = (*OWN, "user", "human", "system", "developer", "environment", "observation", "ipython")
 _MARK = rf"(?:({'|'.join(_ROLES)})|({'|'.join(_NAMED)})(?: (\S+))?):(?: |(?=\n\n|\Z))"
 _TURN = re.compile(rf"(?:\A|\n\n){_MARK}")
-_LOOKS_LIKE_ONE = re.compile(rf"(\A|\n\n)(?= *{_MARK})")
-_ESCAPED = re.compile(rf"(\A|\n\n) (?= *{_MARK})")
+_WRITTEN = _MARK.replace(r"\Z", r"\n\Z|\Z")
+"""As above in a text by itself: a line's end before the next turn makes one of the last paragraph."""
+_LOOKS_LIKE_ONE = re.compile(rf"(\A|\n\n)(?= *{_WRITTEN})")
+_ESCAPED = re.compile(rf"(\A|\n\n) (?= *{_WRITTEN})")
 
 
 class Turn(NamedTuple):
