@@ -40,7 +40,7 @@ def test_an_old_event_is_upcast_when_it_is_read_and_stays_as_it_was_in_the_log(
 ) -> None:
     """As if StageStarted had once named its stage `name`, and version 2 of it came today."""
     monkeypatch.setitem(upcast.CURRENT, "StageStarted", 2)
-    step = upcast.Step(
+    step = upcast.Upcast(
         lambda old: {"stage": old["name"], "attempt": old["attempt"]},
         lambda new: {"name": new["stage"], "attempt": new["attempt"]},
     )
@@ -60,7 +60,7 @@ def test_events_before_an_unreadable_one_are_read_old_ones_too(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(upcast.CURRENT, "StageStarted", 2)
-    step = upcast.Step(lambda old: {**old, "attempt": 7}, lambda new: {"stage": new["stage"]})
+    step = upcast.Upcast(lambda old: {**old, "attempt": 7}, lambda new: {"stage": new["stage"]})
     monkeypatch.setitem(upcast.STEPS, ("StageStarted", 1), step)
     now = '{"artifacts":[],"attempt":3,"seconds":null,"stage":"solver"}'
     rows = [("StageCompleted", now), ("StageStarted", '{"stage":"solver"}'), ("StageCompleted", "{")]
