@@ -86,7 +86,7 @@ def views(dialect: str) -> dict[str, str]:
         AND {read("after_step", "int", "a")} < {read("step", "int", failure)}"""
 
     def share(part: str, whole: str) -> str:
-        return f"CAST({part} AS {real}) / {whole}"
+        return f"CAST({part} AS {real}) / NULLIF({whole}, 0)"
 
     again = "last_step > first_step"
     first, last = share("first_passes", "first_rollouts"), share("last_passes", "last_rollouts")
