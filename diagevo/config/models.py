@@ -271,7 +271,10 @@ class HardwareConfig(Section):
         "sees smaller updates and scales the loss. vLLM computes in them too.",
     )
     threads: int | None = Field(
-        default=None, ge=1, description="CPU threads per process; None: torch decides."
+        default=None,
+        ge=1,
+        description="CPU threads per process; None: torch decides on a CPU, and beside "
+        "GPUs a machine's processes share its cores.",
     )
     rank_timeout: float = Field(
         default=1800.0,

@@ -1,10 +1,13 @@
 """Where models compute: on which device, in which numbers, and what is told where its memory runs out."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError, MissingDependencyError, OutOfMemoryError
+
+_OUT = re.compile("can't allocate memory|out of memory", re.IGNORECASE)
 
 
 def uses_cpu(hardware: HardwareConfig) -> bool:
@@ -39,7 +42,8 @@ def in_memory(setting: str, held: Callable[[], int]) -> Iterator[None]:
         import torch
 
         told = str(error)
-        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in told:
+        # torch on a CPU, and vLLM where it wakes, raise a RuntimeError of their own.
+        if not isinstance(error, torch.OutOfMemoryError) and not _OUT.search(told):
             raise
         message = f"out of memory: {told.splitlines()[0]}"
         raise OutOfMemoryError(message, setting=setting, held=held()) from error

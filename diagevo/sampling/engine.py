@@ -38,6 +38,17 @@ def lora_request(number: int, folder: Path, *, again: bool = False) -> Any:
     return LoRARequest(f"adapter-{number}", number, str(folder.resolve()), load_inplace=again)
 
 
+def drop_prefixes(llm: Any) -> None:
+    """Of other weights than the engine has now. Raises WrongTrainingError where it keeps them: it does so
+    while a request is under way, and says no more than False."""
+    if llm.reset_prefix_cache() is False:
+        raise WrongTrainingError(
+            "vLLM did not drop its prefixes: they would be continued with other weights",
+            hint="go on from the last checkpoint: diagevo train --resume; if it comes again, "
+            "--set hardware.colocate_vllm=false",
+        )
+
+
 class Engine:
     """vLLM's `LLM` on this rank's device, started at its first use and kept.
 
@@ -89,7 +100,7 @@ class Engine:
 
     def rest(self) -> None:
         """Asleep it keeps neither weights nor cache: the memory is the update's."""
-        self.llm.reset_prefix_cache()
+        drop_prefixes(self.llm)
         if self.sleeps:
             self.holds = None
             self.llm.sleep(level=2)
@@ -101,7 +112,7 @@ class Engine:
         if self.holds != policy and (not self.adapters or base_of(policy) is not None):
             self.holds = None
             self._load(policy)
-        self.llm.reset_prefix_cache()
+        drop_prefixes(self.llm)
         self.holds = policy
 
     def _load(self, policy: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from diagevo.sampling.engine import POLICY, Engine, lora_request
+from diagevo.sampling.engine import POLICY, Engine, drop_prefixes, lora_request
 from diagevo.sampling.engine_weights import EngineWeights
 from diagevo.sampling.model_folder import adapter_scaling
 from diagevo.training.adapters import TRAINED, save_adapter
@@ -65,6 +65,7 @@ def send_weights(generation: Any) -> int:
             deque(noted(), maxlen=0)
     finally:
         del generation._iter_named_params
+    drop_prefixes(generation.llm)  # TRL asks for it too, and does not look whether it was done
     return held.apart()
 
 
@@ -77,7 +78,7 @@ def send_adapter(generation: Any, folder: Path) -> int:
     engine, model = generation.llm, generation.model
     save_adapter(model, folder)
     engine.llm_engine.add_lora(lora_request(POLICY, folder, again=True))
-    engine.reset_prefix_cache()
+    drop_prefixes(engine)
     held, scaling = EngineWeights(engine, POLICY), adapter_scaling(folder)
     held.lend(model)
     for name, tensor in model.named_parameters():

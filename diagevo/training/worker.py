@@ -90,9 +90,13 @@ class Worker:
         from accelerate import PartialState
 
         hardware = spec.hardware
-        if hardware.threads is not None:
-            torch.set_num_threads(hardware.threads)
         on_cpu = uses_cpu(hardware)
+        threads = hardware.threads
+        if threads is None and not on_cpu:  # accelerate's launcher and torchrun set one
+            ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+            threads = max(1, len(os.sched_getaffinity(0)) // ranks_here)
+        if threads is not None:
+            torch.set_num_threads(threads)
         if on_cpu:
             _let_ranks_load_each_others_files()
         # Before the trainer's own, which has no time limit on the CPU: one that hangs would hang all.

@@ -208,6 +208,26 @@ def test_turns_tools_and_several_scores_of_inspect(tmp_path: Path) -> None:
 
 
 @with_inspect
+def test_every_sample_of_a_log_is_read_and_one_without_scores_is_named(tmp_path: Path) -> None:
+    """Also a sample that the log's own list does not name, and in a log that is not scored none."""
+    from inspect_ai.log import read_eval_log, write_eval_log
+
+    (file,) = (DATA / "inspect").iterdir()
+    log = read_eval_log(str(file))
+    first = log.samples[0]
+    log.samples = [first.model_copy(update={"id": name}) for name in (first.id, "unlisted")]
+    write_eval_log(log, str(tmp_path / "a.eval"))
+    (step,) = read("inspect", tmp_path, on_cut=pytest.fail)
+    assert [rollout.group for rollout in step.rollouts] == [
+        f"{log.eval.task}/{first.id}",
+        f"{log.eval.task}/unlisted",
+    ]
+    log.samples = [sample.model_copy(update={"scores": None}) for sample in log.samples]
+    write_eval_log(log, str(tmp_path / "a.eval"))
+    assert f"{tmp_path}/a.eval has no scores; score it: inspect score" in refused("inspect", tmp_path)
+
+
+@with_inspect
 def test_a_damaged_log_of_inspect_is_refused(tmp_path: Path) -> None:
     (file,) = (DATA / "inspect").iterdir()
     (tmp_path / "a.eval").write_bytes(file.read_bytes()[:5000])

@@ -84,7 +84,6 @@ class RunFrames:
     def history(self) -> "polars.DataFrame":
         """A row a cause and committed round that counts: how states and frequencies went."""
         columns = "round cause_id node_id state frequency probability probability_exact"
-        counted = {commit.round for commit in self._run.commits}
         query = (
             "SELECT round, cause_id, node_id, state, frequency, probability FROM v_cause_history"
             " WHERE run_id = :run ORDER BY round, length(cause_id), cause_id"
@@ -92,7 +91,6 @@ class RunFrames:
         rows = (
             (round_, *told, *_both(None if p is None else Fraction(p)))
             for round_, *told, p in self._ask(query)
-            if round_ in counted
         )
         return _frame(columns, rows)
 
@@ -151,7 +149,7 @@ class RunFrames:
         Returns:
             A row a failure: ids, `question`, `trajectory` (the response that failed), `reference` (one that
             agreed or passed, or the known answer: `against`), `label`, `truth`, `cause_id` and `cause`;
-            observations that were voided too.
+            of rounds and attempts that count.
 
         Raises:
             NotFoundError: No such cause.
