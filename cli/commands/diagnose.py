@@ -3,7 +3,8 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 from msgspec import structs
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from diagevo.memory.memory import Memory
 
 LOCAL = "local"
-SILENCE = 30.0
-"""Seconds without a line, at most, while replies come."""
+SILENCE = 10.0
+"""Seconds without a line, at most."""
 ROUNDS = columns(
     "round, failures: F, epsilon_next: ε next, active: Active, mastered: Mastered, nodes, undiagnosed"
 )
@@ -153,17 +154,18 @@ def diagnose(
         engine = config.roles.diagnostician.engine
         if max_calls is not None and engine != "openai":
             raise ConfigError(f"{engine} makes no calls to cap", hint="leave --max-calls out")
-        first = _first_again(memory, config, round) if again else None
-        if said:
-            _keep(memory, said)
-        if first is not None:
-            _supersede(call, memory, config, first)
-        if every:
-            Rounds(memory).observe_all_failed()
-        asked = _diagnostician(memory, config, max_calls)
-        found = cost(memory, config, all_failed=every)
-        render.say(call, _told(run, found))
-        rows = _diagnose(call, memory, config, asked) if found.rounds else []
+        with _Heard(call) as heard:
+            first = _first_again(memory, config, round) if again else None
+            if said:
+                _keep(memory, said)
+            if first is not None:
+                _supersede(call, memory, config, first)
+            if every:
+                Rounds(memory).observe_all_failed()
+            asked = _diagnostician(memory, config, max_calls)
+            found = cost(memory, config, all_failed=every)
+            heard.say(_told(run, found))
+            rows = _diagnose(heard, memory, config, asked) if found.rounds else []
         text, notes = None, []
         history = History(memory.log.database, run)
         if rows and (rates := pass_rates(history)) is not None:
@@ -286,32 +288,64 @@ def _told(run: str, found: "Cost") -> str:
     )
 
 
+class _Heard:
+    """Says how far a diagnosis is: with `--verbose` at once, else whenever SILENCE has passed, also while
+    nothing comes."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self._at = "reading the failures"
+        self._spoke = time.monotonic()
+        self._ended = Event()
+        self._waiting = Thread(target=self._wait, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._waiting.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._waiting.join()
+
+    def say(self, text: str) -> None:
+        self._spoke = time.monotonic()
+        render.say(self.call, text)
+
+    def progress(self, done: "Progress") -> None:
+        self._at = f"{done.phase}: {done.done} of {done.total}"
+        if self.call.verbose or self._silent:
+            self.say(self._at)
+
+    @property
+    def _silent(self) -> bool:
+        return time.monotonic() - self._spoke >= SILENCE
+
+    def _wait(self) -> None:
+        began = time.monotonic()
+        while not self._ended.wait(0.2):
+            if self._silent:
+                self.say(f"waiting, {time.monotonic() - began:.0f} s; {self._at}")
+
+
 def _diagnose(
-    call: Call, memory: "Memory", config: "Config", asked: "Diagnostician | LocalCauses"
+    heard: _Heard, memory: "Memory", config: "Config", asked: "Diagnostician | LocalCauses"
 ) -> list[dict[str, Any]]:
     from diagevo.diagnosis.embedder import embedder_for, identity
     from diagevo.ingest.rounds import Rounds
+    from diagevo.memory.history import History
 
     embedder = embedder_for(config.roles.embedder)
     memory.check_embedder(identity(embedder))
     rows: list[dict[str, Any]] = []
-    stop = StopFlag()
+    stop, evaluation = StopFlag(), History(memory.log.database, memory.run_id).evaluation
 
     def committed(number: int, event: "RoundCommitted") -> None:
         figures = structs.asdict(event)
         del figures["state_hash"]
         rows.append({"round": number, **figures})
-        render.say(
-            call, f"round {number}: F = {event.failures}, {event.active} Active, {count(event.nodes, 'node')}"
-        )
-
-    spoke = time.monotonic()
-
-    def progress(done: "Progress") -> None:
-        nonlocal spoke
-        if call.verbose or time.monotonic() - spoke >= SILENCE:
-            spoke = time.monotonic()
-            render.say(call, f"{done.phase}: {done.done} of {done.total}")
+        if not evaluation:  # which has one round and no curriculum: its answer follows
+            figures_ = f"F = {event.failures}, {event.active} Active, {count(event.nodes, 'node')}"
+            heard.say(f"round {number}: {figures_}")
 
     again = f"continue with: diagevo diagnose --run {memory.run_id}"
     with stopped_by_signals(stop):
@@ -321,7 +355,7 @@ def _diagnose(
                 embedder,
                 config.diagnosis,
                 config.memory,
-                progress,
+                heard.progress,
                 should_stop=lambda: bool(stop),
                 on_commit=committed,
             )
@@ -332,7 +366,7 @@ def _diagnose(
                 error.message, hint=f"{error.hint.rstrip('.')}; {again}" if error.hint else again
             ) from error
         finally:
-            _say_stored(call, getattr(asked, "usage", {}))
+            _say_stored(heard.call, getattr(asked, "usage", {}))
     return rows
 
 

@@ -52,7 +52,7 @@ def show(
         memory = describe(history.state(as_of))
         _say_superseded(call, history, round)
         rates = pass_rates(history) if as_of == history.end else None
-        against, failures = 0, 0
+        against, failures, evaluation = 0, 0, history.evaluation
         if history.in_force().config.get("ingest", {}).get("all_failed"):
             failures, against = observed(history, as_of)
     memory = replace(memory, causes=by_frequency(memory.causes))
@@ -71,10 +71,12 @@ def show(
             f"{rates.incomparable or rates.left}; the prompts: diagevo runs show {place['run']}"
         )
     rows = memory_text.with_failures(memory, rates)
-    shown = memory_text.EVALUATED if len(rates.steps) == 1 else memory_text.COUNTED
+    shown = memory_text.EVALUATED if evaluation else memory_text.COUNTED
+    if evaluation:
+        title = memory_text.held(history.run_id, rates)
     text = None
     if len(rows) > memory_text.MOST:
-        more = f"{len(rows) - memory_text.MOST} more: diagevo memory show --run {history.run_id} --tree"
+        more = f"{len(rows) - memory_text.MOST} more: diagevo memory show --run {history.run_id} --format csv"
         text = [Rows(shown, rows[: memory_text.MOST]), more]
     return Result(memory, shown, text, rows=rows, title=title, **place)
 
@@ -228,6 +230,7 @@ def why(
                     everything=all,
                     full=full,
                     examples=examples_of(history, failures_in(story)),
+                    evaluation=history.evaluation,
                 )
             case "node":
                 story = why_node(history, found.id, as_of, full=full)

@@ -92,7 +92,7 @@ def show(call: Call, run: Run = None) -> Result[Any]:
         parts: list[str | Rows] = [_story_text(story)]
         line = story.line
         parts += pass_rates(story)
-        if story.rounds or story.superseded:
+        if (story.rounds or story.superseded) and not history.evaluation:
             lines = sorted((*story.rounds, *story.superseded), key=lambda each: each.round)
             parts += round_tables(lines, story.before, ingested=line.ingested is not None)
         parts += accuracy(history)

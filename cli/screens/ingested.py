@@ -11,6 +11,7 @@ from diagevo.text.steps import common_head
 from ..render.result import Rows
 from ..render.rows import row_of
 from ..render.table import Column, columns
+from .memory import held
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.runs import RunStory
@@ -44,8 +45,7 @@ def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]") -> str:
     failed = rates.failed
     if not rates.causes:
         return f"no pattern found in {count(failed, 'failure')}: diagevo runs show {run}\n"
-    held = failed - rates.without_cause
-    lines = [f"{held:,} of {count(failed, 'failure')} have {count(len(rates.causes), 'cause')}"]
+    lines = [held(run, rates)]
     for cause in rates.causes[:LARGEST]:
         share = f"{cause.failures / max(failed, 1):.0%}"
         where = f"{count(cause.failures, 'failure')} in {count(cause.groups, 'group')}"

@@ -1,6 +1,6 @@
 """The screens of `memory show`, `replay` and `schedule`: the paper's arithmetic in words and figures."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from diagevo.equations.policy import BUILT_IN
 from diagevo.text.numbers import count, number
@@ -13,7 +13,7 @@ from ..render.table import columns
 if TYPE_CHECKING:
     from diagevo.memory.audit.replay import NodeLine, Rebuilt
     from diagevo.memory.audit.verify import Verification
-    from diagevo.memory.read.rollouts import PassRates
+    from diagevo.memory.read.rollouts import CauseRate, PassRates
 
 _TERMS = 12
 """Summands that a sum shows."""
@@ -21,7 +21,7 @@ _TERMS = 12
 CAUSES = columns("id: cause, node, state, frequency: f, probability: p, description")
 COUNTED = (*CAUSES[:4], *columns("failures: all failures"), *CAUSES[4:])
 """Of another trainer's rollouts: f begins anew with a promotion, and its trainer promotes nothing."""
-EVALUATED = (*COUNTED[:2], COUNTED[4], COUNTED[6])
+EVALUATED = columns("id: cause, failures, share: of all, groups: in groups, description")
 """Of an evaluation, which has no curriculum: that is `memory schedule`."""
 MOST = 10
 """Causes that a screen of another trainer's run shows."""
@@ -85,9 +85,21 @@ def replayed_rows(memory: "Rebuilt") -> list[dict]:
 
 def with_failures(memory: "Rebuilt", rates: "PassRates") -> list[dict]:
     """Rows of causes with the failures of all rounds, most first."""
-    failures = {cause.cause_id: cause.failures for cause in rates.causes}
-    rows = [row_of(c) | {"failures": failures.get(c.id, 0)} for c in memory.causes]
+    known = {cause.cause_id: cause for cause in rates.causes}
+    rows = [row_of(c) | _counted(known.get(c.id), rates.failed) for c in memory.causes]
     return sorted(rows, key=lambda row: -row["failures"])
+
+
+def _counted(cause: "CauseRate | None", failed: int) -> dict[str, Any]:
+    if cause is None:
+        return {"failures": 0, "share": 0.0, "groups": 0}
+    return {"failures": cause.failures, "share": cause.failures / max(failed, 1), "groups": cause.groups}
+
+
+def held(run: str, rates: "PassRates") -> str:
+    """One line of an evaluation: how many failures have causes."""
+    explained, failed = rates.failed - rates.without_cause, count(rates.failed, "failure")
+    return f"{run}: {explained:,} of {failed} have {count(len(rates.causes), 'cause')}"
 
 
 def headline(run: str, memory: "Rebuilt") -> str:

@@ -270,6 +270,16 @@ class History:
         """Where another trainer's rollouts came from, the last of them; None of a run that holds none."""
         return None if self._last_group is None else self._last_group.source
 
+    @cached_property
+    def evaluation(self) -> bool:
+        """Whether another trainer's rollouts are all of one step, which no curriculum follows: an
+        evaluation."""
+        last = self._last_group
+        if last is None or last.draw is not None:
+            return False
+        first = next(self.log.read(self.run_id, types=["GroupIngested"], limit=1))
+        return expect(first, GroupIngested).step == last.step
+
     @property
     def steered(self) -> bool:
         """Whether this memory draws the prompts of that trainer."""

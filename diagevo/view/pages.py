@@ -8,6 +8,7 @@ from diagevo.memory.history import History
 from diagevo.memory.read.matrix import count_causes, matrix
 from diagevo.memory.read.rounds import rounds as figures_of
 from diagevo.memory.read.steps import step_metrics
+from diagevo.text.numbers import count
 from diagevo.view.charts import Chart, Series, chart
 from diagevo.view.curriculum import aimed_example, curriculum
 from diagevo.view.facts import facts, is_short
@@ -20,6 +21,8 @@ from diagevo.view.scores import families_in, free_questions, premise, score_name
 
 SHOWN_CAUSES = 20
 """Causes on an overview, those of most failures."""
+BARS = 10
+"""Causes of an evaluation that are drawn."""
 REACTIVATED = 12
 """Reactivations on the live page, the last ones."""
 TRAINING = {
@@ -51,6 +54,7 @@ def overview(history: History, site: Site) -> Page:
     found = facts(history)
     told = mistakes(history, found)
     rounds, agreement = by_round(found, [one.cause_id for one in told])
+    bars = _bars(story) if history.evaluation else []
     data = {
         "story": story,
         "check": site.checks.quick(history.run_id),
@@ -66,9 +70,23 @@ def overview(history: History, site: Site) -> Page:
         "beside": site.only[1:] if drawn else (),
         "charts": [one for one in (_passed(story), _accuracy(story)) if one is not None],
         "shown_causes": SHOWN_CAUSES,
+        "bars": bars,
+        "bars_most": max((share for share, *_ in bars), default=0) or 1,
         "premise": premise(history.world),
     }
     return Page("overview.html", history.run_id, data)
+
+
+def _bars(story: RunStory) -> list[tuple[float, int, str | None, str]]:
+    """Of an evaluation: the share of its failures that each cause has, most first, then what is left."""
+    rates = story.pass_rates
+    if rates is None or not rates.failed:
+        return []
+    most, rest = rates.causes[:BARS], rates.causes[BARS:]
+    found: list[tuple[int, str | None, str]] = [(one.failures, one.cause_id, one.description) for one in most]
+    found += [(sum(one.failures for one in rest), None, f"{count(len(rest), 'more cause')}")] if rest else []
+    found += [(rates.without_cause, None, "no pattern, or not diagnosed")] if rates.without_cause else []
+    return [(number / rates.failed, number, cause, words) for number, cause, words in found]
 
 
 def _passed(story: RunStory) -> Chart | None:

@@ -105,6 +105,7 @@ class View:
                 "path": path,
                 "trail": page.trail,
                 "live": self.site.live,
+                "evaluation": run is not None and self.site.history(run).evaluation,
                 "copied": self.most,
                 "style": _style() if self.most == 1 else "",
                 "policy": None if self.most is None else _policy(alone=self.most == 1),

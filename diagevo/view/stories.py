@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from diagevo.memory.audit.cause_story import CauseStory, Sampled
-from diagevo.memory.audit.examples import examples, examples_of
+from diagevo.memory.audit.examples import Example, examples, examples_of
 from diagevo.memory.audit.failures import FailureStory, failure_story
 from diagevo.memory.audit.nodes import why_node
 from diagevo.memory.audit.questions import question_story
@@ -72,23 +72,24 @@ def side_by_side(left: str, right: str) -> list[LinePair]:
 class Sides:
     """A response that agrees with the label, or that passed, and one that failed, step by step."""
 
-    failure_id: str
-    question: str | None
     lines: tuple[LinePair, ...]
     first: int | None
-    """The step in which they part, as everywhere; where it is not a line, the first that differs."""
+    """The step that was computed to be wrong, else that in which they part; where it is not a line, the first
+    that differs."""
     cut: bool
+    against: str
+    """A response, the known answer, or nothing."""
 
 
-def _sides(failure_id: str, question: str | None, reference: str | None, trajectory: str | None) -> Sides:
+def _sides(told: Example, reference: str | None, trajectory: str | None) -> Sides:
     lines = tuple(side_by_side(reference or "", trajectory or ""))
     _, should, said = parted((reference or "")[:TEXT], (trajectory or "")[:TEXT])
+    if told.wrong is not None and told.said:
+        said = should = told.said
     differ = [n for n, line in enumerate(lines) if not line.same]
     part = (n for n in differ if said in (lines[n].right or "") or should in (lines[n].left or ""))
     first = next(part, next(iter(differ), None))
-    return Sides(
-        failure_id, question, lines, first, any(_is_cut(one or "") for one in (reference, trajectory))
-    )
+    return Sides(lines, first, any(_is_cut(one or "") for one in (reference, trajectory)), told.against)
 
 
 def cause(history: History, site: Site, cause: str, part: str | None = None) -> Page:
@@ -140,7 +141,7 @@ def _observed(
     }
 
 
-def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -> list[Sides]:
+def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -> list[tuple[Example, Sides]]:
     """The last of them, each on a question of its own, that do not give the true answer."""
     last: dict[str, tuple[int, FailureObserved]] = {}
     for number, failure in failures.values():
@@ -151,9 +152,7 @@ def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -
     told = examples(history, {failure.failure_id: (number, failure) for number, failure in chosen})
     texts = history.texts([digest for _, one in chosen for digest in (one.reference, one.trajectory)])
     return [
-        _sides(
-            one.failure_id, told[one.failure_id].question, texts.get(one.reference), texts.get(one.trajectory)
-        )
+        (story := told[one.failure_id], _sides(story, texts.get(one.reference), texts.get(one.trajectory)))
         for _, one in chosen
     ]
 
@@ -224,13 +223,14 @@ def failure(history: History, site: Site, failure: str) -> Page:
     story = failure_story(history, reference, at, full=True)
     found = history.find(CandidateScored, reference.round, story.question_id, at)
     scored = found.event if found else None
-    texts = story.texts
+    texts, told = story.texts, examples_of(history, [story])[failure]
     assert texts is not None
     data = {
         "story": story,
         "scored": scored,
         "false_label": scored is not None and scored.label_true is False,
-        "sides": _sides(story.failure_id, texts.question, texts.reference, texts.trajectory),
+        "told": told,
+        "sides": _sides(told, texts.reference, texts.trajectory),
         "counted": _counted(story),
         "commands": [f"diagevo memory why {failure} --full --run {history.run_id}"],
     }

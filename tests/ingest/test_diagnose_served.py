@@ -89,6 +89,25 @@ def test_a_long_diagnosis_tells_how_far_it_is(
     assert "\r" not in told
 
 
+def test_a_server_that_thinks_is_waited_for_aloud(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first reply comes once it was said that it is waited for."""
+    said = threading.Event()
+
+    def say(_: object, text: str) -> None:
+        if text.startswith("waiting, "):
+            said.set()
+
+    def behave(request: dict[str, Any], before: int) -> Answer:
+        said.wait(60)
+        return Answer(SLIP)
+
+    monkeypatch.setattr("diagevo.cli.commands.diagnose.SILENCE", 0.0)
+    monkeypatch.setattr("diagevo.cli.commands.diagnose.render.say", say)
+    with Server(behave) as server:
+        assert diagnose(home, server).exit_code == 0
+    assert said.is_set()
+
+
 def test_a_cap_is_kept_and_again_goes_on(home: Path) -> None:
     with Server(lambda request, before: Answer(SLIP)) as server:
         first = diagnose(home, server, "--max-calls", "5")

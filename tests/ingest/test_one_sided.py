@@ -111,7 +111,7 @@ def test_a_prompt_that_always_failed_is_in_the_answer_and_named(home: Home) -> N
     ]
     home.ingest(found)
     told = home.run("diagnose", "--local")
-    left = "of 9 rollouts that failed have no cause, 6 of them because none of their group passed"
+    left = "of 9 rollouts that failed have no cause, 6 of them where none of their group passed"
     assert left in told.stderr
     assert "6 of 6 failed" in told.stderr
     assert left in home.run("memory", "show").stderr

@@ -25,11 +25,18 @@ def cause_screen(
     everything: bool,
     full: bool,
     examples: "Mapping[str, Example]",
+    evaluation: bool = False,
 ) -> str:
-    """The story of a cause, its failures in words where `examples` has them.
+    """The story of a cause, its failures in words where `examples` has them. Of an `evaluation` without what
+    a curriculum makes of it.
 
     Without `everything` it fits on one screen: single failures are left out first, then the oldest turns, and
     only then a text is cut to two rows."""
+    if evaluation:
+        lines, mark = _evaluated(story, examples)
+        said = "" if full else " --full: questions, responses, prompts and replies\n"
+        told = heading(f"{story.cause_id}  {story.description}", mark, columns) + lay(lines, columns) + said
+        return told + (_all_texts(story, columns) if full else "")
     turns = story.turns if everything else (*story.turns[:1], *story.turns[1:][-SCREEN:])
     blocks, rows, shown = [list(_turn(turn, examples)) for turn in turns], None, None
     if not everything:
@@ -82,6 +89,28 @@ def _cause(
     )
 
 
+def _evaluated(story: "CauseStory", examples: "Mapping[str, Example]") -> tuple[list[Line], str]:
+    """The failures of a cause and what became of its words, and how many failures it has."""
+    from diagevo.memory.audit.cause_story import Counted, Created, Reactivated, Renamed, Superseded
+
+    lines: list[Line] = []
+    failures = 0
+    for turn in story.turns:
+        match turn:
+            case Created():
+                failures += 1
+                lines.extend(_evidence((turn.evidence,), 1, examples, None))
+            case Counted() | Reactivated():
+                failures += turn.failures
+                lines.extend(_evidence(turn.evidence, turn.failures, examples, None))
+            case Renamed() | Superseded():
+                lines.extend(_turn(turn, examples))
+            case _:
+                pass
+    mark = "SUPERSEDED" if story.state == "superseded" else count(failures, "failure").upper()
+    return lines, mark
+
+
 def _turn(turn: "Turn", examples: "Mapping[str, Example]", shown: int | None = None) -> Iterator[Line]:
     """The line of a turn, with so many of its failures below it."""
     from diagevo.memory.audit.cause_story import (
@@ -100,7 +129,8 @@ def _turn(turn: "Turn", examples: "Mapping[str, Example]", shown: int | None = N
         case Created():
             e = turn.evidence
             node = f"new node {turn.node_id}" if turn.new_node else turn.node_id
-            text = f"{e.failure_id} · new cause under {node} ({nearest(e)})"
+            near = nearest(e)
+            text = f"{e.failure_id} · new cause under {node}" + (f" ({near})" if near else "")
             yield Line("created", f"{when}  {text}{_words(e, examples)}", turn.position)
         case Sampled():
             yield Line("asked" if turn.rewards else "sampled", f"{when}  {_sampled(turn)}", turn.position)
@@ -209,9 +239,8 @@ def _evidence(
         return
     for story in stories[:shown]:
         position = story.positions.get("CauseMatched") or story.positions.get("CauseCreated")
-        yield Line(
-            story.failure_id, how_counted(story) + marked(story) + _words(story, examples), position, depth=1
-        )
+        said = how_counted(story) + marked(story) + _words(story, examples)
+        yield Line(story.failure_id, said.removeprefix(" · "), position, depth=1)
     if total > len(stories[:shown]):
         yield Line("", f"and {total - len(stories[:shown])} more: --all", depth=1)
 

@@ -18,15 +18,20 @@ if TYPE_CHECKING:
 
 
 def told(example: "Example | None") -> str | None:
-    """A failure in words: the question, and the step that is wrong, else the first that differs."""
-    if example is None or example.said is None or example.should is None:
+    """A failure in words: the question, and what its cause rests on, the step that was computed to be wrong,
+    or else the first that differs."""
+    if example is None or (example.evidence is None and None in (example.said, example.should)):
         return None
-    question, said, should = (
+    question, said, should, wrong, evidence = (
         textwrap.shorten(one_line(text or ""), SHOWN, placeholder="…")
-        for text in (example.question, example.said, example.should)
+        for text in (example.question, example.said, example.should, example.wrong, example.evidence)
     )
-    if example.wrong is not None:
-        return f"{question}: {said}: {textwrap.shorten(example.wrong, SHOWN, placeholder='…')}"
+    if evidence:
+        return f"{question}: {evidence}"
+    if wrong:
+        return f"{question}: {said}: {wrong}"
+    if example.against != "response":
+        return f"{question}: ends {said}" + (f"; expected {should}" if should else "")
     return f"{question}: first difference {said}, instead of {should}"
 
 
@@ -58,18 +63,19 @@ def failure_screen(
             story.verdict, story.verdict
         )
         flags = f" [{', '.join(story.flags)}]" if story.flags else ""
-        lines.append(Line("diagnosed", f"{said}{flags} (causes shown: {shown})", at("FailureDiagnosed")))
-    if story.duplicate is not None:
+        given = "" if story.local else f" (causes shown: {shown})"
+        lines.append(Line("diagnosed", f"{said}{flags}{given}", at("FailureDiagnosed")))
+    if story.duplicate is not None and not story.local:
         above = ", ".join(f"{c.cause_id} {c.similarity:.2f}" for c in story.candidates)
         text = f"the same as {story.cause_id}" if story.duplicate else f"no duplicate ({nearest(story)})"
         text += f"; above {story.theta_dup:.2f}: {above}" if above else ""
         lines.append(Line("judged", text, at("DuplicateJudged")))
-    if at("NodeAssigned") is not None:
+    if at("NodeAssigned") is not None and not story.local:
         near = listed([f"{n.node_id} {n.similarity:.2f}" for n in story.shortlist]) or "empty"
         where = f"a new node “{story.new_label}”" if story.new_label else f"node {story.node_id}"
         lines.append(Line("assigned", f"{where} (shortlist: {near})", at("NodeAssigned")))
     end = at("CauseMatched") or at("CauseCreated")
-    result = f"{story.cause_id} · {how_counted(story)}" if story.cause_id else how_counted(story)
+    result = " · ".join(filter(None, (story.cause_id, how_counted(story))))
     lines.append(Line("counted", result, end))
     if cause is not None:
         lines.append(Line("cause", cause))
@@ -99,22 +105,23 @@ def how_counted(story: "FailureStory") -> str:
         return f"recurrence: {asked}, the reply chose {story.chosen}"
     if story.outcome == "deduplication":
         near = "" if story.similarity is None else f"cosine {story.similarity:.2f} > {story.theta_dup:.2f}, "
-        return f"deduplication: {near}judged the same" if near else "the same evidence"
+        return f"deduplication: {near}judged the same" if near else "" if story.local else "deduplication"
     if story.outcome == "created":
-        return f"a new cause ({nearest(story)})"
+        near = nearest(story)
+        return f"a new cause ({near})" if near else "" if story.local else "a new cause"
     if story.void:
         return f"void: attempt {story.attempt} of {story.stage} was abandoned before this step, no count"
     if story.verdict is None:
         return "not diagnosed"
     return {
-        "slip": "a slip: no skill behind it, no count",
+        "slip": "no pattern, no count" if story.local else "a slip: no skill behind it, no count",
         "unresolved": "unresolved: no readable reply, no count",
     }.get(story.verdict, f"{story.verdict}, not counted yet")
 
 
 def nearest(e: "FailureStory") -> str:
     if e.nearest is None:
-        return "the first cause of all"
+        return "" if e.local else "the first cause of all"
     near = f"nearest: {e.nearest.cause_id} at {e.nearest.similarity:.2f}"
     if e.judged:
         return f"{near}, above {e.theta_dup:.2f}, judged a different cause"

@@ -56,7 +56,7 @@ def question_screen(
     if (aim := causes.get(story.cause_id or "")) is not None:
         lines.insert(1, Line("cause", aim))
     for e in story.failures:
-        counted = how_counted(e) + (f" → {e.cause_id}" if e.cause_id else "") + (marked(e) if e.right else "")
+        counted = " → ".join(filter(None, (how_counted(e), e.cause_id))) + (marked(e) if e.right else "")
         position = e.positions.get("CauseMatched") or e.positions.get("CauseCreated")
         lines.append(Line(e.failure_id, counted, position, depth=1))
         words = told(examples.get(e.failure_id)), causes.get(e.cause_id or "")

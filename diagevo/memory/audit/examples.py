@@ -1,11 +1,11 @@
-"""Failures as a person is told them: the question, and the step that was computed to be wrong, else the first
-that differs from what passed."""
+"""Failures as a person is told them: the question, and what their cause rests on in them; else the step that
+was computed to be wrong, else the first that differs from what passed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from diagevo.memory.audit.failures import FailureStory
-from diagevo.memory.events import CandidateScored, FailureDiagnosed, FailureObserved, WrongStep
+from diagevo.memory.events import CandidateScored, FailureDiagnosed, FailureObserved
 from diagevo.memory.events.records import event_id
 from diagevo.memory.history import History, expect
 from diagevo.text.steps import parted
@@ -20,11 +20,15 @@ class Example:
 
     failure_id: str
     question: str | None
+    against: str
+    """A response, or where none passed the known answer, or nothing: `said` is then how the response ends."""
     said: str | None
     should: str | None
     """In a response that agrees with the label, or that passed; where none did, the known answer."""
     wrong: str | None
     """Why the step is wrong, where that was computed; else it is the first difference."""
+    evidence: str | None
+    """What its cause rests on in it, where it was found without a model."""
     truth: str | None
     label_true: bool | None
     right: bool | None
@@ -45,8 +49,8 @@ def examples(history: History, failures: Mapping[str, tuple[int, FailureObserved
         name: event_id(number, FailureDiagnosed.__name__, f"{name}.{failure.attempt}.1")
         for name, (number, failure) in failures.items()
     }
-    steps = {
-        key: expect(found, FailureDiagnosed).step
+    diagnoses = {
+        key: expect(found, FailureDiagnosed)
         for key, found in history.log.known(history.run_id, set(diagnosed.values())).items()
     }
     digests = {one.question for one in scored.values()}
@@ -54,7 +58,7 @@ def examples(history: History, failures: Mapping[str, tuple[int, FailureObserved
         digests |= {failure.reference, failure.trajectory}
     texts = history.texts(sorted(digests))
     return {
-        name: _example(failure, scored.get(wanted[name]), texts, steps.get(diagnosed[name]))
+        name: _example(failure, scored.get(wanted[name]), texts, diagnoses.get(diagnosed[name]))
         for name, (_, failure) in failures.items()
     }
 
@@ -63,24 +67,28 @@ def _example(
     failure: FailureObserved,
     scored: CandidateScored | None,
     texts: Mapping[str, str],
-    step: WrongStep | None,
+    diagnosed: FailureDiagnosed | None,
 ) -> Example:
+    step = None if diagnosed is None else diagnosed.step
+    evidence = [] if diagnosed is None else [mark.text for mark in diagnosed.evidence]
     question = None if scored is None else texts.get(scored.question)
     passed, failed = texts.get(failure.reference), texts.get(failure.trajectory)
     said = should = None
     if step is not None and step.shown:
         said, should = step.text, passed if failure.against == "answer" else ""
     elif passed is not None and failed is not None:
-        if failure.against == "answer":  # no step of it can be compared: how the response ends
+        if failure.against != "response":  # no step of it can be compared: how the response ends
             should, said = passed, (failed[-COMPARED:].strip().splitlines() or [""])[-1]
         else:
             _, should, said = parted(passed[:COMPARED], failed[:COMPARED])
     return Example(
         failure_id=failure.failure_id,
         question=question,
+        against=failure.against,
         said=said,
         should=should,
         wrong=step.why if step is not None and step.shown else None,
+        evidence="; ".join(evidence) or None,
         truth=None if scored is None else scored.truth,
         label_true=None if scored is None else scored.label_true,
         right=failure.right,

@@ -100,6 +100,8 @@ class FailureStory:
     """In force in its round: above this cosine the diagnostician was asked about duplicates."""
     positions: dict[str, int]
     texts: Texts | None = None
+    local: bool = False
+    """Whether it was diagnosed without a model: by computing, and by contrast to what passed."""
 
     @property
     def chosen_state(self) -> CauseState | None:
@@ -217,6 +219,10 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
         theta_dup=history.in_force(found["FailureObserved"].position).theta_dup,
         positions={kind: fact.position for kind, fact in found.items()},
         texts=_texts(history, observed, scored, diagnosed, judged, assigned) if full else None,
+        local=diagnosed is not None
+        and diagnosed.call is None
+        and scored is not None
+        and scored.votes_are == "rewards",
     )
 
 

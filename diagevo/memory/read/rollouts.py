@@ -157,7 +157,7 @@ class PassRates:
             return None
         text = f"{self.without_cause:,} of {count(self.failed, 'rollout')} that failed have no cause"
         if self.uncompared:
-            text += f", {self.uncompared:,} of them because none of their group passed"
+            text += f", {self.uncompared:,} of them where none of their group passed"
         if self.never:
             text += f"; {count(self.never, 'prompt')} never passed"
         worst = self.unexplained[0]
