@@ -25,6 +25,8 @@ MEMORY_BYTES = 4 << 30
 _LATEX = [LatexExtractionConfig()]
 _NAMES = re.compile(r"\\(?:mathbb\s*\{?\s*[A-Z]|(?:begin|end)\s*\{[a-z]*\}|[A-Za-z]+)|([A-Za-z])")
 _KNOWN = {"e", "i", "d"}
+_DROPPED = re.compile(r"\\(?:(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|exp)\s*_")
+"""A subscript that math-verify passes over."""
 
 
 @lru_cache(maxsize=4096)
@@ -36,6 +38,8 @@ def parsed(text: str) -> tuple[Any, ...]:
     """
     if not (text.startswith("$") and text.endswith("$")):
         return tuple(parse(text, parsing_timeout=None))  # pyright: ignore[reportArgumentType]  (None is off, as its docs say)
+    if _DROPPED.search(text):
+        return ()
     read = tuple(parse(text, _LATEX, fallback_mode="no_fallback", parsing_timeout=None))  # pyright: ignore[reportArgumentType]
     shown = set(re.findall("[a-z]", str(read[0]).lower())) if read else set[str]()
     return read if _small(set(_NAMES.findall(text))) - {""} <= shown | _KNOWN else ()
