@@ -7,12 +7,15 @@ says what else a role may do. The session ends with the statement, and with it w
 notified is taken back. A row has a limit of bytes here; the server makes it all the same.
 """
 
+import os
 import re
+import socket
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from itertools import chain
 from math import ceil
+from threading import Timer
 from typing import Any
 
 from psycopg import Connection, Error, postgres, sql
@@ -42,6 +45,9 @@ value of any size.) The line's end ends a comment."""
 _TOO_LONG = re.compile(r'type boolean: "(a row of \d+ bytes)"')
 _SUPERUSER = """SELECT rolname FROM pg_roles WHERE rolsuper AND rolname IN (session_user, current_user)"""
 """After a SELECT the mode of the transaction is fixed."""
+GRACE = 2.0
+"""Seconds in which the server may end a statement itself. Some of its functions look at no clock: to write a
+gigabyte as text takes half a minute."""
 
 NOT_A_READER = """
 WITH me AS (SELECT * FROM pg_roles WHERE rolname = session_user),
@@ -104,7 +110,8 @@ def ask(database: Database, statement: str, run_id: str | None, limits: Limits) 
                 _begin(cursor)
                 _time(cursor, work)
                 declared = work.step(_DECLARED.format(statement, limits.length).encode)
-                work.step(lambda: cursor.execute(declared, prepare=True))  # what is prepared is one statement
+                with _awaited(connection, work):
+                    work.step(lambda: cursor.execute(declared, prepare=True))  # what is prepared is one
                 _read_as_text(cursor)
                 rows = _rows(cursor, work)
                 first = work.step(lambda: next(rows, None))
@@ -134,6 +141,22 @@ def _time(cursor: Any, work: Work) -> None:
     cursor.execute(f"SET LOCAL statement_timeout = {max(1, ceil(work.left * 1000))}".encode())
 
 
+@contextmanager
+def _awaited(connection: "Connection[Any]", work: Work) -> Generator[None]:
+    """No longer than the statement may take: then the connection is cut, and the server ends it later."""
+
+    def cut() -> None:
+        with socket.socket(fileno=os.dup(connection.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)
+
+    timer = Timer(work.left + GRACE, cut)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _end(connection: "Connection[Any]") -> None:
     """End what runs there. If Ctrl-C came while psycopg read an answer, it cannot go on, and refuses a
     rollback."""
@@ -150,7 +173,8 @@ def _rows(cursor: Any, work: Work) -> Iterator[tuple[Any, ...]]:
     size = 1  # the first row is not kept waiting for others
     while True:
         _time(cursor, work)
-        rows = cursor.execute(f"FETCH {size} FROM diagevo_rows".encode()).fetchall()
+        with _awaited(cursor.connection, work):
+            rows = cursor.execute(f"FETCH {size} FROM diagevo_rows".encode()).fetchall()
         yield from rows
         if len(rows) < size:
             return

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import make_url
 
 from diagevo.errors import ConfigError, StoreError
+from diagevo.memory.audit import query_postgres
 from diagevo.memory.audit.query import query
 from diagevo.memory.audit.query_postgres import NOT_A_READER, not_a_reader
 from diagevo.memory.audit.query_result import Limits
@@ -151,6 +152,22 @@ def test_a_statement_ends_with_its_seconds(played_postgres: Store, sql: str) -> 
         list(answer.rows)
     assert time.monotonic() - began < 50
     database.close()
+
+
+def test_a_statement_that_the_server_does_not_end_is_not_waited_for(
+    played_postgres: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one in a function that looks at no clock: the server is told no time."""
+    monkeypatch.setattr(query_postgres, "_time", lambda cursor, work: None)
+    monkeypatch.setattr(query_postgres, "GRACE", 0.1)
+    database = Database(played_postgres.reading)
+    with (
+        pytest.raises(ConfigError, match="took more than 1 s and was ended"),
+        query(database, "SELECT pg_sleep(9)", limits=Limits(seconds=1, length=100)),
+    ):
+        pass
+    database.close()
+    _wait_until_it_runs(played_postgres.url, running=0)
 
 
 @pytest.mark.parametrize(
