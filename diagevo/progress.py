@@ -95,6 +95,8 @@ class RoundFigures:
     mean_at_k: float | None = None
     """Mean accuracy of the solver's samples at T = 1 on the validation set, after the round."""
     greedy: float | None = None
+    mean_at_k_best: float | None = None
+    """At the best of the temperatures that were sampled, chosen on other questions."""
     solver_reward: float | None = None
     challenger_reward: float | None = None
     """Mean over the steps of the stage."""

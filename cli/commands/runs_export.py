@@ -24,7 +24,8 @@ Kind = Literal["sft", "dpo", "prompts"]
 ADDED = (
     *columns("round"),
     *FIGURES,
-    *columns("pass_rate: pass rate, labels_true: labels true, mean_at_k: mean@k, greedy"),
+    *columns("pass_rate: pass rate, labels_true: labels true"),
+    *columns("mean_at_k: mean@k, greedy, mean_at_k_best: at its best T"),
 )
 
 

@@ -18,13 +18,15 @@ _ROUNDS_SHOWN = 6
 
 
 def accuracy(history: "History") -> list[str | Rows]:
-    """Two tables: the scores by round and category, the base model at lower temperatures among them; and,
+    """Two tables: the scores by round and category, those at lower temperatures among them; and,
     in a world that knows families, how many questions of free exploration were of each."""
     from diagevo.view.scores import families_in, free_questions, score_names, score_rows
 
     parts: list[str | Rows] = []
     if scores := score_rows(history):
-        names = (Column(name, _shown(name)) for name in score_names(scores))
+        names = (
+            Column(name, visible(heading, one_line=True)) for name, heading in score_names(scores).items()
+        )
         parts.append(Rows((*columns("solver"), *names), scores))
     if written := free_questions(history):
         shown = list(written)[-_ROUNDS_SHOWN:]
@@ -54,8 +56,3 @@ def worlds_of(database: "Database", evaluations: Iterable["Evaluation"]) -> list
     worlds = [History(database, run).world for run in runs]
     alone = any(e.run_id is None and e.conditions.get("source") == "arithmetic world" for e in found)
     return [*worlds, *(["arithmetic"] if alone else [])]
-
-
-def _shown(name: str) -> str:
-    metric, _, category = name.partition("/")
-    return visible(f"{metric.replace('mean_at_k', 'mean@k')} {category}".strip(), one_line=True)

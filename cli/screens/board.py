@@ -197,6 +197,8 @@ def round_line(done: RoundFigures) -> str:
         parts.append(f"mean@k {done.mean_at_k:.3f}")
     if done.greedy is not None:
         parts.append(f"greedy {done.greedy:.3f}")
+    if done.mean_at_k_best is not None:
+        parts.append(f"at its best temperature {done.mean_at_k_best:.3f}")
     if done.solver_reward is not None:
         parts.append(f"reward {done.solver_reward:.3f}")
     parts += [

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 CHANGES = columns("cause, what, state, frequency: f, probability: p, node, description")
 MATCHED = columns("a, b, timing, f: f a | b, description")
 LEARNT = columns(
-    "round, mean_at_k: mean@k, greedy, labels_true: labels true, solver_reward: reward, "
-    "pass_rate: pass rate, kept, failures: F"
+    "round, mean_at_k: mean@k, greedy, mean_at_k_best: at its best T, labels_true: labels true, "
+    "solver_reward: reward, pass_rate: pass rate, kept, failures: F"
 )
-MEASURED = ("mean_at_k", "greedy", "labels_true", "solver_reward", "pass_rate")
+MEASURED = ("mean_at_k", "greedy", "mean_at_k_best", "labels_true", "solver_reward", "pass_rate")
 ALONE = columns("run, cause, state, f, description")
 
 

@@ -23,8 +23,8 @@ QUESTIONS = columns(
     "against_false_labels: at a false label, right: of them right"
 )
 LEARNT = columns(
-    "round, mean_at_k: mean@k, greedy, labels_true: labels true, solver_reward: solver's reward, "
-    "challenger_reward: challenger's reward, time: time: 0"
+    "round, mean_at_k: mean@k, greedy, mean_at_k_best: at its best T, labels_true: labels true, "
+    "solver_reward: solver's reward, challenger_reward: challenger's reward, time: time: 0"
 )
 
 

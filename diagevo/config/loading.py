@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from diagevo.config.models import Config, EmbedderRole, HardwareConfig, Section
+from diagevo.config.models import Config, EmbedderRole, HardwareConfig, Section, ValidationConfig
 from diagevo.config.shipped import PROFILES
 from diagevo.config.sources import (
     KeyPath,
@@ -166,10 +166,14 @@ def of_file(file: Path) -> Resolved:
 
 
 def _of_this_version(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored configuration without settings of a machine that only an older version had."""
-    known = HardwareConfig.model_fields
-    hardware = {name: value for name, value in stored.get("hardware", {}).items() if name in known}
-    return {**stored, "hardware": hardware} if "hardware" in stored else dict(stored)
+    """A stored configuration without settings of machine and measurement that only an older version had."""
+    sections: dict[str, type[Section]] = {"hardware": HardwareConfig, "validation": ValidationConfig}
+    return {
+        name: {key: of for key, of in values.items() if key in sections[name].model_fields}
+        if name in sections
+        else values
+        for name, values in stored.items()
+    }
 
 
 def of_run(stored: Mapping[str, Any], run: str) -> Resolved:

@@ -392,10 +392,10 @@ class ValidationConfig(Section):
     samples: int = Field(
         default=8, ge=1, description="Samples per question for the mean at the rollouts' temperature."
     )
-    baseline_temperature: tuple[PositiveFloat, ...] = Field(
+    temperatures: tuple[PositiveFloat, ...] = Field(
         default=(),
-        description="Also sample the base model at these lower temperatures, to show how much of "
-        "a gain is sharpening.",
+        description="Also sample each checkpoint and the base model at these lower temperatures, to show how "
+        "much of a gain is sharpening.",
     )
 
 

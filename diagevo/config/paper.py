@@ -166,7 +166,7 @@ NOT_METHOD: Mapping[str, str] = {
     **{f"roles.diagnostician.{name}": _REACH for name in ("base_url", "api_key_env", "timeout")},
     **{f"roles.embedder.{name}": _REACH for name in ("base_url", "api_key_env", "timeout")},
     "validation.data": "where the same files lie",
-    "validation.baseline_temperature": "a measurement of the untouched model, beside the run",
+    "validation.temperatures": "a measurement beside the run",
 }
 """Settings that are no part of the method -> why not. They are never a deviation."""
 

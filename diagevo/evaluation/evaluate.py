@@ -11,7 +11,7 @@ from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError, StoppedSafely
 from diagevo.evaluation.benchmarks import Loaded, Question
 from diagevo.evaluation.judge import Case, Judge, as_answered
-from diagevo.evaluation.protocol import estimate
+from diagevo.evaluation.protocol import AT_BEST, at_best_temperature, estimate
 from diagevo.evaluation.scoring import Checker, figures, for_the_judge, read_answer, right_by_rule
 from diagevo.evaluation.store import Answered, Evaluation, EvaluationStore
 from diagevo.memory.events import StageCompleted
@@ -274,7 +274,7 @@ def validate(
     samples: int,
     params: SamplingParams,
     seed: int,
-    baseline_temperatures: Sequence[float] = (),
+    temperatures: Sequence[float] = (),
     on_begin: Callable[[str, int], None] = lambda name, samples: None,
 ) -> dict[str, float]:
     """Ask every question `samples` times under `params`, and once greedily.
@@ -282,12 +282,21 @@ def validate(
     Answers are read and judged as `diagevo eval` does, by the rule alone. Returns shares in [0, 1]:
     `mean_at_k` (mean over questions of the mean over samples), `greedy`, each with its standard error over
     questions (`…_se`), `no_box` (responses without a readable answer) and `truncated`. Also
-    `mean_at_k_T0.5` and so on: the same samples drawn at the `baseline_temperatures`, because self-play
-    partly sharpens the distribution and the base model at a lower temperature shows how much. Where questions
-    are of categories, each score is given for each of them too: `greedy/tail`. `on_begin`: told what is
-    measured next, and how many answers to a question that takes.
+    `mean_at_k_T0.5` and so on: the same samples drawn at the lower `temperatures`, because self-play partly
+    sharpens the distribution, and `mean_at_k_best`, the mean at the best of them all (`at_best_temperature`).
+    Where questions are of categories, each score is given for each of them too: `greedy/tail`. `on_begin`:
+    told what is measured next, and how many answers to a question that takes.
     """
     prompts = [templates.solver(question.text) for question in questions]
+    scores_by_heat: dict[float, list[float]] = {}
+
+    def summed(name: str, scores: Sequence[float]) -> dict[str, float]:
+        of_all = estimate(scores)
+        found = {name: of_all.value, f"{name}_se": of_all.standard_error}
+        for category in dict.fromkeys(q.category for q in questions if q.category is not None):
+            own = [score for q, score in zip(questions, scores, strict=True) if q.category == category]
+            found[f"{name}/{category}"] = estimate(own).value
+        return found
 
     def measured(name: str, n: int, how: SamplingParams) -> dict[str, float]:
         on_begin(name, n)
@@ -298,21 +307,20 @@ def validate(
         ]
         right = right_by_rule(questions, answers, checker)
         scores = [sum(group) / n for group in right]
-        of_all = estimate(scores)
-        found = {name: of_all.value, f"{name}_se": of_all.standard_error}
-        for category in dict.fromkeys(q.category for q in questions if q.category is not None):
-            own = [score for q, score in zip(questions, scores, strict=True) if q.category == category]
-            found[f"{name}/{category}"] = estimate(own).value
+        scores_by_heat[how.temperature] = scores
+        found = summed(name, scores)
         if name == "mean_at_k":
             total = n * len(prompts)
             found["no_box"] = sum(answer is None for group in answers for answer in group) / total
             found["truncated"] = sum(each.truncated for group in groups for each in group) / total
         return found
 
-    metrics = measured("mean_at_k", samples, params) | measured("greedy", 1, replace(params, temperature=0.0))
-    for heat in baseline_temperatures:
+    metrics = measured("mean_at_k", samples, params)
+    for heat in temperatures:
         metrics |= measured(f"mean_at_k_T{heat:g}", samples, replace(params, temperature=heat))
-    return metrics
+    if temperatures:
+        metrics |= summed(AT_BEST, at_best_temperature(scores_by_heat))
+    return metrics | measured("greedy", 1, replace(params, temperature=0.0))
 
 
 def checkpoint_of(history: History, role: str, round: int) -> str | None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from diagevo.errors import extra
 
 _COLDER = re.compile(r"mean_at_k_T(\d+\.?\d*)")
+AT_BEST = "mean_at_k_best"
+"""The mean over samples at a model's best temperature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,17 @@ def best_round(accuracy_by_round: Mapping[int, float]) -> int:
     return min(accuracy_by_round, key=lambda round_: (-accuracy_by_round[round_], round_))
 
 
+def at_best_temperature(scores_by_heat: Mapping[float, Sequence[float]]) -> list[float]:
+    """The questions' scores at the best of the temperatures, chosen on other questions: what is best on the
+    even places scores the odd ones, and the other way round. Of equals the lower one is taken."""
+    scores_Q = list(next(iter(scores_by_heat.values())))
+    for chosen_on, scored in ((0, 1), (1, 0)):
+        best = max(scores_by_heat, key=lambda heat: (math.fsum(scores_by_heat[heat][chosen_on::2]), -heat))
+        scores_Q[scored::2] = scores_by_heat[best][scored::2]
+    return scores_Q
+
+
 def colder(metrics: Mapping[str, float]) -> dict[str, str]:
-    """Labels of the base model's scores at lower temperatures, by metric, the highest first."""
+    """Labels of a model's scores at lower temperatures, by metric, the highest first."""
     heats = [found[1] for name in metrics if (found := _COLDER.fullmatch(name))]
     return {f"mean_at_k_T{heat}": f"T = {heat}" for heat in sorted(heats, key=float, reverse=True)}

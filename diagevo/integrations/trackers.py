@@ -30,7 +30,7 @@ New = Callable[[Mapping[str, Any] | None], list[Row]]
 """From the tracker's last row of the run to the rows that it has not."""
 
 FIGURES = ("failures", "z", "epsilon_next", "active", "mastered")
-FIGURES += ("pass_rate", "labels_true", "mean_at_k", "greedy")
+FIGURES += ("pass_rate", "labels_true", "mean_at_k", "greedy", "mean_at_k_best")
 KEPT = ("failures", "epsilon_next", "active", "mastered", "step_of_round", "completions")
 """What every commit has, or every step: by these two runs of one name are told apart."""
 ROUND, STEP = "round", "training_step"

@@ -18,7 +18,7 @@ from diagevo.config.sources import KeyPath, Layer
 from diagevo.diagnosis.embedder import identity
 from diagevo.errors import ConfigError, NotFoundError, StoreError
 from diagevo.evaluation.evaluate import validate
-from diagevo.evaluation.protocol import best_round, colder
+from diagevo.evaluation.protocol import AT_BEST, best_round, colder
 from diagevo.loop.first_look import first_look
 from diagevo.loop.roles import Roles
 from diagevo.loop.round import Round, RunContext, newest_cause, round_folder
@@ -251,8 +251,7 @@ class Run:
         params, seed = self.roles.params, self.roles.seed("validation")
         answers = self.folder / f"validation-{number:03d}-answers.jsonl"
         self.roles.stop.check(f"before the validation of round {number}")
-        heats = settings.baseline_temperature if number == 0 else ()
-        total = len(validation.questions) * (settings.samples * (1 + len(heats)) + 1)
+        total = len(validation.questions) * (settings.samples * (1 + len(settings.temperatures)) + 1)
         self.observer.stage_started(number, VALIDATION, 1, total)
         self.observer.stage_progress(number, VALIDATION, StageProgress(0, total, "loading the model"))
         began, watched = time.monotonic(), _Measuring(self.observer, number, len(validation.questions), total)
@@ -272,7 +271,7 @@ class Run:
                 samples=settings.samples,
                 params=params,
                 seed=seed,
-                baseline_temperatures=heats,
+                temperatures=settings.temperatures,
                 on_begin=watched.begin,
             )
         inside, seconds = policy.is_relative_to(self.folder), time.monotonic() - began
@@ -290,7 +289,7 @@ class Run:
                     "temperature": params.temperature,
                     "top_p": params.top_p,
                     "seed": seed,
-                    "baseline_temperature": list(heats),
+                    "temperatures": list(settings.temperatures),
                 },
                 metrics=metrics,
                 seconds=round(seconds, 3),
@@ -420,4 +419,5 @@ def _measured(metrics: Mapping[str, float], samples: int) -> dict[str, object]:
     if heats := colder(metrics):
         cooled = ", ".join(f"{metrics[metric]:.3f} ({heat})" for metric, heat in heats.items())
         told["at a lower temperature"] = cooled
+        told["at its best temperature"] = metrics[AT_BEST]
     return told

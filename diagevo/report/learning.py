@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from diagevo.evaluation.oracle import self_play_round
-from diagevo.evaluation.protocol import colder, estimate
+from diagevo.evaluation.protocol import AT_BEST, colder, estimate
 from diagevo.report.figure import (
     Figure,
     Missing,
@@ -79,10 +79,14 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
                 continue
             metrics, samples = validation.metrics, validation.conditions.get("samples", "k")
             number, run = validation.round, material.run_id
-            for metric, series in (("mean_at_k", f"mean@{samples}, T = 1"), ("greedy", "greedy")):
+            for metric, series in (
+                ("mean_at_k", f"mean@{samples}, T = 1"),
+                ("greedy", "greedy"),
+                (AT_BEST, "at its best temperature"),
+            ):
                 if metric in metrics:
                     rows.append(_row(run, number, series, metrics[metric], metrics.get(f"{metric}_se")))
-                else:
+                elif metric != AT_BEST:
                     lacking.add(metric)
             if material is materials[0]:
                 baseline += [

@@ -96,11 +96,10 @@ def seconds(config: Config, shape: Shape, pace: float, questions: int) -> tuple[
     if play.train_challenger:
         written = rollouts(config.challenger_grpo)
         spent += trained(config.challenger_grpo) + sampled(written, written * play.challenger_votes)
-    spent += sampled(2 * questions, questions * (validation.samples + 1))
-    heats = 1 + len(validation.baseline_temperature)
+    heats = 1 + len(validation.temperatures)
+    validated = sampled((1 + heats) * questions, questions * (validation.samples * heats + 1))
     before = 3 * each * documents * (prompt + new)
-    before += sampled((1 + heats) * questions, questions * (validation.samples * heats + 1))
-    return before / speed, spent / speed
+    return (before + validated) / speed, (spent + validated) / speed
 
 
 def pace() -> float:

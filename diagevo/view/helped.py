@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from diagevo.evaluation.protocol import NORMAL, colder, share_interval
+from diagevo.evaluation.protocol import AT_BEST, NORMAL, colder, share_interval
 from diagevo.memory.audit.runs import RunStory
 from diagevo.memory.history import History
 from diagevo.memory.read.rounds import MEAN, measurements
@@ -170,6 +170,10 @@ def _accuracy(history: History, facts: Facts, story: RunStory) -> tuple[str, str
         above = now[MEAN] - base[best] > half_interval(base, best, now, MEAN)
         verdict += ", more than" if above else ", but no more than"
         verdict += f" sampling the base model at {heats[best]} gives"
+    if AT_BEST in was and AT_BEST in now:
+        gained, half = now[AT_BEST] - was[AT_BEST], half_interval(was, AT_BEST, now, AT_BEST)
+        verdict += f"; each sampled at its best temperature: {100 * gained:+.1f} points"
+        verdict += f" ({100 * (gained - half):+.1f} to {100 * (gained + half):+.1f})"
     return f"{text}.", f"{verdict}. {alone}"
 
 

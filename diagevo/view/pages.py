@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from diagevo.evaluation.protocol import colder
+from diagevo.evaluation.protocol import AT_BEST, colder
 from diagevo.memory.audit.runs import RunStory, list_runs, run_story
 from diagevo.memory.history import History
 from diagevo.memory.read.matrix import count_causes, matrix
@@ -110,6 +110,9 @@ def _accuracy(story: RunStory) -> Chart | None:
         [
             Series("mean@k", [before.get("mean_at_k"), *(line.mean_at_k for line in lines)]),
             Series("greedy", [before.get("greedy"), *(line.greedy for line in lines)]),
+            Series(
+                "at its best temperature", [before.get(AT_BEST), *(line.mean_at_k_best for line in lines)]
+            ),
             *(
                 Series(f"base model, {heat}", [before[metric]] * (len(rounds) + 1))
                 for metric, heat in colder(before).items()

@@ -4,34 +4,41 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from diagevo.evaluation.protocol import colder
+from diagevo.evaluation.protocol import AT_BEST, colder
 from diagevo.memory.events import CandidateScored
 from diagevo.memory.history import History
 from diagevo.memory.read.rounds import MEAN, validations
 
-GREEDY = "greedy"
+SCORES = {MEAN: "mean@k", "greedy": "greedy", AT_BEST: "at its best T"}
 
 
 def score_rows(history: History) -> list[dict[str, Any]]:
-    """The scores after each round, by their names; for the base model also those at lower
-    temperatures."""
+    """The scores after each round, by their names; also those at lower temperatures."""
     found = validations(history)
     return [row for number in sorted(found) if MEAN in found[number] for row in _rows(number, found[number])]
 
 
 def _rows(number: int, found: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-    yield {"solver": f"after round {number}" if number else "base model"} | dict(found)
+    solver = f"after round {number}" if number else "base model"
+    yield {"solver": solver} | dict(found)
     for metric, heat in colder(found).items():
         of_it = {name: value for name, value in found.items() if name.partition("/")[0] == metric}
-        yield {"solver": f"base model, {heat}"} | {
+        yield {"solver": f"{solver}, {heat}"} | {
             name.replace(metric, MEAN): value for name, value in of_it.items()
         }
 
 
-def score_names(rows: list[dict[str, Any]]) -> list[str]:
-    """Which scores they have, in order: each of the two, then by category."""
-    categories = [name.partition("/")[2] for name in rows[0] if name.startswith(f"{GREEDY}/")] if rows else []
-    return [metric + kind for metric in (MEAN, GREEDY) for kind in ("", *(f"/{c}" for c in categories))]
+def score_names(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Which scores they have with their headings, those at a temperature by category too."""
+    if not rows:
+        return {}
+    categories = [name.partition("/")[2] for name in rows[0] if name.startswith("greedy/")]
+    return {
+        f"{metric}/{category}".strip("/"): f"{heading} {category}".strip()
+        for metric, heading in SCORES.items()
+        if metric in rows[0]
+        for category in ("", *(categories if metric != AT_BEST else ()))
+    }
 
 
 def families_in(written: Mapping[int, Counter[str]]) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from diagevo.errors import MissingDependencyError
 from diagevo.evaluation.benchmarks import Question
 from diagevo.evaluation.evaluate import validate
-from diagevo.evaluation.protocol import best_round, colder, estimate, paired_difference
+from diagevo.evaluation.protocol import at_best_temperature, best_round, colder, estimate, paired_difference
 from diagevo.evaluation.study import compare, holm
 from diagevo.sampling.sampler import SamplingParams
 
@@ -111,6 +111,14 @@ def test_without_the_extra_the_comparison_says_what_it_needs_and_how_to_get_it(
 QUESTIONS = [Question("2+2?", "4", None, "answer"), Question("3+3?", "6", None, "answer")]
 
 
+def test_the_best_temperature_of_a_question_is_chosen_on_others() -> None:
+    """On the even places T = 1 has 1.2 of 2 and T = 0.5 1.0, on the odd ones 0.2 and 1.0. The best of both
+    without that choice, 0.75, would be what luck gives."""
+    scores_by_heat = {1.0: [1.0, 0.2, 0.2, 0.0], 0.5: [0.0, 1.0, 1.0, 0.0]}
+    assert at_best_temperature(scores_by_heat) == [0.0, 0.2, 1.0, 0.0]
+    assert at_best_temperature({1.0: [0.5, 0.5], 0.5: [0.5, 1.0]}) == [0.5, 1.0], "of equals the lower one"
+
+
 def half_right_when_sampled(message: str, sample: int, params: SamplingParams) -> str:
     """The first question is always right; the second is right greedily and for one sample of four."""
     if message == "2+2?":
@@ -144,7 +152,8 @@ def test_the_temperature_baselines_draw_the_same_samples_colder() -> None:
         samples=4,
         params=SamplingParams(),
         seed=3,
-        baseline_temperatures=(0.5, 0.77),
+        temperatures=(0.5, 0.77),
     )
     assert metrics["mean_at_k_T0.77"] == metrics["mean_at_k_T0.5"] == 0.75
+    assert metrics["mean_at_k_best"] == 0.75
     assert colder(metrics) == {"mean_at_k_T0.77": "T = 0.77", "mean_at_k_T0.5": "T = 0.5"}

@@ -38,7 +38,7 @@ SMALL = {
         "questions": "builtin:arithmetic",
         "limit": 8,
         "samples": 2,
-        "baseline_temperature": [0.5],
+        "temperatures": [0.5],
     },
     "roles": {
         "challenger": {"model": "builtin:arithmetic"},

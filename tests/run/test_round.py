@@ -296,9 +296,10 @@ def test_a_run_is_shown_beside_the_base_model_and_with_what_free_exploration_wro
     shown = invoke("runs", "show", "--db", str(history.database.file)).stdout.splitlines()
     rows = [" ".join(line.split()) for line in shown]
     cells = [f"{before.metrics[f'{m}{g}']:.3f}" for m in ("mean_at_k", "greedy") for g in ("", *KINDS)]
+    cells.append(f"{before.metrics['mean_at_k_best']:.3f}")
     assert f"base model {' '.join(cells)}" in rows
     colder = [f"{before.metrics[f'mean_at_k_T0.5{g}']:.3f}" for g in ("", *KINDS)]
-    assert f"base model, T = 0.5 {' '.join(colder)} – – – –" in rows
+    assert f"base model, T = 0.5 {' '.join(colder)} {' '.join('–' * 5)}" in rows
     [(most, count)] = written.most_common(1)
     [row] = [row for row in rows if row.startswith(f"{most} ")]
     assert sum(map(int, row.split()[1:])) == count

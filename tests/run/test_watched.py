@@ -63,7 +63,9 @@ def test_a_slow_sampler_is_spoken_for_and_a_resumed_run_knows_what_was_before(
     assert any(re.match(r"base model validation: 0/40, mean@2, \d:\d\d so far", line) for line in told), told
     done = next(line for line in told if line.startswith("base model validation: done in "))
     assert re.search(
-        r": mean@2 0\.\d{3}, greedy 0\.\d{3}, at a lower temperature 0\.\d{3} \(T = 0\.5\)$", done
+        r": mean@2 0\.\d{3}, greedy 0\.\d{3}, at a lower temperature 0\.\d{3} \(T = 0\.5\),"
+        r" at its best temperature 0\.\d{3}$",
+        done,
     )
     assert any(re.match(r"round 1 candidates: .*\d:\d\d so far", line) for line in told), told
     told = watched("votes", resume=True)

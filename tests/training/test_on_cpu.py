@@ -20,7 +20,7 @@ def tiny_config(**changes: dict[str, object]) -> Config:
         solver_grpo=phase,
         sampling={"max_prompt_tokens": 6, "max_new_tokens": 4},
         round={"candidates": 5, "responses": 2, "challenger_votes": 3},
-        validation={"samples": 2, "baseline_temperature": [0.5]},
+        validation={"samples": 2, "temperatures": [0.5]},
         **changes,
     )
 
@@ -47,8 +47,8 @@ def test_an_update_holds_weights_gradients_moments_and_what_its_tokens_left() ->
 def test_time_is_operations_by_the_pace() -> None:
     warm = {"documents": "builtin:arithmetic", "steps": 2, "batch_documents": 4}
     first, each = seconds(tiny_config(warm_start=warm), TINY, pace=424 / SHARE, questions=7)
-    # The warm start; the base model's validation, as a round's and at one lower temperature: 3·7·6 and 7·5·4.
+    # The warm start; a validation at two temperatures and greedily: 3·7·6 and 7·5·4.
     assert first == pytest.approx(3 * 8 * 10 + 126 + 140)
     # In tokens of one pass: candidates 5·6 + 5·4, votes 5·6 + 10·4; a phase samples 2·6 + 4·4 and passes four
-    # times over 4 rows of 10; votes of the challenger's four questions 4·6 + 12·4; validation 2·7·6 + 7·3·4.
-    assert each == pytest.approx(50 + 70 + 2 * (28 + 160) + 72 + 168)
+    # times over 4 rows of 10; votes of the challenger's four questions 4·6 + 12·4; a validation.
+    assert each == pytest.approx(50 + 70 + 2 * (28 + 160) + 72 + 126 + 140)

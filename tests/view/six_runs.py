@@ -28,7 +28,7 @@ def make(home: Path) -> None:
         measure(memory, 0, 0.5, {"T0.77": 0.55, "T0.5": 0.625})
     play_on(url, "trained", home, 4)
     with diagevo.open(url, "trained", root=home) as memory:
-        measure(memory, 4, 0.7)
+        measure(memory, 4, 0.7, {"T0.77": 0.73, "T0.5": 0.71})
     with closing(open_history(str(home / "diagevo.db"), "trained", root=home)) as history:
         fork(history, 2, "forked", root=home)
     play_on(url, "forked", home, 3, since=2)
@@ -66,6 +66,7 @@ def measure(memory: Memory, number: int, mean: float, colder: Mapping[str, float
     metrics = {"mean_at_k": mean, "mean_at_k_se": 0.02, "greedy": 0.8, "greedy_se": 0.03}
     for heat, value in (colder or {}).items():
         metrics |= {f"mean_at_k_{heat}": value, f"mean_at_k_{heat}_se": 0.02}
+        metrics |= {"mean_at_k_best": value, "mean_at_k_best_se": 0.025}
     event = CheckpointEvaluated(
         role="solver",
         checkpoint=f"rounds/{number}",

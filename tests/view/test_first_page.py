@@ -247,6 +247,15 @@ def accuracy(sql: Sql, ingested: bool) -> tuple[list[str], list[str]]:
         verdict = f"Accuracy rose: {points}, {more} sampling the base model at T = {heat} gives."
     else:
         verdict = f"Accuracy did not change by more than chance: {points}."
+    at_best = sql.rows(
+        "SELECT a.metrics ->> '$.mean_at_k_best', a.metrics ->> '$.mean_at_k_best_se',"
+        " b.metrics ->> '$.mean_at_k_best', b.metrics ->> '$.mean_at_k_best_se'"
+        " FROM v a, v b WHERE a.round = 0 AND b.round = (SELECT max(round) FROM v)"
+    )[0]
+    if None not in at_best:  # the fork was measured at T = 1 alone
+        change, half = at_best[2] - at_best[0], Z * math.hypot(at_best[1], at_best[3])
+        verdict = verdict[:-1] + f"; each sampled at its best temperature: {100 * change:+.1f} points"
+        verdict += f" ({100 * (change - half):+.1f} to {100 * (change + half):+.1f})."
     alone = "Only a run without causes beside this one can say how much of that the curriculum did."
     return [text], [f"{verdict} {alone}"]
 

@@ -104,6 +104,7 @@ class Learnt:
     round: int
     mean_at_k: tuple[float | None, float | None]
     greedy: tuple[float | None, float | None]
+    mean_at_k_best: tuple[float | None, float | None]
     labels_true: tuple[float | None, float | None]
     solver_reward: tuple[float | None, float | None]
     pass_rate: tuple[float | None, float | None]

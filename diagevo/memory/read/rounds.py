@@ -99,6 +99,7 @@ def _figures(
         right=row.right_answers,
         mean_at_k=measured.get(MEAN),
         greedy=measured.get("greedy"),
+        mean_at_k_best=measured.get("mean_at_k_best"),
         solver_reward=rewards.get("solver"),
         challenger_reward=rewards.get("challenger"),
         seconds={stage: one.seconds for stage, one in stages.items() if one.seconds is not None},
