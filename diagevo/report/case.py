@@ -91,7 +91,7 @@ def case_study(materials: Sequence[Material]) -> Figure | Missing:
         f"(a) {failure} failed on: {questions.get(failure.rpartition('.')[0], '')}",
         f"    what failed: {_end(failed)}",
         f"    what it was compared with: {_end(right)}",
-        f"(b) recorded as {cause_id}, Active: {cause.description}; under: {cause.node}",
+        f"(b) recorded as {cause_id}, Active: {cause.description}; under: {cause.node_label}",
         f"(c) in round {example.round}{with_}: {example.text} ({example.verdict})",
     ]
     if later:

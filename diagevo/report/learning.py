@@ -225,7 +225,7 @@ def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
                 rows.append(row | {"questions": evaluation.questions})
                 samples.add(evaluation.conditions["samples"])
     if not rows:
-        answered = any(c.answered for c in materials[0].candidates) or any(
+        answered = any(c.truth is not None for c in materials[0].candidates) or any(
             line.checked for line in materials[0].labels
         )
         if not answered:

@@ -1,31 +1,30 @@
-"""What a report is made of: one pass over a run's log, its evaluations and its oracle, as plain rows."""
+"""What a report is made of: rows of a run's views, its evaluations and its oracle."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
-
-from sqlalchemy import select
+from typing import Any, TypeVar
 
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.arithmetic import WRITES
 from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
-from diagevo.memory.events import catalogue as events
+from diagevo.memory.audit.timeline.rounds import played
+from diagevo.memory.events import RunConfigured
 from diagevo.memory.history import History
-from diagevo.memory.log.artifacts import ARTIFACT
-from diagevo.memory.log.database import Database
-from diagevo.memory.log.tables import CauseHistoryRow, table
+from diagevo.memory.read.asking import ask
 from diagevo.memory.read.rounds import Validation, measurements, rounds
 from diagevo.memory.state.stored_config import Configured
 from diagevo.progress import RoundFigures
 
-HISTORY = table(CauseHistoryRow)
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
+    """`v_question`."""
+
     round: int
     question_id: str
     text: str
@@ -35,27 +34,59 @@ class Candidate:
     responses: int
     first: int
     label_true: bool | None
-    answered: bool = False
-    """Whether the world computed its answer."""
+    truth: str | None = None
+    """Where the world computed its answer."""
     stitched_cause_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CauseRound:
-    """A cause after the commit of a round."""
+    """`v_cause_history`: a cause after the commit of a round."""
 
     round: int
     cause_id: str
     description: str
-    node: str
+    node_label: str
 
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
+    """`v_promotion`."""
+
     round: int
     cause_id: str
     consistency: Fraction
     questions: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """`v_stage`: an attempt that ended."""
+
+    round: int
+    stage: str
+    ended: str
+    seconds: float | None
+    parts: dict[str, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """`v_trajectory`: the failure that a cause was created for."""
+
+    cause_id: str
+    failure_id: str
+    trajectory: str | None
+    reference: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """`v_candidate`."""
+
+    question_id: str
+    cause_id: str
+    reference: str
 
 
 @dataclass(frozen=True)
@@ -63,7 +94,7 @@ class Material:
     """Everything the figures show of one run, up to its last commit."""
 
     run_id: str
-    configuration: events.RunConfigured | None
+    configuration: RunConfigured | None
     rounds: tuple[RoundFigures, ...] = ()
     configured: dict[int, Configured] = field(default_factory=dict)
     """In force in each round; a fork may have changed it."""
@@ -122,65 +153,56 @@ class Material:
 def gather(history: History) -> Material:
     """Read a run. Rounds that are still open are left out."""
     committed = {commit.round for commit in history.commits}
-    scored: list[tuple[int, events.CandidateScored]] = []
-    promotions: list[Promotion] = []
-    origins: dict[str, str] = {}
+    done, last = "round <= :last", {"last": max(committed, default=0)}
+
+    def rows(view: str, row: type[R], only: str = "") -> list[R]:
+        return ask(history, view, row, done + only, last, order="position")
+
+    promotions = rows("v_promotion", Promotion)
     seconds: dict[tuple[int, str], float] = defaultdict(float)
-    in_force: dict[int, Configured] = {}
-    for recorded in history.events(
-        events.RoundOpened,
-        events.CandidateScored,
-        events.CausePromoted,
-        events.CauseCreated,
-        events.StageCompleted,
-        events.StageAbandoned,
-    ):
-        number = recorded.round
-        if number and number not in committed:
-            continue
-        match recorded.event:
-            case events.RoundOpened():
-                in_force[number] = history.in_force(recorded.position)
-            case events.CandidateScored() as event:
-                scored.append((number, event))
-            case events.CausePromoted() as event:
-                share = Fraction(event.consistency)
-                promotions.append(Promotion(number, event.cause_id, share, event.questions))
-            case events.CauseCreated() as event:
-                origins[event.cause_id] = event.failure_id
-            case events.StageCompleted(seconds=float()) as event:
-                for part, spent in spent_on(event):
-                    seconds[number, part] += spent
-            case events.StageAbandoned(seconds=float(spent)):
-                seconds[number, "abandoned"] += spent
-    causes = _causes(history)
-    texts = _texts(history.database, [event.question for _, event in scored])
-    compared, agreeing = _trajectories(history, origins, scored, promotions)
+    for stage in rows("v_stage", StageTime, " AND seconds IS NOT NULL"):
+        for part, spent in spent_on(stage):
+            seconds[stage.round, part] += spent
+    firsts = rows("v_trajectory", _First, " AND via = 'new cause'")
+    promoted = {promotion.cause_id for promotion in promotions}
+    aimed = " AND verdict = 'kept' AND cause_id IS NOT NULL AND reference IS NOT NULL"
+    kept = rows("v_candidate", _Kept, aimed)
+    agreeing = {one.question_id: one.reference for one in kept if one.cause_id in promoted}
+    texts = history.texts(list(agreeing.values()))
     with AnswerChecker() as checker:
         labels = Oracle(history.database, history.run_id).accuracy(checker)
     return Material(
         run_id=history.run_id,
         configuration=history.configurations[-1].event if history.configurations else None,
         rounds=tuple(rounds(history)),
-        configured=in_force,
-        candidates=tuple(_candidate(number, event, texts) for number, event in scored),
-        causes=tuple(causes),
+        configured={
+            one.number: one.configured for one in played(history, history.end) if one.number in committed
+        },
+        candidates=tuple(replace(one, text=one.text or "") for one in rows("v_question", Candidate)),
+        causes=tuple(ask(history, "v_cause_history", CauseRound, order="round, cause_id")),
         promotions=tuple(promotions),
         seconds=tuple((number, stage, spent) for (number, stage), spent in seconds.items()),
         validations=tuple(one for one in measurements(history) if one.round in {0, *committed}),
         evaluations=tuple(e for e in EvaluationStore(history.database).list(history.run_id) if e.metrics),
         labels=tuple(labels),
-        origins=origins,
-        trajectories=compared,
-        agreeing=agreeing,
-        ingested=any(True for _ in history.log.read(history.run_id, types=["GroupIngested"], limit=1)),
+        origins={one.cause_id: one.failure_id for one in firsts},
+        trajectories={
+            one.failure_id: (one.trajectory or "", one.reference or "")
+            for one in firsts
+            if one.cause_id in promoted
+        },
+        agreeing={name: texts.get(digest, "") for name, digest in agreeing.items()},
+        ingested=history.ingested is not None,
     )
 
 
-def spent_on(done: events.StageCompleted) -> Iterator[tuple[str, float]]:
+def spent_on(done: StageTime) -> Iterator[tuple[str, float]]:
     """A stage's wall time by what it went to, and what went before it. What the solver's stage waited for the
     diagnostician is time of extraction, and what went on beside training took none."""
-    whole, parts = done.seconds or 0.0, {name: s for name, s in done.parts.items() if name != "cpu"}
+    whole, parts = done.seconds or 0.0, {n: s for n, s in (done.parts or {}).items() if n != "cpu"}
+    if done.ended == "abandoned":
+        yield "abandoned", whole
+        return
     outside = {"beside training": "beside training", "orchestration": "orchestration", "scheduling": "update"}
     for part, name in outside.items():
         if spent := parts.pop(part, 0.0):
@@ -188,73 +210,3 @@ def spent_on(done: events.StageCompleted) -> Iterator[tuple[str, float]]:
     yield from parts.items()
     rest = whole - sum(parts.values())
     yield "update" if done.stage == "diagnosis" else done.stage, max(0.0, rest)
-
-
-def _trajectories(
-    history: History,
-    origins: dict[str, str],
-    scored: Sequence[tuple[int, events.CandidateScored]],
-    promotions: Sequence[Promotion],
-) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """The texts of the case study."""
-    causes = {promotion.cause_id for promotion in promotions}
-    wanted = {origins[cause] for cause in causes}
-    failed = {
-        event.failure_id: (event.trajectory, event.reference)
-        for fact in history.events(events.FailureObserved)
-        if (event := fact.event).failure_id in wanted
-    }
-    kept = {
-        event.question_id: event.reference
-        for _, event in scored
-        if event.cause_id in causes and event.verdict == "kept" and event.reference is not None
-    }
-    texts = _texts(history.database, [*(d for pair in failed.values() for d in pair if d), *kept.values()])
-    return (
-        {name: (texts.get(a, ""), texts.get(b or "", "")) for name, (a, b) in failed.items()},
-        {name: texts.get(digest, "") for name, digest in kept.items()},
-    )
-
-
-def _candidate(number: int, event: events.CandidateScored, texts: dict[str, str]) -> Candidate:
-    return Candidate(
-        round=number,
-        question_id=event.question_id,
-        text=texts.get(event.question, ""),
-        mode=event.mode,
-        cause_id=event.cause_id,
-        verdict=event.verdict,
-        responses=event.responses,
-        first=event.first,
-        label_true=event.label_true,
-        answered=event.truth is not None,
-        stitched_cause_id=event.stitched_cause_id,
-    )
-
-
-def _causes(history: History) -> list[CauseRound]:
-    query = (
-        select(
-            HISTORY.c.round,
-            HISTORY.c.cause_id,
-            HISTORY.c.description,
-            HISTORY.c.node_label,
-        )
-        .where(HISTORY.c.run_id == history.run_id)
-        .order_by(HISTORY.c.round)
-    )
-    with history.database.read() as connection:
-        return [CauseRound(*row) for row in connection.execute(query)]
-
-
-def _texts(database: Database, digests: Sequence[str]) -> dict[str, str]:
-    """The texts of questions, read in bulk."""
-    wanted = list(dict.fromkeys(digests))
-    found: dict[str, str] = {}
-    with database.read() as connection:
-        for start in range(0, len(wanted), 500):
-            query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(
-                ARTIFACT.c.digest.in_(wanted[start : start + 500])
-            )
-            found.update((row.digest, bytes(row.content).decode()) for row in connection.execute(query))
-    return found

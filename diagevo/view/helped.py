@@ -1,17 +1,18 @@
 """Whether it helped: agreement on what was aimed at, failures a round, accuracy on held-out questions."""
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Self
 
 from diagevo.evaluation.protocol import AT_BEST, NORMAL, colder, share_interval
 from diagevo.memory.audit.runs import RunStory
 from diagevo.memory.history import History
+from diagevo.memory.read.counts import Counts
 from diagevo.memory.read.rounds import MEAN, measurements
 from diagevo.text.numbers import count, percent
-from diagevo.view.facts import Facts, Sentence
+from diagevo.view.page import Sentence
 
 SHOWN = 6
 """Rounds beside each other, the last ones."""
@@ -48,66 +49,69 @@ class CauseByRound:
     """MeanOfQuestions on the questions that aimed at it, and failures."""
 
 
-def by_round(facts: Facts, told: list[str]) -> tuple[list[int], list[CauseByRound]]:
+def by_round(counts: Counts, told: list[str]) -> tuple[list[int], list[CauseByRound]]:
     """The last rounds, and for the causes that are told what was asked and what failed in each."""
-    rounds = facts.rounds[-SHOWN:]
-    means = _means(facts)
-    failed = Counter[tuple[int, str | None]]()
-    for name, cause in facts.cause_of.items():
-        number = facts.failures[name][0]
-        failed.update([(number, cause), (number, None)])
+    means = _means(counts)
+    failed = {(one.round, one.cause_id): one.failures for one in counts.causes}
+    of_all = {(one.round, None): one.with_cause for one in counts.rounds}
+    rounds = [one.round for one in counts.rounds[-SHOWN:]]
     return rounds, [
         CauseByRound(
-            cause, tuple((means.get(cause, {}).get(number), failed[number, cause]) for number in rounds)
+            cause,
+            tuple(
+                (means.get(cause, {}).get(number), (failed | of_all).get((number, cause), 0))
+                for number in rounds
+            ),
         )
         for cause in ((*told, None) if told else ())
     ]
 
 
-def _means(facts: Facts) -> dict[str | None, dict[int, MeanOfQuestions]]:
+def _means(counts: Counts) -> dict[str | None, dict[int, MeanOfQuestions]]:
     """By cause and round, of the valid questions that aimed at it; under None of all that aimed at any."""
-    shares: dict[str | None, dict[int, list[float]]] = {}
-    for number, scored, cause in facts.aimed():
-        if scored.verdict != "invalid":
-            for one in (cause, None):
-                shares.setdefault(one, {}).setdefault(number, []).append(scored.first / scored.responses)
+    sums: dict[str | None, dict[int, tuple[Fraction, int]]] = {}
+    for one in counts.causes:
+        if one.agreement is not None:
+            for cause in (one.cause_id, None):
+                of = sums.setdefault(cause, {})
+                total, questions = of.get(one.round, (Fraction(), 0))
+                of[one.round] = total + one.agreement * one.aimed_valid, questions + one.aimed_valid
     return {
-        cause: {number: MeanOfQuestions.of(own) for number, own in found.items()}
-        for cause, found in shares.items()
+        cause: {number: MeanOfQuestions(float(total / n), n) for number, (total, n) in of.items()}
+        for cause, of in sums.items()
     }
 
 
-def helped(history: History, facts: Facts, story: RunStory) -> Iterator[Sentence]:
+def helped(history: History, counts: Counts, story: RunStory) -> Iterator[Sentence]:
     """What comes of it all first, then what it is made from."""
     run = story.line.run_id
-    if not facts.questions:
+    if not counts.candidates:
         yield Sentence("verdict", "Nothing can be said yet: nothing has been asked.")
         return
-    accuracy, verdict = _accuracy(history, facts, story)
+    accuracy, verdict = _accuracy(history, story)
     yield Sentence("verdict", verdict)
     yield Sentence("accuracy", accuracy, f"{run}/diagnostics.html")
-    yield Sentence("agreement", _agreement(facts), f"{run}/causes.html")
-    if facts.cause_of:
-        failed = Counter(facts.failures[name][0] for name in facts.cause_of)
-        kept = Counter(number for number, scored in facts.questions.values() if scored.verdict == "kept")
-        shown = facts.rounds[-SHOWN:]
-        listed = ", ".join(f"{failed[number]:,} on {kept[number]:,} in round {number}" for number in shown)
+    yield Sentence("agreement", _agreement(counts), f"{run}/causes.html")
+    if counts.with_cause:
+        listed = ", ".join(
+            f"{one.with_cause:,} on {one.kept:,} in round {one.round}" for one in counts.rounds[-SHOWN:]
+        )
         text = f"Failures with a cause, on so many kept questions: {listed}."
         yield Sentence("counts", text, f"{run}/causes.html")
     if text := _passed(story):
         yield Sentence("passed", text)
 
 
-def _agreement(facts: Facts) -> str:
+def _agreement(counts: Counts) -> str:
     """Of each cause that was aimed at in two rounds or more, the last of them against the first."""
     pairs = [
         (of_cause[min(of_cause)], of_cause[max(of_cause)])
-        for cause, of_cause in _means(facts).items()
+        for cause, of_cause in _means(counts).items()
         if cause is not None and len(of_cause) > 1
     ]
-    called = "pass rate" if facts.ingested else "agreement p₁"
+    called = "pass rate" if counts.ingested else "agreement p₁"
     if not pairs:
-        return f"No cause has been aimed at in two rounds of {facts.span}: no {called} can be compared."
+        return f"No cause has been aimed at in two rounds of {counts.span}: no {called} can be compared."
     rose = sum(last.mean > first.mean for first, last in pairs)
     fell = sum(last.mean < first.mean for first, last in pairs)
     return (
@@ -137,7 +141,7 @@ def _passed(story: RunStory) -> str | None:
     return text + "."
 
 
-def _accuracy(history: History, facts: Facts, story: RunStory) -> tuple[str, str]:
+def _accuracy(history: History, story: RunStory) -> tuple[str, str]:
     """Held-out accuracy in words, and the honest sentence."""
     alone = "Only a run without causes beside this one can say how much of that the curriculum did."
     asked = {one.round: one for one in measurements(history) if one.benchmark == "validation"}

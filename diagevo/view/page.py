@@ -18,6 +18,15 @@ ROWS = 200
 """Rows of a table on one page."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A finding in words, and the page with its evidence."""
+
+    name: str
+    text: str
+    evidence: str | None = None
+
+
 Cell = tuple[str, bool]
 """What stands in a cell of a table, and whether it is a number."""
 Grid = Sequence[Sequence[Cell]]

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from diagevo.evaluation.protocol import AT_BEST, colder
 from diagevo.memory.audit.runs import RunStory, list_runs, run_story
 from diagevo.memory.history import History
+from diagevo.memory.read.counts import counts
 from diagevo.memory.read.matrix import count_causes, matrix
 from diagevo.memory.read.rounds import rounds as figures_of
 from diagevo.memory.read.steps import step_metrics
 from diagevo.text.numbers import count
 from diagevo.view.charts import Chart, Series, chart
 from diagevo.view.curriculum import aimed_example, curriculum
-from diagevo.view.facts import facts, is_short
 from diagevo.view.helped import by_round, helped
 from diagevo.view.integrity import VERIFIED
 from diagevo.view.many import many
@@ -19,6 +19,8 @@ from diagevo.view.mistakes import failing, mistakes
 from diagevo.view.page import Page, Site, part_of
 from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 
+READ = 50_000
+"""Events of a run whose questions a page reads one by one."""
 SHOWN_CAUSES = 20
 """Causes on an overview, those of most failures."""
 BARS = 10
@@ -51,14 +53,14 @@ def runs(site: Site) -> Page:
 def overview(history: History, site: Site) -> Page:
     """What it kept getting wrong, what the curriculum did about it, whether it helped; then its rounds."""
     story = run_story(history)
-    found = facts(history)
+    found = counts(history)
     told = mistakes(history, found)
     rounds, agreement = by_round(found, [one.cause_id for one in told])
     bars = _bars(story) if history.evaluation else []
     data = {
         "story": story,
         "check": site.checks.quick(history.run_id),
-        "facts": found,
+        "counts": found,
         "failing": list(failing(found, story)),
         "mistakes": told,
         "curriculum": list(curriculum(found, story)),
@@ -130,7 +132,7 @@ def diagnostics(history: History, site: Site) -> Page:
         "charts": [one for one in (*_charts(story), *training_charts(history)) if one is not None],
         "scores": (scores := score_rows(history)),
         "score_names": score_names(scores),
-        "free": (free := free_questions(history) if is_short(history) else {}),
+        "free": (free := free_questions(history) if history.end.sequence <= READ else {}),
         "families": families_in(free),
         "premise": premise(history.world),
     }

@@ -18,9 +18,8 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, expect
 from diagevo.text.numbers import count
 from diagevo.text.steps import parted
-from diagevo.view.facts import Sentence
 from diagevo.view.helped import MeanOfQuestions
-from diagevo.view.page import TEXT, Page, Site, part_of
+from diagevo.view.page import TEXT, Page, Sentence, Site, part_of
 from diagevo.view.pages import below
 
 EVIDENCE = 3

@@ -1,13 +1,7 @@
-"""The projections that the views read, and the views, as `memory/read/views.py` has them.
-
-The newest revision makes the views: the next one takes both loops from here. Projections are made again after
-an upgrade, from the log.
-"""
+"""The projections that the views read."""
 
 import sqlalchemy as sa
 from alembic import op
-
-from diagevo.memory.read.views import views
 
 revision = "0002"
 down_revision = "0001"
@@ -90,8 +84,6 @@ def upgrade() -> None:
         _integer("responses", "first", "failures"),
         key=("run_id", "round", "question_id", "cause_id"),
     )
-    for name, query in views(op.get_bind().dialect.name).items():
-        op.execute(f"CREATE VIEW {name} AS {query}")
 
 
 Columns = list[sa.Column]

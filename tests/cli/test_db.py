@@ -78,24 +78,24 @@ def test_a_missing_database_and_a_folder_are_told_alike_by_every_command(command
 def test_upgrade_of_an_old_database_writes_a_backup_first(
     played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if a third migration came today."""
+    """As if a fourth migration came today."""
     newer = tmp_path / "migrations"
     shutil.copytree(Path(__file__).parents[2] / "migrations", newer)
-    (newer / "versions" / "r0003_note.py").write_text(
+    (newer / "versions" / "r0004_note.py").write_text(
         "from alembic import op\n"
-        "revision, down_revision = '0003', '0002'\n"
+        "revision, down_revision = '0004', '0003'\n"
         "def upgrade():\n"
         "    op.execute('ALTER TABLE run ADD COLUMN note TEXT')\n"
     )
     monkeypatch.setattr(migrate, "files", lambda _: newer)
-    monkeypatch.setattr(migrate, "HEAD", "0003")
+    monkeypatch.setattr(migrate, "HEAD", "0004")
     refused = invoke("runs", "list")
     assert (refused.exit_code, "run: diagevo db upgrade" in refused.stderr) == (5, True)
     done = invoke("db", "upgrade", "--json")
     assert done.exit_code == 0, done.stderr
     said = json.loads(done.stdout)["data"]
-    assert (said["before"], said["now"]) == ("0002", "0003")
-    assert _ask(said["backup"], "SELECT version_num FROM alembic_version") == [("0002",)]
+    assert (said["before"], said["now"]) == ("0003", "0004")
+    assert _ask(said["backup"], "SELECT version_num FROM alembic_version") == [("0003",)]
     assert _ask(str(played), "SELECT note, sequence > 0 FROM run") == [(None, 1)]
     assert "up to date" in invoke("db", "upgrade").stdout
     assert invoke("memory", "verify").exit_code == 0

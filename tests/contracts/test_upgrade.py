@@ -19,7 +19,7 @@ from tests.contracts.databases import PostgresStores, Store
 from tests.memory.read.histories import histories
 
 VIEWS = json.loads((Path(__file__).parent / "frozen" / "views_0001.json").read_text(encoding="utf-8"))
-PROJECTED = {"round_summary", "opened_round", "ingested_group", "cause_question"}
+PROJECTED = {"round_summary", "cause_history", "opened_round", "ingested_group", "cause_question"}
 
 
 def _first_revision(connection: Connection, dialect: str) -> None:

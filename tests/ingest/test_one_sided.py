@@ -8,8 +8,8 @@ import pytest
 
 from diagevo.memory.audit.runs import run_story
 from diagevo.memory.history import open_history
+from diagevo.memory.read.counts import counts
 from diagevo.memory.read.rollouts import pass_rates
-from diagevo.view.facts import facts
 from diagevo.view.helped import helped
 from tests.cli.program import invoke
 
@@ -133,7 +133,7 @@ def test_whether_it_helped_is_told_of_prompts_that_came_back(home: Home) -> None
         ]
     )
     history = home.history()
-    verdict = next(helped(history, facts(history), run_story(history))).text
+    verdict = next(helped(history, counts(history), run_story(history))).text
     assert "differ from step to step" not in verdict
     assert "On the 2 prompts that came back, the pass rate rose" in verdict
     assert (

@@ -9,13 +9,12 @@ import pytest
 
 from diagevo.config.loading import of_profile
 from diagevo.errors import NotFoundError
-from diagevo.memory.events import StageCompleted
 from diagevo.memory.history import open_history
 from diagevo.report.case import cases
 from diagevo.report.figure import Figure, Missing
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.hyperparameters import settings_table
-from diagevo.report.material import Material, Validation, spent_on
+from diagevo.report.material import Material, StageTime, Validation, spent_on
 from diagevo.report.table_text import markdown
 from diagevo.report.tables import TITLES, TableName
 from diagevo.report.time_table import time_table
@@ -180,10 +179,11 @@ def test_the_time_table_has_the_papers_shares_beside_the_runs(material: Material
     attempt that was abandoned took 10 s; between the stages 2 s went, and 0.5 s to the schedule; all in all
     100 s."""
     parts = {"extraction": 4.0, "beside training": 9.0, "orchestration": 2.0, "scheduling": 0.5}
-    done = StageCompleted(stage="solver", attempt=2, seconds=40.0, parts=parts)
+    done = StageTime(1, "solver", "completed", 40.0, parts)
     parts = {"extraction": 1.0, "deduplication": 2.0, "assignment": 3.0, "consolidation": 3.5}
-    diagnosed = StageCompleted(stage="diagnosis", attempt=1, seconds=10.0, parts=parts)
-    spent = [*spent_on(done), *spent_on(diagnosed), ("abandoned", 10.0), ("votes", 37.5)]
+    diagnosed = StageTime(1, "diagnosis", "completed", 10.0, parts)
+    given_up = StageTime(1, "solver", "abandoned", 10.0, None)
+    spent = [*spent_on(done), *spent_on(diagnosed), *spent_on(given_up), ("votes", 37.5)]
     content = time_table(replace(material, seconds=tuple((1, part, s) for part, s in spent)))
     own = {part: cells["time (%)"].mean for part, cells in content.rows.items() if "time (%)" in cells}
     assert own == {

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy
 import sqlalchemy.event
 
 import diagevo
 from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.log.database import Database
-from diagevo.view import facts
 from diagevo.view.export import export
 from diagevo.view.page import ROWS, TEXT, Site
 from diagevo.view.site import View
@@ -51,27 +49,17 @@ def _asked(database: Database, *about: str) -> Iterator[list[tuple[str, ...]]]:
         sqlalchemy.event.remove(database.engine, "before_cursor_execute", ask)
 
 
-def test_the_overview_of_a_long_run_reads_and_tells_of_its_last_rounds(
-    long: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(facts, "READ", 20_000)
-    with _asked(long, "CandidateScored", "FailureObserved") as asked:
+def test_the_overview_of_a_long_run_tells_of_all_its_rounds_and_reads_hardly_an_event(long: Database) -> None:
+    with _asked(long, "CandidateScored", "FailureObserved", "CauseMatched") as asked:
         text = View(Site(long, live=True)).render("long/index.html")
-    begin = int(text.split("Told of rounds ")[1].split()[0])
-    with long.read() as connection:
-        read = "SELECT count(*) FROM event WHERE round >= :begin"
-        assert 10_000 < connection.execute(sqlalchemy.text(read), {"begin": begin}).scalar_one() <= 20_000
-    assert asked
-    for statement, *given in asked:
-        assert "round BETWEEN" in statement
-        assert int(given[-2]) >= begin, given
+    assert len(asked) < 5, "one failure is shown"
+    assert " in rounds 1 to " in text
     assert len(text.encode()) < MOST
 
 
 def test_the_what_if_page_of_a_long_run_reads_no_question_and_its_sliders_each_once_until_the_run_goes_on(
-    long: Database, monkeypatch: pytest.MonkeyPatch
+    long: Database,
 ) -> None:
-    monkeypatch.setattr(facts, "READ", 20_000)
     view = View(Site(long, live=True))
     with _asked(long, "CandidateScored", "CauseMatched") as asked:
         text = view.render("long/what-if.html")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from diagevo.memory.history import open_history
-from diagevo.view.facts import facts
+from diagevo.memory.read.counts import counts
 from diagevo.view.mistakes import mistakes
 from tests.memory.audit.played import C1, C2, C3
 
@@ -14,7 +14,7 @@ from tests.memory.audit.played import C1, C2, C3
 def test_the_causes_of_most_failures_come_first_with_the_last_of_them(folder: Path) -> None:
     """c2: 1 failure in round 1, 2 in round 2, 3 in round 3; c1: 2 and 1; c3: 1, 1 and 1; c4: 1. In all 13."""
     with closing(open_history(str(folder / "diagevo.db"), "played", root=folder)) as history:
-        first, second, third = mistakes(history, facts(history))
+        first, second, third = mistakes(history, counts(history))
     told = [(one.description, one.failures, one.share, one.state) for one in (first, second, third)]
     assert told == [(C2, 6, 6 / 13, "Mastered"), (C1, 3, 3 / 13, "Active"), (C3, 3, 3 / 13, "Active")]
     example = first.example

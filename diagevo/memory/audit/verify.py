@@ -39,6 +39,7 @@ from diagevo.memory.state.projection import (
     QUESTION,
     ROUND,
     SNAPSHOT,
+    SUM,
 )
 from diagevo.memory.state.superseded import played_again
 
@@ -195,7 +196,8 @@ class _Replay:
                 row = projection.round_row(state, before, "")
                 del row["committed_at"]
                 self._compare(ROUND, [row], "round", round=state.round)
-                self._compare(HISTORY, projection.history_rows(state), "cause_id", round=state.round)
+                rows = projection.history_rows(state, before)
+                self._compare(HISTORY, rows, "cause_id", round=state.round)
                 self._check_questions(before)
                 self._check_snapshot()
             case RoundsSuperseded(first=first):
@@ -223,11 +225,20 @@ class _Replay:
             self._check_questions(self.state.open)
         self._compare(OPENED, self._opened, "round")
         self._groups.check(self.log, report)
+        self._check_sums()
         self._check_prompts()
         if self.rounds:
             self._compare(CAUSE, self._causes, "cause_id")
             self._compare(NODE, self._nodes, "node_id")
         self._check_rounds()
+
+    def _check_sums(self) -> None:
+        """Each step and tag against its groups."""
+        groups = select(GROUP).where(GROUP.c.run_id == self.state.run_id)
+        with self.log.database.read() as connection:
+            found = connection.execute(groups, execution_options={"yield_per": 1000})
+            rows = projection.sum_rows(found.mappings())
+        self._compare(SUM, rows, "batch", "step", "tag")
 
     def _check_prompts(self) -> None:
         """Each prompt against its groups."""

@@ -12,7 +12,7 @@ from diagevo.memory.log.location import shown
 from diagevo.memory.log.tables import NAMES
 from diagevo.private import private_file, private_folder
 
-HEAD = "0002"
+HEAD = "0003"
 """The revision that this code expects; a test compares it with the newest migration."""
 
 

@@ -2,8 +2,9 @@
 
 `event` is the log and the only truth; `artifact`, `reply` and `vector` hold what events name by digest.
 `cause`, `skill_node`, `round_summary`, `cause_history`, `snapshot`, `opened_round`, `ingested_group`,
-`ingested_prompt` and `cause_question` are projections, written with the events that they follow from and made
-again by `memory rebuild`. `log` and `run` hold the heads under which positions and sequences are given.
+`ingested_sum`, `ingested_prompt` and `cause_question` are projections, written with the events that they
+follow from and made again by `memory rebuild`. `log` and `run` hold the heads under which positions and
+sequences are given.
 """
 
 from typing import Annotated, Any, cast
@@ -203,6 +204,11 @@ class RoundRow(SQLModel, table=True):
     against_false_labels: int
     right_answers: int | None = None
     """Of those that can be checked, how many give the true answer; null where that was not recorded."""
+    right_against_false: int | None = None
+    """The same of those that stand against a false label."""
+    with_cause: int
+    """Failures that were counted under a cause, on so many questions."""
+    questions_with_cause: int
     promoted: int
     promoted_causes: Str
     """JSON, in the order of their numbers."""
@@ -249,6 +255,24 @@ class IngestedGroupRow(SQLModel, table=True):
     passes: int
     tags: Str
     """JSON."""
+
+
+class IngestedSumRow(SQLModel, table=True):
+    """The groups of a step added up, all and those of each tag."""
+
+    __tablename__ = "ingested_sum"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "batch", "step", "tag"),)
+    run_id: Str
+    batch: int
+    step: int
+    tag: Str
+    """Empty of all groups, else `#` and the tag."""
+    groups: int
+    all_passed: int
+    contrast: int
+    all_failed: int
+    rollouts: int
+    passes: int
 
 
 class IngestedPromptRow(SQLModel, table=True):
@@ -304,6 +328,17 @@ class CauseHistoryRow(SQLModel, table=True):
     state: Str
     frequency: int
     probability: StrOrNone = None
+    failures: int
+    """Counted under it in this round, on so many questions; the responses to these, and how many agree or
+    passed."""
+    questions: int
+    responses: int
+    first: int
+    aimed: int
+    """Questions of this round that aimed at it; of them the kept ones, the valid ones, and their mean p₁."""
+    aimed_kept: int
+    aimed_valid: int
+    agreement: StrOrNone = None
 
 
 class SnapshotRow(SQLModel, table=True):
@@ -335,7 +370,7 @@ NAMES = frozenset(
     table(row).name
     for row in (
         *(LogRow, RunRow, EventRow, ArtifactRow, ReplyRow, VectorRow),
-        *(OpenedRoundRow, IngestedGroupRow, IngestedPromptRow, CauseQuestionRow),
+        *(OpenedRoundRow, IngestedGroupRow, IngestedSumRow, IngestedPromptRow, CauseQuestionRow),
         *(CauseRow, NodeRow, RoundRow, CauseHistoryRow, SnapshotRow),
     )
 )

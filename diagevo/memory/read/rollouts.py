@@ -106,6 +106,13 @@ class _Whole:
 
 
 @dataclass(frozen=True, slots=True)
+class _Prompt:
+    """`v_group`."""
+
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True)
 class PassRates:
     source: str
     """Where the last rollouts came from."""
@@ -182,7 +189,7 @@ def pass_rates(history: History) -> PassRates | None:
         history,
         "v_prompt",
         PromptRate,
-        "last_pass_rate < first_pass_rate",
+        "last_step > first_step AND last_pass_rate < first_pass_rate",
         order="last_pass_rate - first_pass_rate, question",
         limit=DROPS,
     )
@@ -206,7 +213,7 @@ def pass_rates(history: History) -> PassRates | None:
         order="without_cause DESC, position",
         limit=DROPS,
     )
-    first = ask(history, "v_prompt", PromptRate, order="position", limit=DROPS)
+    first = ask(history, "v_group", _Prompt, order="position", limit=DROPS)
     again = whole.first_pass_rate, whole.last_pass_rate
     return PassRates(
         source=history.ingested,

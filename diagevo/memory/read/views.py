@@ -11,8 +11,8 @@ ABOUT: dict[str, str] = {
     "v_superseded": "one row per superseding: rounds first to last no longer count, and why",
     "v_cause": "one row per cause, as of the last commit, with its node",
     "v_node": "one row per skill node; an absorbed one names its survivor",
-    "v_cause_history": "one row per cause and round: state, frequency and p after that commit, and the"
-    " failures that the round counted under it",
+    "v_cause_history": "one row per cause and round: state, frequency and p after that commit, the failures"
+    " that the round counted under it, the questions that aimed at it and their mean p1",
     "v_cause_question": "one row per cause and question: how many of its failures were counted under the"
     " cause, its responses and how many agree or passed",
     "v_cause_rate": "one row per cause with failures: the questions they are on, and how many responses to"
@@ -90,11 +90,10 @@ def views(dialect: str) -> dict[str, str]:
 
     again = "last_step > first_step"
     first, last = share("first_passes", "first_rollouts"), share("last_passes", "last_rollouts")
-    tags = "json_each(g.tags) tag" if sqlite else "LATERAL json_array_elements_text(g.tags::json) tag(value)"
     # The round that plays a group, or will: rounds that wait come after those that were opened.
     placed = "COALESCE(o.round, g.batch + COALESCE(w.gone, 0))"
-    groups = """FROM ingested_group g
-        LEFT JOIN opened_round o ON o.run_id = g.run_id AND o.batch = g.batch AND o.superseded_by IS NULL
+    placing = """LEFT JOIN opened_round o ON o.run_id = g.run_id AND o.batch = g.batch
+            AND o.superseded_by IS NULL
         LEFT JOIN (SELECT run_id, count(superseded_by) AS gone FROM opened_round GROUP BY run_id) w
             ON w.run_id = g.run_id"""
     each_reward = (
@@ -117,17 +116,20 @@ def views(dialect: str) -> dict[str, str]:
         FROM event e WHERE e.type = 'RoundsSuperseded'""",
         "v_round": """SELECT r.*, o.superseded_at, o.superseded_by
         FROM round_summary r JOIN opened_round o ON o.run_id = r.run_id AND o.round = r.round""",
-        "v_cause_history": """SELECT h.*, COALESCE(q.failures, 0) AS failures
-        FROM cause_history h JOIN opened_round o ON o.run_id = h.run_id
-        AND o.round = h.round AND o.superseded_by IS NULL
-        LEFT JOIN (SELECT run_id, round, cause_id, sum(failures) AS failures FROM cause_question
-            GROUP BY run_id, round, cause_id) q
-            ON q.run_id = h.run_id AND q.round = h.round AND q.cause_id = h.cause_id""",
+        "v_cause_history": """SELECT h.* FROM cause_history h JOIN opened_round o ON o.run_id = h.run_id
+        AND o.round = h.round AND o.superseded_by IS NULL""",
         "v_cause_question": """SELECT q.* FROM cause_question q JOIN opened_round o ON o.run_id = q.run_id
         AND o.round = q.round AND o.superseded_by IS NULL""",
-        "v_cause_rate": f"""SELECT run_id, cause_id, sum(failures) AS failures, count(*) AS questions,
+        # Committed rounds are added up in their history.
+        "v_cause_rate": f"""SELECT run_id, cause_id, sum(failures) AS failures, sum(questions) AS questions,
         sum(responses) AS responses, sum(first) AS first, {share("sum(first)", "sum(responses)")} AS pass_rate
-        FROM v_cause_question GROUP BY run_id, cause_id""",
+        FROM (SELECT run_id, cause_id, failures, questions, responses, first FROM v_cause_history
+            WHERE failures > 0
+            UNION ALL SELECT q.run_id, q.cause_id, q.failures, 1, q.responses, q.first
+            FROM opened_round o JOIN cause_question q ON q.run_id = o.run_id AND q.round = o.round
+            WHERE o.superseded_by IS NULL AND NOT EXISTS (SELECT 1 FROM round_summary r
+                WHERE r.run_id = o.run_id AND r.round = o.round)) counted
+        GROUP BY run_id, cause_id""",
         "v_candidate": f"""SELECT {place}, {named("question_id mode")}, e.cause_id,
         {named("stitched_cause_id responses:int first:int second:int label verdict question reference")},
         {named("votes invalid_reason undecided:int truth label_true:flag drawn_round:int votes_are")}
@@ -194,24 +196,23 @@ def views(dialect: str) -> dict[str, str]:
         g.rollouts, g.passes, {share("g.passes", "g.rollouts")} AS pass_rate,
         CASE WHEN g.passes = 0 THEN 'all_failed' WHEN g.passes = g.rollouts THEN 'all_passed'
             ELSE 'contrast' END AS outcome, {read("source")} AS source, g.batch
-        {groups}
+        FROM ingested_group g {placing}
         LEFT JOIN event e ON e.position = g.position
         LEFT JOIN artifact asked ON asked.digest = g.question""",
-        "v_step": f"""SELECT g.run_id, {placed} AS round, g.step, count(*) AS groups,
-        sum(CASE WHEN g.passes = g.rollouts THEN 1 ELSE 0 END) AS all_passed,
-        sum(CASE WHEN g.passes BETWEEN 1 AND g.rollouts - 1 THEN 1 ELSE 0 END) AS contrast,
-        sum(CASE WHEN g.passes = 0 THEN 1 ELSE 0 END) AS all_failed,
-        sum(g.rollouts) AS rollouts, sum(g.passes) AS passes,
-        {share("sum(g.passes)", "sum(g.rollouts)")} AS pass_rate
-        {groups} GROUP BY g.run_id, {placed}, g.step""",
-        "v_prompt": f"""SELECT p.run_id, p.question, {text("asked")} AS prompt, p.steps, p.rollouts, p.passes,
+        "v_step": f"""SELECT g.run_id, {placed} AS round, g.step, g.groups, g.all_passed, g.contrast,
+        g.all_failed, g.rollouts, g.passes, {share("g.passes", "g.rollouts")} AS pass_rate
+        FROM ingested_sum g {placing} WHERE g.tag = ''""",
+        # A subquery: the text is read of rows that are shown, not of all that are sorted.
+        "v_prompt": f"""SELECT p.run_id, p.question,
+        (SELECT {text("asked")} FROM artifact asked WHERE asked.digest = p.question) AS prompt,
+        p.steps, p.rollouts, p.passes,
         p.first_step, {share("p.first_passes", "p.first_rollouts")} AS first_pass_rate,
         p.last_step, {share("p.last_passes", "p.last_rollouts")} AS last_pass_rate,
         p.rollouts - p.passes AS failures, p.rollouts - p.passes - p.explained AS without_cause, p.position
-        FROM ingested_prompt p LEFT JOIN artifact asked ON asked.digest = p.question""",
-        "v_tag": f"""SELECT g.run_id, tag.value AS tag, count(*) AS groups, sum(g.rollouts) AS rollouts,
-        sum(g.passes) AS passes, {share("sum(g.passes)", "sum(g.rollouts)")} AS pass_rate
-        FROM ingested_group g CROSS JOIN {tags} GROUP BY g.run_id, tag.value""",
+        FROM ingested_prompt p""",
+        "v_tag": f"""SELECT run_id, substr(tag, 2) AS tag, sum(groups) AS groups, sum(rollouts) AS rollouts,
+        sum(passes) AS passes, {share("sum(passes)", "sum(rollouts)")} AS pass_rate
+        FROM ingested_sum WHERE tag <> '' GROUP BY run_id, substr(tag, 2)""",
         "v_rollouts": f"""SELECT run_id, count(*) AS prompts, sum(rollouts) AS rollouts,
         sum(passes) AS passes, {share("sum(passes)", "sum(rollouts)")} AS pass_rate,
         sum(CASE WHEN passes = 0 THEN 1 ELSE 0 END) AS never_passed, sum(unanswered) AS unanswered,
@@ -220,6 +221,6 @@ def views(dialect: str) -> dict[str, str]:
         avg(CASE WHEN {again} THEN {first} END) AS first_pass_rate,
         avg(CASE WHEN {again} THEN {last} END) AS last_pass_rate,
         sum(CASE WHEN {again} THEN ({last} - {first}) * ({last} - {first}) END) AS squared_changes,
-        sum(CASE WHEN {last} < {first} THEN 1 ELSE 0 END) AS dropped
+        sum(CASE WHEN {again} AND {last} < {first} THEN 1 ELSE 0 END) AS dropped
         FROM ingested_prompt GROUP BY run_id""",
     }

@@ -1,8 +1,8 @@
 """Projections and snapshots: written with the events that they follow from, read for speed, disposable. Also
 how a state is loaded."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, get_args
 
@@ -24,6 +24,7 @@ from diagevo.memory.log.tables import (
     CauseRow,
     IngestedGroupRow,
     IngestedPromptRow,
+    IngestedSumRow,
     NodeRow,
     OpenedRoundRow,
     RoundRow,
@@ -37,8 +38,13 @@ from diagevo.text.fractions import fraction
 CAUSE, NODE, ROUND = table(CauseRow), table(NodeRow), table(RoundRow)
 HISTORY, SNAPSHOT = table(CauseHistoryRow), table(SnapshotRow)
 OPENED, QUESTION = table(OpenedRoundRow), table(CauseQuestionRow)
-GROUP, PROMPT = table(IngestedGroupRow), table(IngestedPromptRow)
-ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, PROMPT, QUESTION)
+GROUP, SUM, PROMPT = table(IngestedGroupRow), table(IngestedSumRow), table(IngestedPromptRow)
+ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, SUM, PROMPT, QUESTION)
+NONE: dict[str, Any] = dict.fromkeys(
+    ("failures", "questions", "responses", "first", "aimed", "aimed_kept", "aimed_valid"), 0
+) | {"agreement": None}
+"""What a round counted of a cause that nothing failed by or aimed at."""
+SUMS = ("groups", "all_passed", "contrast", "all_failed", "rollouts", "passes")
 VERDICTS: tuple[CandidateVerdict, ...] = get_args(CandidateVerdict)
 VERSION = 6
 """Of the snapshot's form and of the fold: a snapshot of another version is ignored."""
@@ -119,7 +125,7 @@ def write(connection: Connection, state: MemoryState, closed: OpenRound, committ
             delete(projection).where(projection.c.run_id == state.run_id, projection.c.round == closed.number)
         )
     for target, rows in (
-        (HISTORY, history_rows(state)),
+        (HISTORY, history_rows(state, closed)),
         (ROUND, [round_row(state, closed, committed_at)]),
         (SNAPSHOT, [snapshot_row(state)]),
     ):
@@ -205,6 +211,19 @@ def group_row(run_id: str, position: int, batch: int, group: GroupIngested) -> d
     }
 
 
+def sum_rows(groups: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
+    """Rows of `group_row` added up, by step and by tag."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for group in groups:
+        n, passes = group["rollouts"], group["passes"]
+        values = 1, passes == n, 0 < passes < n, passes == 0, n, passes
+        for tag in ("", *(f"#{tag}" for tag in msgspec.json.decode(group["tags"]))):
+            key = group["run_id"], group["batch"], group["step"], tag
+            found[key] = [a + b for a, b in zip(found.get(key, [0] * len(SUMS)), values, strict=True)]
+    names = ("run_id", "batch", "step", "tag", *SUMS)
+    return [dict(zip(names, (*key, *sums), strict=True)) for key, sums in found.items()]
+
+
 def question_row(run_id: str, now: OpenRound, question_id: str, cause_id: str) -> dict[str, Any]:
     """A question with one failure that was counted under the cause."""
     scored = now.candidates[question_id]
@@ -226,8 +245,25 @@ def question_rows(run_id: str, now: OpenRound) -> list[dict[str, Any]]:
     return [question_row(run_id, now, *pair) | {"failures": count} for pair, count in number.items()]
 
 
-def history_rows(state: MemoryState) -> list[dict[str, Any]]:
+def cause_counts(now: OpenRound) -> dict[str, dict[str, Any]]:
+    """What a round counted under each cause, and what aimed at it."""
+    found: defaultdict[str, dict[str, Any]] = defaultdict(NONE.copy)
+    for row in question_rows("", now):
+        for name in ("failures", "questions", "responses", "first"):
+            found[row["cause_id"]][name] += row.get(name, 1)  # a row is a question
+    for scored in now.candidates.values():
+        if scored.cause_id is not None:
+            found[scored.cause_id]["aimed"] += 1
+            found[scored.cause_id]["aimed_kept"] += scored.verdict == "kept"
+    for cause_id, tally in now.tallies.items():
+        found[cause_id] |= {"aimed_valid": tally.questions, "agreement": str(tally.score)}
+    return found
+
+
+def history_rows(state: MemoryState, closed: OpenRound | None = None) -> list[dict[str, Any]]:
+    """The causes after a commit, with what its round counted under each."""
     shares = state.schedule().shares
+    counts = {} if closed is None else cause_counts(closed)
     return [
         {
             "run_id": state.run_id,
@@ -239,6 +275,7 @@ def history_rows(state: MemoryState) -> list[dict[str, Any]]:
             "state": c.state,
             "frequency": c.frequency,
             "probability": str(shares[c.cause_id].p) if c.cause_id in shares else None,
+            **({} if closed is None else counts.get(c.cause_id, NONE)),
         }
         for c in state.causes.values()
     ]
@@ -260,12 +297,7 @@ def round_row(state: MemoryState, closed: OpenRound, committed_at: str) -> dict[
         "active": active,
         "mastered": len(state.causes) - active,
         "nodes": len(state.nodes),
-        **_measured(closed),
-        "promoted": len(closed.promoted),
-        "promoted_causes": _names(closed.promoted),
-        "reactivated": len(closed.reactivated),
-        "reactivated_causes": _names(closed.reactivated),
-        "created": len(closed.created),
+        **round_counts(closed),
         "state_hash": state.hash(state.reference_round, state.reference_failures),
         "committed_at": committed_at,
     }
@@ -275,8 +307,8 @@ def _names(causes: Iterable[str]) -> str:
     return msgspec.json.encode(sorted(causes, key=number_of)).decode()
 
 
-def _measured(closed: OpenRound) -> dict[str, Any]:
-    """What was measured of a round's questions and failures."""
+def round_counts(closed: OpenRound) -> dict[str, Any]:
+    """What was counted of a round's questions, failures and causes."""
     scored = closed.candidates.values()
     verdicts = Counter(one.verdict for one in scored)
     reasons = Counter(one.invalid_reason or "not_recorded" for one in scored if one.verdict == "invalid")
@@ -291,6 +323,7 @@ def _measured(closed: OpenRound) -> dict[str, Any]:
         if (label_true := closed.candidates[failure.question_id].label_true) is not None
     ]
     right = [gives for _, gives in judged if gives is not None]
+    against_false = [gives for label_true, gives in judged if not label_true and gives is not None]
     return {
         "candidates": len(scored),
         **{verdict: verdicts[verdict] for verdict in VERDICTS},
@@ -307,6 +340,14 @@ def _measured(closed: OpenRound) -> dict[str, Any]:
         "failures_judged": len(judged),
         "against_false_labels": sum(not label_true for label_true, _ in judged),
         "right_answers": sum(right) if right else None,
+        "right_against_false": sum(against_false) if against_false else None,
+        "with_cause": len(closed.settled),
+        "questions_with_cause": len({name.rpartition(".")[0] for name in closed.settled}),
+        "promoted": len(closed.promoted),
+        "promoted_causes": _names(closed.promoted),
+        "reactivated": len(closed.reactivated),
+        "reactivated_causes": _names(closed.reactivated),
+        "created": len(closed.created),
     }
 
 

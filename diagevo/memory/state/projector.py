@@ -1,10 +1,11 @@
 """Projections kept in step with the events that they follow from, in the same transaction."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, text, update
+from sqlalchemy import Connection, Table, bindparam, delete, insert, select, text, update
 
 from diagevo.memory.events import (
     CauseCreated,
@@ -26,9 +27,12 @@ from diagevo.memory.state.projection import (
     OPENED,
     PROMPT,
     QUESTION,
+    SUM,
+    SUMS,
     group_row,
     opened_row,
     question_row,
+    sum_rows,
 )
 from diagevo.memory.state.superseded import played_again
 
@@ -149,16 +153,23 @@ class Projector:
                 rows = list(of)
                 self._void(connection, attempt, rows[0]["step"])
                 connection.execute(insert(GROUP), rows)
+                self._add(connection, SUM, sum_rows(rows), SUMS)
                 connection.execute(_ADD_GROUP, [row | {"unanswered": _unanswered(row)} for row in rows])
             if questions:
-                adding = insert_into(self._database, QUESTION)
-                more = {"failures": QUESTION.c.failures + adding.excluded.failures}
-                keys = list(QUESTION.primary_key)
-                connection.execute(adding.on_conflict_do_update(index_elements=keys, set_=more), questions)
+                self._add(connection, QUESTION, questions, ["failures"])
             if explained:
                 connection.execute(
                     _EXPLAIN, [{"run_id": self._run_id, "question": q, "failures": n} for q, n in explained]
                 )
+
+    def _add(
+        self, connection: Connection, target: Table, rows: list[dict[str, Any]], sums: Sequence[str]
+    ) -> None:
+        """Rows, added to those of the same key."""
+        adding = insert_into(self._database, target)
+        more = {name: target.c[name] + adding.excluded[name] for name in sums}
+        keys = list(target.primary_key)
+        connection.execute(adding.on_conflict_do_update(index_elements=keys, set_=more), rows)
 
     def _void(self, connection: Connection, attempt: int, step: int) -> None:
         """Where an attempt of the training begins, the groups of earlier ones from its first step on go."""
@@ -169,6 +180,7 @@ class Projector:
         if (connection.execute(last).scalar() or 1) >= attempt:
             return
         connection.execute(delete(GROUP).where(own, GROUP.c.attempt < attempt, GROUP.c.step >= step))
+        connection.execute(delete(SUM).where(SUM.c.run_id == self._run_id, SUM.c.step >= step))
         connection.execute(delete(PROMPT).where(PROMPT.c.run_id == self._run_id))
         rows = connection.execute(select(GROUP).where(own).order_by(GROUP.c.position)).mappings().all()
         for start in range(0, len(rows), WAITING):

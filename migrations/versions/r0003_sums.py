@@ -1,0 +1,38 @@
+"""Steps, tags and causes added up as they are written, and the views, as `memory/read/views.py` has them.
+
+The newest revision makes the views: the next one takes both loops from here. Projections are made again after
+an upgrade, from the log.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+from diagevo.memory.read.views import views
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    made = views(op.get_bind().dialect.name)
+    for name in reversed(made):
+        op.execute(f"DROP VIEW IF EXISTS {name}")
+    counts = ("failures", "questions", "responses", "first", "aimed", "aimed_kept", "aimed_valid")
+    for name in counts:
+        op.add_column("cause_history", sa.Column(name, sa.Integer, nullable=False, server_default="0"))
+    op.add_column("cause_history", sa.Column("agreement", sa.Text))
+    op.add_column("round_summary", sa.Column("right_against_false", sa.Integer))
+    for name in ("with_cause", "questions_with_cause"):
+        op.add_column("round_summary", sa.Column(name, sa.Integer, nullable=False, server_default="0"))
+    numbers = ("groups", "all_passed", "contrast", "all_failed", "rollouts", "passes")
+    op.create_table(
+        "ingested_sum",
+        sa.Column("run_id", sa.Text, nullable=False),
+        *(sa.Column(name, sa.Integer, nullable=False, autoincrement=False) for name in ("batch", "step")),
+        sa.Column("tag", sa.Text, nullable=False),
+        *(sa.Column(name, sa.Integer, nullable=False) for name in numbers),
+        sa.PrimaryKeyConstraint("run_id", "batch", "step", "tag"),
+        sqlite_strict=True,
+    )
+    for name, query in made.items():
+        op.execute(f"CREATE VIEW {name} AS {query}")
