@@ -21,6 +21,7 @@ STAGE = columns(
 )
 BASE = named(0, VALIDATION)
 """What is measured before round 1."""
+PARTS = columns("part, minutes: min: 0")
 PEAKS = columns("stage, gpus: GPUs, peak: GB, parts: of it")
 
 
@@ -41,6 +42,8 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
         if memory["card"] is not None:
             heading = f"memory of a GPU of {memory['card']} GB at its peak; answers are of {memory['mean']}"
             parts += [f"{heading} tokens:", Rows(PEAKS, list(map(_gpu_peak, memory["stages"])))]
+        if memory["round"]:
+            parts += [f"time of a round, {_assumed(config, memory['card'])}:", Rows(PARTS, memory["round"])]
         lines += _cards(memory)
     if (cpu := whole["cpu"]) is not None:
         peaks = [
@@ -58,7 +61,7 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
         f"disk          {gigabytes(whole['disk_bytes'])} of weights, resumable checkpoints included",
         f"devices       {whole['devices']}",
         *(f"{name:<14}{places}" for name, places in whole["placement"].items()),
-        f"time          {_time(whole['seconds'], cpu, whole['rounds'], played)}",
+        f"time          {_time(whole['seconds'], cpu, memory, whole['rounds'], played)}",
     ]
     return Result({"stages": rows, **whole}, text=[*parts, "\n".join(lines)], run=run)
 
@@ -119,15 +122,17 @@ def _on_gpus(config: "Config") -> dict[str, Any] | None:
     """Stages with the bytes of their parts on a GPU; by card whether it fits. None where none is used."""
     from diagevo.config.serving import mean_tokens
     from diagevo.training.footprint import CARDS, card_for, host, less, loads, shapes_of
+    from diagevo.training.on_gpus import spans
 
     if config.hardware.device != "cuda":
         return None
     shapes = shapes_of(config)
     if shapes is None:
-        return {"card": None, "stages": [], "fits": {}}
+        return {"card": None, "stages": [], "fits": {}, "round": []}
     found = loads(config, *shapes)
     fits = {card: all(load.fits(size) for load in found) for card, size in CARDS.items()}
     card = card_for(found) or 80
+    timed = config.hardware.colocate_vllm and config.hardware.cluster == "local"
     ranks = config.hardware.fsdp_size or config.hardware.processes
     few = {str(each): _few(found, CARDS[each]) for each, fit in fits.items() if fit}
     return {
@@ -137,6 +142,12 @@ def _on_gpus(config: "Config") -> dict[str, Any] | None:
         "fits": {str(card): fit for card, fit in fits.items()},
         "less": less(config),
         "few_at_once": {card: said for card, said in few.items() if said},
+        "round": [
+            {"part": span.part, "minutes": span.seconds / 60}
+            for span in (
+                spans(config, found, card, shapes[1], shapes[2], _validated(config)) if timed else ()
+            )
+        ],
         "host_ranks": ranks,
         "host_bytes": host(config, *shapes[:2], ranks),
     }
@@ -262,10 +273,32 @@ def _sizes(parts: Mapping[str, int]) -> list[str]:
     return [f"{name} {_gb(size)}" for name, size in parts.items()]
 
 
-def _time(seconds: float | None, cpu: dict[str, Any] | None, rounds: int, played: int) -> str:
+def _assumed(config: "Config", card: int) -> str:
+    """What the time of a round on GPUs rests on."""
+    from diagevo.training.on_gpus import DECODING, DISK, FAST, READING, TRAINING
+
+    name, bandwidth, operations = FAST[card]
+    held = "" if _validated(config) or config.validation.questions is None else "; validation is not counted"
+    return (
+        f"by arithmetic, not measured; {config.hardware.processes} × {name}: decoding reads {DECODING:.0%} of"
+        f" {bandwidth / 1e12:g} TB/s, prompts reach {READING:.0%} and updates {TRAINING:.0%} of"
+        f" {operations / 1e12:g} TFLOP/s, the disk {DISK / 1e9:g} GB/s{held}"
+    )
+
+
+def _time(
+    seconds: float | None,
+    cpu: dict[str, Any] | None,
+    memory: dict[str, Any] | None,
+    rounds: int,
+    played: int,
+) -> str:
     if seconds is not None:
         return _hours(seconds)
     unknown = "no earlier run of these settings has measured a round here"
+    if memory is not None and memory["round"]:
+        each = 60 * sum(part["minutes"] for part in memory["round"])
+        return f"about {_hours(rounds * each)}: {_hours(each)} a round; {unknown}"
     if cpu is None:
         return f"not known: {unknown}"
     before, each = 0 if played else cpu["first_seconds"], cpu["round_seconds"]

@@ -16,13 +16,14 @@ from diagevo.training.shapes import Shape, find_shape
 
 CARDS: Mapping[int, float] = {24: 23.6e9, 40: 42.3e9, 48: 47.6e9, 80: 84.9e9, 141: 150.0e9}
 """Bytes that torch finds on a card sold with so many GB: the least of those on sale."""
-ROOM = 0.95  # of a card; the rest goes to what the allocator cannot use
+ROOM = 0.9  # of a card; the rest goes to what the allocator cannot use
 FEW = 64
 """Answers at once below which a GPU mostly waits for its own memory."""
 DIAGNOSTICIAN = 0.3
 """Share of the last GPU that your diagnostician takes, where it is on a machine whose GPUs all train."""
 SAME_SHAPE = "name models of one shape, or set hardware.colocate_vllm to false"
 _PROCESS = 600_000_000  # CUDA's own, in each process
+_NCCL = 1_000_000_000  # buffers of a process that trains with others
 _HOST = 6_000_000_000  # of torch, CUDA's libraries and vLLM in a rank's process, outside of the GPU
 _ENGINE = 1_000_000_000  # of vLLM beside weights, cache and work: its process and its graphs
 _CHUNK = 8192  # tokens of one forward pass of vLLM
@@ -264,6 +265,8 @@ def _phase(
     longest = sampling.max_prompt_tokens + sampling.max_new_tokens
     share = -(-settings.batch_questions * settings.group // hardware.processes)
     others = {"process": _PROCESS} | dict(beside)
+    if hardware.processes > 1:
+        others["NCCL"] = _NCCL
     rollouts = others | resident(shape, **how)
     if hardware.colocate_vllm:
         own = _own(config, shape, min(share, hardware.rows_at_once))
