@@ -143,7 +143,7 @@ def diagnose(
             since = (round or 1) if again else None
             found = cost(memory, config, all_failed=every, again=since)
             return Result([asdict(found)], columns(", ".join(asdict(found))), run=run)
-        waits = cost(memory, config, all_failed=every)
+        waits = cost(memory, config, all_failed=every, quick=True)
         if not again and not waits.rounds:
             next_ = f"to ask once more: diagevo diagnose --run {run} --again"
             if not memory.state.began:

@@ -14,10 +14,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from diagevo.memory.events import Call, DiagnosisVerdict
+from diagevo.memory.events import Call, DiagnosisVerdict, WrongStep
 from diagevo.memory.events.catalogue import Votes
 from diagevo.memory.nearest.recall import NodeCandidate
 from diagevo.memory.state.model import KnownCause
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What was found out about an ingested failure without a model, before one is asked."""
+
+    passed: str | None
+    """The passing response nearest to it, by digest; None where none passed."""
+    findings: tuple[str, ...]
+    """What sets it apart from what passed."""
+    step: WrongStep | None
+    """The step that was computed to be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,8 @@ class FailurePair:
     count."""
     votes_are: Votes = "answers"
     """What tells the two apart: the solver's own majority, or the rewards of another trainer's check."""
+    computed: Computed | None = None
+    """Of an ingested failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +74,8 @@ class Extraction:
     flags: tuple[str, ...] = ()
     call: Call | None = None
     unread: Unread | None = None
+    step: str | None = None
+    """Of an ingested failure: the step that is called wrong, in its own words."""
 
 
 @dataclass(frozen=True, slots=True)

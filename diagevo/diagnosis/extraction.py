@@ -17,8 +17,9 @@ from functools import lru_cache
 from typing import Literal, Protocol, Self, runtime_checkable
 
 from diagevo.config.models import DiagnosisConfig
-from diagevo.diagnosis.diagnostician import Diagnostician, Extraction, FailurePair, Unread
+from diagevo.diagnosis.diagnostician import Computed, Diagnostician, Extraction, FailurePair, Unread
 from diagevo.diagnosis.legibility import PROBED, Legibility
+from diagevo.diagnosis.levels.located import contradicted
 from diagevo.errors import AGAIN, StoppedSafely
 from diagevo.memory.events import CandidateScored, FailureDiagnosed, FailureObserved, SuppliedCause
 from diagevo.memory.memory import Memory
@@ -74,6 +75,7 @@ class Diagnoser:
         *,
         on_progress: OnProgress | None = None,
         legibility: Legibility | None = None,
+        computed: Mapping[str, Computed] | None = None,
     ) -> None:
         self._memory = memory
         self._diagnostician = diagnostician
@@ -93,7 +95,7 @@ class Diagnoser:
         self._recording = False
         self._unrecorded = 0
         self._recorded_at = 0.0
-        self._texts = _Texts(memory)
+        self._texts = _Texts(memory, computed or {})
         self._error: BaseException | None = None
         """Ends the recording."""
         self._refusal: BaseException | None = None
@@ -280,8 +282,9 @@ class _Texts:
     time: a query costs more than a text.
     """
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, computed: Mapping[str, Computed]) -> None:
         self._memory = memory
+        self._computed = computed
         self._lock = threading.Lock()
         self._expected: deque[FailureObserved] = deque()
         self._ready: dict[tuple[str, int], FailurePair] = {}
@@ -301,27 +304,50 @@ class _Texts:
 
     def _read(self, block: Sequence[FailureObserved]) -> None:
         memory, questions = self._memory, {f.question_id: self._question(f.question_id) for f in block}
-        digests = [digest for failure in block for digest in (failure.reference, failure.trajectory)]
+        of = self._computed.get
+        digests = [
+            digest
+            for failure in block
+            for digest in (passed(failure, of(failure.failure_id)), failure.trajectory)
+        ]
         texts = memory.artifacts.get_many(digests + [question.question for question in questions.values()])
         for failure in block:
-            pair = pair_of(failure, questions[failure.question_id], texts)
+            pair = pair_of(failure, questions[failure.question_id], texts, of(failure.failure_id))
             known, asked = memory.supplied(failure.question_id), memory.times_asked(failure.failure_id) + 1
             self._ready[failure.failure_id, failure.attempt] = replace(pair, known=known, asked=asked)
 
 
-def pair_of(failure: FailureObserved, question: CandidateScored, texts: Mapping[str, str]) -> FailurePair:
+def passed(failure: FailureObserved, computed: Computed | None) -> str:
+    """What a failure is shown beside, by its digest: the nearest response that passed, where it is known."""
+    nearest = None if computed is None or failure.against != "response" else computed.passed
+    return failure.reference if nearest is None else nearest
+
+
+def pair_of(
+    failure: FailureObserved,
+    question: CandidateScored,
+    texts: Mapping[str, str],
+    computed: Computed | None = None,
+) -> FailurePair:
     """A failure beside what it is held against; `texts` by their digests."""
     return FailurePair(
         failure_id=failure.failure_id,
         question=texts[question.question],
         label=question.label or "",
-        agreeing=texts[failure.reference] if failure.against == "response" else "",
+        agreeing=texts[passed(failure, computed)] if failure.against == "response" else "",
         disagreeing=texts[failure.trajectory],
         votes_are=question.votes_are,
+        computed=computed,
     )
 
 
 def diagnosed(failure: FailureObserved, pair: FailurePair, extraction: Extraction) -> FailureDiagnosed:
+    """What was said of it, marked where the step that is called wrong contradicts what was computed."""
+    step = None if pair.computed is None else pair.computed.step
+    mark = None
+    if extraction.step is not None and extraction.verdict in ("recurrence", "new_cause"):
+        computed = None if step is None else step.text
+        mark = contradicted(extraction.step, pair.disagreeing, pair.agreeing, computed)
     return FailureDiagnosed(
         failure_id=failure.failure_id,
         attempt=failure.attempt,
@@ -329,7 +355,8 @@ def diagnosed(failure: FailureObserved, pair: FailurePair, extraction: Extractio
         verdict=extraction.verdict,
         cause_id=extraction.cause_id,
         description=extraction.description,
-        flags=list(extraction.flags),
+        flags=[*extraction.flags, *([] if mark is None else [mark])],
         call=extraction.call,
         asked=pair.asked,
+        step=step,
     )

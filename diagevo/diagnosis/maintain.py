@@ -8,11 +8,12 @@ it again goes on: what is recorded is not done again, and what was answered is n
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.consolidation import consolidate
-from diagevo.diagnosis.diagnostician import Diagnostician
+from diagevo.diagnosis.diagnostician import Computed, Diagnostician
 from diagevo.diagnosis.embedder import Embedder, identity
 from diagevo.diagnosis.extraction import Diagnoser, OnProgress, ShouldStop
 from diagevo.diagnosis.legibility import Legibility
@@ -50,10 +51,12 @@ def maintain(
     should_stop: ShouldStop | None = None,
     ask_again: bool = False,
     legibility: Legibility | None = None,
+    computed: Mapping[str, Computed] | None = None,
 ) -> MaintenanceReport:
     """Diagnose what is undiagnosed, settle what is unsettled, merge nodes.
 
     `ask_again` puts the unresolved failures of the round to the diagnostician once more, past stored replies.
+    `computed` is what was found out about ingested failures before, by their ids.
     Call it when the `solver` stage is complete, after a `Diagnoser` that ran beside it was drained. Raises
     ServiceError where a service is gone or cannot be read (`legibility`), StoppedSafely where a budget is
     spent or `should_stop` says so, ConfigError where the run's vectors are another embedder's (a run that
@@ -71,7 +74,7 @@ def maintain(
         clock = now
 
     with Diagnoser(
-        memory, diagnostician, settings, on_progress=on_progress, legibility=legibility
+        memory, diagnostician, settings, on_progress=on_progress, legibility=legibility, computed=computed
     ) as diagnoser:
         diagnoser.submit(memory.undiagnosed(again=ask_again))
         diagnoser.drain(should_stop)

@@ -39,10 +39,12 @@ from diagevo.diagnosis.replies import (
     ExtractionReply,
     MergeReply,
     Reading,
+    TaskReply,
     read_assignment,
     read_duplicate,
     read_extraction,
     read_merge,
+    read_task,
 )
 from diagevo.memory.events import Call
 from diagevo.memory.log.artifacts import Artifacts
@@ -152,9 +154,11 @@ class OpenAIDiagnostician:
 
     def extract(self, pair: FailurePair) -> Extraction:
         supplied = [cause.cause_id for cause in pair.known]
-        outcome = self._decide(
-            "extract", self._prompts.extract(pair), lambda text: read_extraction(text, supplied), pair.asked
-        )
+        task = pair.votes_are == "rewards"
+        read = read_task if task else read_extraction
+        schema = TaskReply.model_json_schema() if task else None
+        messages = self._prompts.extract(pair)
+        outcome = self._decide("extract", messages, lambda text: read(text, supplied), pair.asked, schema)
         return _said(outcome, Extraction("unresolved", unread=outcome.unread))
 
     def judge_duplicate(self, description: str, candidates: Sequence[KnownCause]) -> DuplicateJudgement:
@@ -173,7 +177,12 @@ class OpenAIDiagnostician:
         return _said(self._decide("merge", self._prompts.merge(a, b), read_merge), PairJudgement(False))
 
     def _decide(
-        self, decision: Decision, messages: list[Message], read: Callable[[str], Reading[T]], asked: int = 1
+        self,
+        decision: Decision,
+        messages: list[Message],
+        read: Callable[[str], Reading[T]],
+        asked: int = 1,
+        schema: dict[str, Any] | None = None,
     ) -> _Tried[T]:
         """What stored replies say, as far as they can be read; else what the service says."""
 
@@ -188,7 +197,7 @@ class OpenAIDiagnostician:
             return self._chat.ask(
                 decision,
                 messages,
-                _SCHEMAS[decision],
+                schema or _SCHEMAS[decision],
                 asked=asked,
                 usable=lambda text: read(text).value is not None,
             )

@@ -40,9 +40,11 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
         "answer_section",
         "passed_section",
         "disagreeing_response",
+        "computed_section",
         "known_causes_section",
     ),
     "task_answer": ("expected_answer",),
+    "task_computed": ("computed_findings",),
     "task_passed": ("agreeing_response",),
     "extract_known": ("known_cause_list",),
     "duplicate_user": ("new_cause", "candidate_cause_list"),
@@ -60,6 +62,7 @@ _FILES: Mapping[Decision, tuple[str, ...]] = {
         "task_user",
         "task_answer",
         "task_passed",
+        "task_computed",
         "extract_known",
         "data_rule",
         "retry",
@@ -184,11 +187,15 @@ class DiagnosisPrompts:
         }
         rewards = pair.votes_are == "rewards"
         values["expected_answer" if rewards else "pseudo_label"] = self._text(pair.label)
+        findings = pair.computed.findings if pair.computed is not None else ()
         sections = {
+            "computed_section": "task_computed" if findings else None,
             "answer_section": "task_answer" if pair.label else None,
             "passed_section": "task_passed" if pair.agreeing else None,
             "known_causes_section": "extract_known" if pair.known else None,
         }
+        if findings:
+            values["computed_findings"] = _listed(f"- {one_line(each)}" for each in findings)
         if pair.known:
             values["known_cause_list"] = _listed(
                 f"- {cause.cause_id} ({cause.state.capitalize()}): {one_line(cause.description)}"

@@ -38,6 +38,12 @@ class ExtractionReply(_Reply):
     error_cause: str | None = Field(max_length=LONGEST_PHRASE)
 
 
+class TaskReply(ExtractionReply):
+    """Of an ingested failure: the step too, in the response's own words."""
+
+    wrong_step: str | None
+
+
 class DuplicateReply(_Reply):
     """Prompt 2."""
 
@@ -73,6 +79,18 @@ class Reading(Generic[T]):
 
 class _Broken(Exception):
     """The text holds no usable object; the message says why."""
+
+
+def read_task(text: str, supplied: Collection[str]) -> Reading[Extraction]:
+    """Prompt 1 about an ingested failure. A reply without the step is as good."""
+    found = read_extraction(text, supplied)
+    try:
+        step = _validated(TaskReply, text, ("wrong_step", "matched_cause_id", "error_cause")).wrong_step
+    except _Broken:
+        step = None
+    if found.value is None or step is None or not step.strip():
+        return found
+    return replace(found, value=replace(found.value, step=step[:LONGEST_PHRASE]))
 
 
 def read_extraction(text: str, supplied: Collection[str]) -> Reading[Extraction]:

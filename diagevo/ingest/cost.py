@@ -33,24 +33,35 @@ class Cost:
     """Empty where no language model is asked."""
 
 
-def cost(memory: Memory, config: Config, *, all_failed: bool, again: int | None = None) -> Cost:
-    """Of all that waits in a run: the open round and those behind it; or of all from round `again` on."""
+def cost(
+    memory: Memory,
+    config: Config,
+    *,
+    all_failed: bool,
+    again: int | None = None,
+    quick: bool = False,
+) -> Cost:
+    """Of all that waits in a run: the open round and those behind it; or of all from round `again` on. A
+    language model is not asked about what is no mistake of reasoning; `quick` looks for none."""
     cap = config.diagnosis.failures_per_question
     texts: list[tuple[str, ...]] = []
     failures = rounds = settling = against_answers = 0
+    found, role = Rounds(memory), config.roles.diagnostician
+    asked = role.engine == "openai"
+    sifted = asked and not quick
     now = memory.state.open
     if now is not None and again is None:
-        observed = memory.undiagnosed()
+        plain = found.plain(memory.state.batch(now.number)) if sifted else set[str]()
+        observed = [each for each in memory.undiagnosed() if each.trajectory not in plain]
         rounds, failures, settling = 1, len(observed), len(memory.unsettled())
         against_answers = sum(failure.against == "answer" for failure in observed)
         texts += [
             (memory.question(failure.question_id).question, failure.trajectory, failure.reference)
             for failure in observed[:SAMPLED]
         ]
-    found = Rounds(memory)
     standing = list(found.waiting() if again is None else found.groups(memory.state.batch(again), LAST))
     waiting = {number for number, _ in standing}
-    role = config.roles.diagnostician
+    plain = set[str]().union(*(found.plain(batch) for batch in waiting if sifted))
     local = role.engine == "local"
     groups = [group for _, group in standing if group.reference is not None]
     failed_all = (
@@ -58,13 +69,13 @@ def cost(memory: Memory, config: Config, *, all_failed: bool, again: int | None 
     )
     for group in [*groups, *failed_all]:
         failed = group.failed if cap is None else group.failed[:cap]
+        failed = [each for each in failed if each.trajectory not in plain]
         failures += len(failed)
         reference = () if group.reference is None else (group.reference,)
         against_answers += len(failed) if answered(group) else 0
         if len(texts) < SAMPLED:
             texts += [(group.question, each.trajectory, *reference) for each in failed]
     characters = _characters(memory, texts[:SAMPLED], config.diagnosis.trajectory_characters)
-    asked = role.engine == "openai"
     each = TEMPLATE + characters // CHARACTERS_A_TOKEN
     return Cost(
         rounds=rounds + len(waiting),

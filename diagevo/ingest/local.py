@@ -8,8 +8,10 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from diagevo.diagnosis.diagnostician import Computed
 from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
 from diagevo.diagnosis.levels.engine import SAMPLED, SKILLS, Explained, Levels
+from diagevo.diagnosis.levels.located import nearest
 from diagevo.diagnosis.levels.material import Failure, LocalCause, Prompt, Response
 from diagevo.errors import AGAIN, StoppedSafely
 from diagevo.memory.events import (
@@ -75,13 +77,40 @@ class LocalCauses:
             done += len(events)
             if on_progress is not None:
                 on_progress(Progress("extraction", done, total))
-        self._settle(should_stop)
+        self._settle(memory.unsettled(), should_stop)
 
-    def _settle(self, should_stop: ShouldStop | None) -> None:
+    def explained(self, groups: Mapping[str, GroupIngested]) -> dict[str, tuple[Explained, Computed]]:
+        """What is known of each failure of these groups, by its id, and what a model is told of it."""
+        found: dict[str, tuple[Explained, Computed]] = {}
+        for (question, group), prompt in zip(
+            groups.items(), self._prompts(list(groups.values())), strict=True
+        ):
+            of = dict(zip(map(id, prompt.passed), group.passed, strict=True))
+            for sample, failure, known in zip(
+                group.failed, prompt.failed, self._levels.of(prompt), strict=True
+            ):
+                sibling = nearest(failure.response, prompt.passed)
+                name = f"{question}.a{sample.sample}"
+                found[name] = known, _computed(known, None if sibling is None else of[id(sibling)])
+        return found
+
+    def first_level(self, found: Mapping[str, Explained], should_stop: ShouldStop | None = None) -> None:
+        """Diagnose and count in the open round what is no mistake of reasoning, of what is undiagnosed."""
+        plain = [
+            _diagnosed(failure, found[failure.failure_id])
+            for failure in self._memory.undiagnosed()
+            if failure.failure_id in found and is_plain(found[failure.failure_id])
+        ]
+        for block in _blocks(plain, BATCH):
+            _stop(should_stop, len(plain))
+            self._memory.diagnosed(block)
+        own = [event for event in self._memory.unsettled() if event.level is not None]
+        self._settle(own, should_stop)
+
+    def _settle(self, unsettled: Sequence[FailureDiagnosed], should_stop: ShouldStop | None) -> None:
         """Count each diagnosed failure under the cause of its key, which the first one makes."""
         memory = self._memory
         causes = _causes(memory)
-        unsettled = memory.unsettled()
         for block in _blocks(unsettled, BATCH):
             _stop(should_stop, len(unsettled))
             with memory.atomic():
@@ -182,8 +211,30 @@ def _sampled(groups: Iterable[GroupIngested]) -> tuple[list[list[GroupIngested]]
     return list(kept[0].values()), list(kept[1].values())
 
 
+def is_plain(found: Explained) -> bool:
+    """Whether it is no mistake of reasoning: then no model is asked."""
+    return found.cause is not None and found.cause.level == 1
+
+
+def _computed(found: Explained, passed: str | None) -> Computed:
+    step = _step(found)
+    shown = step if step is not None and step.shown else None
+    findings = [] if shown is None else [f"{shown.text}: {shown.why}"]
+    findings += [each.text[:LONGEST] for each in found.evidence]
+    if found.cause is not None:
+        findings.append(f"like other failures, it {found.cause.description}")
+    return Computed(passed, tuple(findings), shown)
+
+
+def _step(found: Explained) -> WrongStep | None:
+    step = found.located
+    if step is None:
+        return None
+    return WrongStep(line=step.line, text=step.text[:LONGEST], why=step.why[:LONGEST], shown=step.shown)
+
+
 def _diagnosed(failure: FailureObserved, found: Explained) -> FailureDiagnosed:
-    cause, step = found.cause, found.located
+    cause = found.cause
     return FailureDiagnosed(
         failure_id=failure.failure_id,
         attempt=failure.attempt,
@@ -194,9 +245,7 @@ def _diagnosed(failure: FailureObserved, found: Explained) -> FailureDiagnosed:
         cause_key=None if cause is None else cause.key,
         level=None if cause is None else cause.level,
         evidence=[Mark(line=each.line, text=each.text[:LONGEST]) for each in found.evidence],
-        step=None
-        if step is None
-        else WrongStep(line=step.line, text=step.text[:LONGEST], why=step.why[:LONGEST], shown=step.shown),
+        step=_step(found),
     )
 
 

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 
 from diagevo.answers.extraction import extract_boxed
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder
-from diagevo.diagnosis.extraction import OnProgress, ShouldStop, diagnosed, pair_of
+from diagevo.diagnosis.extraction import OnProgress, ShouldStop, diagnosed, pair_of, passed
 from diagevo.diagnosis.legibility import PROBED, Legibility
 from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
 from diagevo.errors import ConfigError, OutOfOrderError
 from diagevo.ingest.aims import Aim, LastFailures
-from diagevo.ingest.local import LocalCauses
+from diagevo.ingest.local import LocalCauses, is_plain
 from diagevo.memory.audit.groups import Attempts
 from diagevo.memory.events import (
     CandidateScored,
@@ -103,18 +104,32 @@ class Rounds:
         self.play(number, groups)
         return number
 
+    def plain(self, batch: int) -> set[str]:
+        """The responses of a batch, by digest, whose failure is no mistake of reasoning."""
+        named = self._named(0, batch)
+        known = LocalCauses(self.memory, named.values()).explained(named)
+        of = {
+            f"{name}.a{each.sample}": each.trajectory
+            for name, group in named.items()
+            for each in group.failed
+        }
+        return {of[name] for name, (found, _) in known.items() if is_plain(found)}
+
     def probe(self, first: int, diagnostician: Diagnostician) -> None:
         """Ask about three failures of round `first`, as if nothing were known: a diagnostician that nobody
         can read raises ServiceError before anything is superseded. Its replies are kept."""
         memory = self.memory
-        read = memory.log.read(memory.run_id, types=["FailureObserved"], rounds=(first, first), limit=PROBED)
-        observed = [each.event for each in read]
+        named = self._named(first, memory.state.batch(first))
+        known = LocalCauses(memory, named.values()).explained(named)
+        computed = {name: told for name, (found, told) in known.items() if not is_plain(found)}
+        read = memory.log.chosen(memory.run_id, [FailureObserved], (first, first))
+        asked = (each.event for each in read if each.event.failure_id in computed)
+        observed = list(islice(asked, PROBED))
         legibility = Legibility(whole=True)
         for failure in observed:
-            assert isinstance(failure, FailureObserved)
-            scored = memory.question(failure.question_id)
-            digests = (scored.question, failure.reference, failure.trajectory)
-            pair = pair_of(failure, scored, memory.artifacts.get_many(digests))
+            scored, known = memory.question(failure.question_id), computed.get(failure.failure_id)
+            digests = (scored.question, passed(failure, known), failure.trajectory)
+            pair = pair_of(failure, scored, memory.artifacts.get_many(digests), known)
             said = diagnostician.extract(pair)
             _, error = legibility.sift([(diagnosed(failure, pair, said), said.unread)])
             if error is not None:
@@ -222,12 +237,16 @@ class Rounds:
                     f"round {number} of run {memory.run_id} is open and was not ingested",
                     hint=f"finish it: diagevo train --run {memory.run_id} --resume",
                 )
+            named = self._named(number, batch)
             if isinstance(diagnostician, LocalCauses):
                 self.observe_all_failed()
-                groups = enumerate(group for _, group in self.groups(batch, batch))
-                named = {f"r{number}.q{place}": group for place, group in groups}
                 diagnostician.diagnose(named, on_progress, should_stop)
             else:
+                local = LocalCauses(memory, named.values())
+                known = local.explained(named)
+                local.first_level({name: found for name, (found, _) in known.items()}, should_stop)
+                words = [memory.state.found_as(cause) for cause in memory.state.causes.values()]
+                memory.vectors(words, embedder.embed)  # of those that were found without a model too
                 maintain(
                     memory,
                     diagnostician,
@@ -237,10 +256,15 @@ class Rounds:
                     on_progress,
                     should_stop=should_stop,
                     legibility=legibility,
+                    computed={name: told for name, (_, told) in known.items()},
                 )
             committed.append(memory.commit())
             on_commit(number, committed[-1])
         return committed
+
+    def _named(self, number: int, batch: int) -> dict[str, GroupIngested]:
+        """The groups of a batch by their questions' ids in the round that plays it."""
+        return {f"r{number}.q{place}": group for place, (_, group) in enumerate(self.groups(batch, batch))}
 
     def _candidates(self, number: int, groups: Sequence[GroupIngested]) -> list[CandidateScored]:
         memory = self.memory

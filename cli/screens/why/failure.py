@@ -55,7 +55,7 @@ def failure_screen(
     ]
     if words := told(example):
         lines.append(Line("in words", words))
-    if mark := marked(story):
+    if (mark := marked(story)) and story.contradicted is None:
         lines.append(Line("truth", mark.removeprefix(" · ")))
     if story.verdict is not None:
         shown = ", ".join(f"{s.cause_id} ({s.state})" for s in story.supplied) or "none"
@@ -65,6 +65,8 @@ def failure_screen(
         flags = f" [{', '.join(story.flags)}]" if story.flags else ""
         given = "" if story.local else f" (causes shown: {shown})"
         lines.append(Line("diagnosed", f"{said}{flags}{given}", at("FailureDiagnosed")))
+    if story.contradicted is not None:
+        lines.append(Line("but", story.contradicted))
     if story.duplicate is not None and not story.local:
         above = ", ".join(f"{c.cause_id} {c.similarity:.2f}" for c in story.candidates)
         text = f"the same as {story.cause_id}" if story.duplicate else f"no duplicate ({nearest(story)})"
@@ -85,6 +87,8 @@ def failure_screen(
 def marked(story: "FailureStory") -> str:
     """What the truth says of a failure: that its label is false, or that its answer is right."""
     truth = "" if story.truth is None else f", the truth is {story.truth}"
+    if story.contradicted is not None:
+        return f" · CONTRADICTED: {story.contradicted}"
     if story.right:
         return f" · RIGHT: it gives the true answer{'' if story.truth is None else f' {story.truth}'}"
     return f" · the label {story.label} is false{truth}" if story.label_true is False else ""

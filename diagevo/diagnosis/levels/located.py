@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from fractions import Fraction
 
@@ -49,7 +49,8 @@ def located(prompt: Prompt, response: Response, sibling: Response | None) -> Loc
     if not steps:
         return None
     if sibling is not None and (copy := _changed(response, sibling)) is not None:
-        return copy
+        there = equations(((copy.line, copy.text),), _letters(prompt, sibling))
+        return copy if all(each.holds for each in there) else replace(copy, why="does not hold", shown=True)
     letters = _letters(prompt, sibling)
     found = list(equations(steps, letters))
     false = next((each for each in found if not each.holds), None)
@@ -118,6 +119,33 @@ def _first_difference(response: Response, sibling: Response) -> Located | None:
     line, text = response.steps[place]
     there = sibling.steps[place][1] if place < len(sibling.steps) else "no further step"
     return Located(line, text, f"passed has: {there}", False)
+
+
+def contradicted(named: str, failed: str, passed: str, computed: str | None) -> str | None:
+    """A mark on a step that is called wrong, where what is computed says otherwise.
+
+    Args:
+        named: The step, as it was called wrong.
+        failed: The response that it is said to be of.
+        passed: A response that passed, or nothing.
+        computed: The step that was computed to be wrong, where one was.
+
+    Returns:
+        "no_such_step": it is not in the response. "step_passed": the response that passed has it too.
+        "step_holds": it holds when it is computed, and another step does not.
+    """
+    words, whole = _spaced(named), _spaced(failed)
+    if not words.strip() or words not in whole:
+        return "no_such_step"
+    if words in _spaced(passed):
+        return "step_passed"
+    found = list(equations(Response(named).steps, {}))
+    other = computed is not None and words not in _spaced(computed) and _spaced(computed) not in words
+    return "step_holds" if other and found and all(each.holds for each in found) else None
+
+
+def _spaced(text: str) -> str:
+    return f" {' '.join(TOKEN.findall(text.lower()))} "
 
 
 def _letters(prompt: Prompt, sibling: Response | None) -> Mapping[str, Fraction]:

@@ -27,6 +27,13 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import AsOf, E, History, fact_of
 
+CONTRADICTED = {
+    "no_such_step": "the step that it names is not in the response",
+    "step_passed": "the response that passed has the step that it names",
+    "step_holds": "the step that it names holds when it is computed",
+}
+"""Flags of a model's cause that what was computed contradicts."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelExchange:
@@ -102,6 +109,11 @@ class FailureStory:
     texts: Texts | None = None
     local: bool = False
     """Whether it was diagnosed without a model: by computing, and by contrast to what passed."""
+
+    @property
+    def contradicted(self) -> str | None:
+        """What speaks against the cause that a model named."""
+        return next((CONTRADICTED[flag] for flag in self.flags if flag in CONTRADICTED), None)
 
     @property
     def chosen_state(self) -> CauseState | None:
