@@ -140,6 +140,17 @@ def test_words_for_passes_and_failures_are_rewards(tmp_path: Path) -> None:
     assert [each.reward for each in rollouts(file)] == [*[1.0, 0.0] * 5, 1.0, 0.0, 0.0, 0.5]
 
 
+def test_a_row_may_lack_feedback_and_tags_that_others_have(tmp_path: Path) -> None:
+    """A pass has no test log; a name that no row has is a mistake."""
+    failed = {"prompt": "2 + 2?", "response": "5", "reward": 0, "log": "off by one", "topic": "sums"}
+    file = lines(tmp_path, {"prompt": "2 + 2?", "response": "4", "reward": 1}, failed)
+    assert rollouts(file, feedback="log", tags="topic") == [
+        IngestedRollout("2 + 2?", "4", 1.0),
+        IngestedRollout("2 + 2?", "5", 0.0, feedback="off by one", tags=("sums",)),
+    ]
+    assert "has no why in any row, which is its feedback" in complaint(lambda: rollouts(file, feedback="why"))
+
+
 def test_tags_are_texts_and_what_is_no_text_has_its_name(tmp_path: Path) -> None:
     row = {
         "prompt": "a",

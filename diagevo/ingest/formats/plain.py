@@ -38,6 +38,8 @@ OWN = 40
 TAG = 200
 """Characters of a tag."""
 _NEEDED = FIELDS[:3]
+_OPTIONAL = frozenset({"feedback", "tags"})
+"""What a row may lack though it is mapped: passes have no test log."""
 _EXPECTED = {
     "reward": "one number",
     "step": "a whole number from 0 to 2^63 - 1",
@@ -101,6 +103,8 @@ class RowReader:
         """Of fields that look like a step and are not mapped, the first two values."""
         self._read = self._own = 0
         """Rollouts, and those whose prompt ends with the response."""
+        self._found: set[str] = set()
+        """Of the optional fields those that a row has."""
 
     def _every(self) -> list[tuple[str, ...]]:
         return [*self._paths.values(), *(path for _, path in self._parts), *self._tags]
@@ -203,8 +207,16 @@ class RowReader:
                 f" --map step={name}"
             )
 
+    def check_found(self, path: Path) -> None:
+        """Raise ConfigError where a field is mapped that no row has."""
+        for field in sorted(_OPTIONAL & set(self._mapped) - self._found):
+            raise ConfigError(
+                f"{path} has no {self._mapped[field]} in any row, which is its {field}",
+                hint=f"say where it stands: --map {field}=FIELD",
+            )
+
     def _needs(self, field: str) -> bool:
-        return field in _NEEDED or field in self._mapped
+        return field in _NEEDED or (field in self._mapped and field not in _OPTIONAL)
 
     def _row(self, place: str, row: Mapping[str, Any], sample: int) -> PlainRow:
         if "step" not in row and "step" not in self._mapped:
@@ -221,6 +233,7 @@ class RowReader:
                 continue  # an empty cell
             if value is not _ABSENT:
                 values[field] = value
+                self._found.add(field)
             elif self._needs(field):
                 raise _missing(place, field, path, row)
         parts = [(weight, _at(row, path, sample), path) for weight, path in self._parts]
@@ -230,7 +243,9 @@ class RowReader:
         values["reward"] = parts[0][1]
         if len(parts) > 1 or parts[0][0] != 1:
             values["reward"] = total((weight, self._reward(place, value)) for weight, value, _ in parts)
-        tags = ((path, _at(row, path, sample)) for path in self._tags)
+        tags = [(path, _at(row, path, sample)) for path in self._tags]
+        if any(value is not _ABSENT for _, value in tags):
+            self._found.add("tags")
         values["tags"] = tuple(tag for path, value in tags for tag in self._tagged(place, path[-1], value))
         step = values.get("step")
         if isinstance(step, str) and step.isascii() and step.isdecimal() and len(step) < 20:
@@ -242,8 +257,6 @@ class RowReader:
 
     def _tagged(self, place: str, name: str, value: Any, *, inside: bool = False) -> list[str]:
         """A text as it is; what is no text, or stands in an object, behind its name, as level=3."""
-        if value is _ABSENT and "tags" in self._mapped:
-            raise _missing(place, "tags", (name,), ())
         if value is _ABSENT or value is None or value == "":
             return []
         if isinstance(value, list):
@@ -326,6 +339,7 @@ def read(
     with TableReader() as tables:
         if wait is None:
             _check(files, reader := RowReader(mapped, tables))  # before a step of it is kept
+            reader.check_found(path)
             for note in reader.notes():
                 on_note(note)
         yield from _steps(files, RowReader(mapped, tables), wait, on_cut)
