@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 ALL_FAILED = "diagnose --all-failed asks a language model"
 ONCE = (
-    "every question was answered once: nothing to compare. Let the model answer each several times "
-    f"(samples, epochs, generations); where the answer is known, {ALL_FAILED}"
+    "every question was answered once: nothing to compare. diagnose --local takes what passed of other "
+    "questions; or let the model answer each several times (samples, epochs, generations); where the answer "
+    f"is known, {ALL_FAILED}"
 )
 ALIKE = (
     "in every group all responses are the same text: nothing to compare. Are prompt and response the wrong"
@@ -179,7 +180,8 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
     if report.split:
         lines.append(f"  {report.split:>9,}  group names shared by several prompts: a group for each prompt")
-    if opened is not None and groups["contrast"]:
+    if opened is not None and (groups["contrast"] or groups["all_failed"]):
+        who = who if groups["contrast"] or served else " --local"
         behind = f", {waiting} more behind it" if waiting else ""
         lines.append(f"round {opened} waits for its diagnosis{behind}: diagevo diagnose --run {run}{who}")
     return "\n".join(lines) + "\n"

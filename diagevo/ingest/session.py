@@ -29,6 +29,8 @@ HELD = 10_000
 """Rollouts that are kept until one on the other side of --pass-at comes; of more the files are read again."""
 
 
+FAR = 2
+"""A reward from which another scale than 0 and 1 is meant, so that --pass-at has to be said."""
 TOGETHER = 16_384
 """Rollouts from which steps are recorded."""
 
@@ -129,6 +131,11 @@ class IngestSession:
             answered = answered or any(rollout.answer is not None for rollout in step.rollouts)
             held = [*held, step] if number <= HELD else []
             if least < pass_at <= most:
+                if most >= FAR and "pass_at" not in self._asked:
+                    raise ConfigError(
+                        f"rewards go from {least:g} to {most:g}, and {pass_at:g} or more would pass",
+                        hint=f"say what passes: --pass-at {most:g}; nothing was recorded",
+                    )
                 return chain(held, source) if held else steps()
         if not number:
             report.unscored += sum(step.unscored for step in held)

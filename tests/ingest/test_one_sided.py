@@ -206,7 +206,9 @@ def test_another_scale_is_refused_whatever_the_number_of_rollouts(
     refused = home.ingest(scaled, "--map", "step=step")
     assert (refused.exit_code, home.runs()) == (2, []), refused.output
     assert "all of 4 rollouts passed: a reward of 0.5 or more passes, seen 10 to 20" in refused.stderr
-    late = home.ingest([*scaled, *(row | {"step": 3, "reward": 0.0} for row in scaled[:1])])
+    late = home.ingest(
+        [*scaled, *(row | {"step": 3, "reward": 0.0} for row in scaled[:1])], "--pass-at", "0.5"
+    )
     assert "3 steps (3 new), 5 rollouts in 3 groups" in late.stdout
 
 
@@ -217,3 +219,16 @@ def test_all_that_pass_are_recorded_whatever_their_number(
     told = home.ingest([row | {"step": step} for step in (1, 2) for row in rows(SHEEP, "9", "8", "++")])
     assert "2 steps (2 new), 4 rollouts in 2 groups" in told.stdout
     assert told.stderr.count("all of 4 rollouts passed") == 1
+
+
+@pytest.mark.parametrize("number", [4, 20_000])
+def test_marks_from_0_to_10_ask_what_passes(home: Home, number: int) -> None:
+    marks = [
+        {"prompt": f"question {n // 2}", "response": f"answer {n}", "reward": (0, 3, 7, 10)[n % 4]}
+        for n in range(number)
+    ]
+    refused = home.ingest(marks)
+    assert refused.exit_code == 2
+    assert "rewards go from 0 to 10, and 0.5 or more would pass" in refused.stderr
+    assert "--pass-at" in refused.stderr
+    assert home.ingest(marks[:4], "--pass-at", "7", run="told").exit_code == 0
