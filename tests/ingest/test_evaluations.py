@@ -234,6 +234,38 @@ def test_a_damaged_log_of_inspect_is_refused(tmp_path: Path) -> None:
     assert f"{tmp_path}/a.eval: Inspect cannot read it" in refused("inspect", tmp_path)
 
 
+@with_inspect
+def test_a_bit_that_inspect_would_read_over_is_found_by_the_checksum(tmp_path: Path) -> None:
+    (file,) = (DATA / "inspect").iterdir()
+    written = bytearray(file.read_bytes())
+    written[859] ^= 1  # of a response, `=65` becomes `F65`
+    (tmp_path / "a.eval").write_bytes(written)
+    assert "Bad CRC-32 for file" in refused("inspect", tmp_path)
+
+
+@with_inspect
+def test_kilobytes_of_inspect_that_mean_gigabytes_are_refused(tmp_path: Path) -> None:
+    from zipfile import ZIP_DEFLATED, ZipFile
+
+    with ZipFile(tmp_path / "a.eval", "w", ZIP_DEFLATED) as log:
+        log.writestr("header.json", b" " * 2**27)
+    assert "a.eval: unpacked it is more than 100 times as large" in refused("inspect", tmp_path)
+
+
+@with_inspect
+@pytest.mark.parametrize("word", ["banana", "1_0", " c"])
+def test_a_score_that_inspect_would_count_as_none_or_ten_is_refused(tmp_path: Path, word: str) -> None:
+    from inspect_ai.log import read_eval_log, write_eval_log
+    from inspect_ai.scorer import Score
+
+    (file,) = (DATA / "inspect").iterdir()
+    log = read_eval_log(str(file))
+    assert log.samples is not None
+    log.samples = [sample.model_copy(update={"scores": {"s": Score(value=word)}}) for sample in log.samples]
+    write_eval_log(log, str(tmp_path / "a.eval"))
+    assert f"its reward is not a number: {word.strip()!r}" in refused("inspect", tmp_path)
+
+
 @pytest.mark.skipif(INSPECT, reason="inspect_ai is here")
 def test_without_inspect_its_extra_is_named() -> None:
     assert "pip install 'diagevo[inspect]'" in refused("inspect", DATA / "inspect")

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile, is_zipfile
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.messages import messages
+from diagevo.ingest.formats.plain import worded
 from diagevo.ingest.formats.rows import answer, named, number, step_of
-from diagevo.ingest.lines import regular
+from diagevo.ingest.lines import TIMES, UNPACKED, regular
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
 # An extra of its own, which the checks run without.
@@ -41,6 +43,7 @@ def read(path: Path, reward: str | None) -> Iterator[RolloutStep]:
     for file in files:
         regular(file)
         try:
+            _check_parts(file)
             log = read_eval_log(str(file), resolve_attachments="full")
             models.add(log.eval.model)
             samples = log.samples or []
@@ -57,6 +60,23 @@ def read(path: Path, reward: str | None) -> Iterator[RolloutStep]:
         names = ", ".join(sorted(models))
         raise ConfigError(f"{path} has evaluations of several models: {names}", hint="name the logs of one")
     yield step_of(1, named(files), found)
+
+
+def _check_parts(file: Path) -> None:
+    """Inspect's reader looks at no checksum, and takes whatever a part unpacks to."""
+    if not is_zipfile(file):
+        return
+    most = max(UNPACKED, TIMES * file.stat().st_size)
+    with ZipFile(file) as log:
+        for part in log.infolist():
+            with log.open(part) as stream:
+                while piece := stream.read(2**20):
+                    most -= len(piece)
+                    if most < 0:
+                        raise ConfigError(
+                            f"{file}: unpacked it is more than {TIMES} times as large",
+                            hint="if you trust it: inspect log convert --to json",
+                        )
 
 
 def _rollout(file: Path, sample: "EvalSample", reward: str | None, task: str) -> IngestedRollout | None:
@@ -77,9 +97,8 @@ def _rollout(file: Path, sample: "EvalSample", reward: str | None, task: str) ->
 
 
 def _value(place: str, scores: dict[str, Any], reward: str | None) -> float | None:
-    """The score as Inspect counts it: C is 1, P a half, I and N are 0."""
-    from inspect_ai.scorer import value_to_float
-
+    """The score as Inspect counts it: C is 1, P a half, I and N are 0. A word that it does not know is 0
+    to it, and refused here."""
     known: dict[str, Any] = {}
     for name, value in scores.items():
         parts = value.items() if isinstance(value, dict) else [("", value)]
@@ -92,7 +111,7 @@ def _value(place: str, scores: dict[str, Any], reward: str | None) -> float | No
     value = known[reward]
     if value is None or isinstance(value, list):
         return None
-    return number(value_to_float()(value))
+    return worded(place, value, "--reward SCORER") if isinstance(value, str) else number(value)
 
 
 def _message(turn: Any) -> dict[str, Any]:

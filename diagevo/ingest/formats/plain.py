@@ -252,7 +252,7 @@ class RowReader:
             values["step"] = int(step)
         one = self._typed(place, values, PlainRow)
         if isinstance(one.reward, str):
-            one.reward = _said(place, one.reward)
+            one.reward = worded(place, one.reward)
         return one
 
     def _tagged(self, place: str, name: str, value: Any, *, inside: bool = False) -> list[str]:
@@ -269,7 +269,7 @@ class RowReader:
 
     def _reward(self, place: str, value: Any) -> float | None:
         reward = self._typed(place, {"reward": value}, SummedReward).reward
-        return number(_said(place, reward) if isinstance(reward, str) else reward)
+        return number(worded(place, reward) if isinstance(reward, str) else reward)
 
     def _typed(self, place: str, values: Mapping[str, Any], type_: type[T]) -> T:
         try:
@@ -303,7 +303,7 @@ def _missing(place: str, field: str, path: tuple[str, ...], known: Iterable[str]
     )
 
 
-def _said(place: str, reward: str) -> float | None:
+def worded(place: str, reward: str, other: str = "--map reward=FIELD") -> float | None:
     """A reward that was written as text: a number, a tensor of one, or an evaluation's word."""
     text = reward.strip()
     word = _WORDS.get(text, _WORDS.get(text.lower()))
@@ -312,8 +312,7 @@ def _said(place: str, reward: str) -> float | None:
     if (found := _NUMBER.fullmatch(text)) is None:
         raise ConfigError(
             f"{place}: its reward is not a number: {text[:40]!r}",
-            hint="a number, or true, correct, pass, yes, C or their contrary; name another field:"
-            " --map reward=FIELD",
+            hint=f"a number, or true, correct, pass, yes, C or their contrary; name another field: {other}",
         )
     return number(float(found[2]))
 
