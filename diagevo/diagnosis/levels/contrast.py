@@ -2,17 +2,19 @@
 
 Mined contrast sets (Bay and Pazzani 2001; Monroe et al. 2008), tested exactly: within a prompt the labels
 "passed" and "failed" are exchanged, which gives each feature the probability that it would part failures from
-passes by chance, with as much harmless variation as the responses have. The prompt is the unit. Features that
-cannot reach the level at all are not counted as tests (Tarone 1990).
+passes by chance, with as much harmless variation as the responses have. The prompt is the unit. What the best
+feature reaches where labels are dealt anew is the threshold for all (Westfall and Young 1993).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 ALPHA = 0.02
 """Chance that anything at all is found where labels say nothing."""
+DEALT = 99
+"""How often the labels are dealt anew."""
 MOST = 16
 """Responses a side of a prompt that are tested; all are assigned."""
 FEWEST = 4
@@ -29,7 +31,6 @@ class Tested:
     """Prompts in which it parts failures from passes."""
     expected: np.ndarray
     """And in how many it would by chance."""
-    tests: int = 0
 
 
 @dataclass(slots=True)
@@ -44,13 +45,20 @@ class Side:
     """And what stands in `failed` passed."""
 
 
-def signed(side: Side) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of each failure the features that no pass has, and those that all have and it lacks."""
-    union = np.unique(np.concatenate(side.passed))
+Signed = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Of a failure the features that no pass has, those that all have and it lacks, and those that all have."""
+
+
+def signed(side: Side) -> list[Signed]:
+    """Of each failure."""
     names, number = np.unique(np.concatenate(side.passed), return_counts=True)
     every = names[number == len(side.passed)]
     return [
-        (np.setdiff1d(each, union, assume_unique=True), np.setdiff1d(every, each, assume_unique=True))
+        (
+            np.setdiff1d(each, names, assume_unique=True),
+            np.setdiff1d(every, each, assume_unique=True),
+            every,
+        )
         for each in side.failed
     ]
 
@@ -58,48 +66,71 @@ def signed(side: Side) -> list[tuple[np.ndarray, np.ndarray]]:
 def tested(sides: Sequence[Side]) -> Tested:
     """The signed features that labels exchanged do not explain: within their prompts, and, of prompts whose
     passes are borrowed, between them."""
-    parts = [
-        [_within(side) for side in sides if not side.borrowed],
-        _between([side for side in sides if side.borrowed]),
+    rng = np.random.default_rng(0)
+    own, borrowed = ([side for side in sides if side.borrowed is each] for each in (False, True))
+    labels = _dealt(np.array([not side.harmless for side in borrowed]), rng)
+    ways: list[tuple[list[_Part], Callable[[int], np.ndarray]]] = [
+        ([_within(side) for side in own], lambda place: _hits(own[place], rng)),
+        (_between(borrowed), lambda place: labels[:, place, None]),
     ]
-    given = [part for part in parts if any(len(names) for names, *_ in part)]
+    given = [(parts, hits) for parts, hits in ways if any(len(names) for names, *_ in parts)]
     if not given:
         nothing = np.zeros(0)
         return Tested(nothing.astype(np.uint64), nothing.astype(np.int8), nothing, nothing)
-    found = [_kept(each, ALPHA / len(given)) for each in given]
-    names, signs = (np.concatenate([getattr(each, field) for each in found]) for field in ("names", "signs"))
-    seen, expected = (
-        np.concatenate([getattr(each, field) for each in found]) for field in ("seen", "expected")
+    found = [_kept(parts, hits, ALPHA / len(given)) for parts, hits in given]
+    names, signs, seen, expected = (
+        np.concatenate([getattr(each, field) for each in found])
+        for field in ("names", "signs", "seen", "expected")
     )
-    order = np.lexsort((signs, names))
-    first = (
-        np.flatnonzero(np.r_[True, (np.diff(names[order]) != 0) | (np.diff(signs[order]) != 0)])
-        if len(order)
-        else order
-    )
-    names, signs, seen, expected = names[order], signs[order], seen[order], expected[order]
+    order, first = _sorted(names, signs)
     if len(first):
-        seen, expected = np.add.reduceat(seen, first), np.add.reduceat(expected, first)
-    return Tested(names[first], signs[first], seen, expected, max(each.tests for each in found))
+        seen, expected = np.add.reduceat(seen[order], first), np.add.reduceat(expected[order], first)
+    return Tested(names[order][first], signs[order][first], seen, expected)
 
 
-_Part = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Names, signs, whether failures alone show it, and the chance of that."""
+_Part = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Names, signs, and the chance that failures alone show it."""
+
+
+def _sorted(names: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The order by name and sign, and where in it each begins."""
+    order = np.lexsort((signs, names))
+    names, signs = names[order], signs[order]
+    return order, np.flatnonzero(
+        np.r_[len(order) > 0, (np.diff(names) != 0) | (np.diff(signs) != 0)][: len(order)]
+    )
+
+
+def _dealt(failed: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """(1 + DEALT, n): the labels as they are, then dealt anew."""
+    found = np.repeat(failed[None], 1 + DEALT, axis=0)
+    found[1:] = rng.permuted(found[1:], axis=1)
+    return found
 
 
 def _within(side: Side) -> _Part:
     passed, failed = side.passed[:MOST], side.failed[:MOST]
     n, m = len(passed), len(failed)
-    both, counts = np.unique(np.concatenate([*passed, *failed]), return_counts=True)
-    inside, of_passed = np.unique(np.concatenate(passed), return_counts=True)
-    c_passed = np.zeros(len(both), np.int64)
-    c_passed[np.searchsorted(both, inside)] = of_passed
+    names, held = np.unique(np.concatenate([*passed, *failed]), return_counts=True)
     table = _chances(n, m)
-    parts: list[_Part] = []
-    for sign, held, hit in ((1, counts, c_passed == 0), (-1, n + m - counts, c_passed == n)):
-        kept = (held > 0) & (held <= m)
-        parts.append((both[kept], np.full(int(kept.sum()), sign, np.int8), hit[kept], table[held[kept]]))
-    return _joined(parts)
+    kept, lacking = held <= m, (held < n + m) & (held >= n)
+    signs = np.repeat(np.array([1, -1], np.int8), [kept.sum(), lacking.sum()])
+    chances = np.concatenate([table[held[kept]], table[n + m - held[lacking]]])
+    return np.concatenate([names[kept], names[lacking]]), signs, chances
+
+
+def _hits(side: Side, rng: np.random.Generator) -> np.ndarray:
+    """(1 + DEALT, features of `_within`): whether failures alone show it, by the labels."""
+    responses = [*side.passed[:MOST], *side.failed[:MOST]]
+    n = len(side.passed[:MOST])
+    names = np.unique(np.concatenate(responses))
+    has = np.zeros((len(responses), len(names)), np.float32)
+    for place, each in enumerate(responses):
+        has[place, np.searchsorted(names, each)] = 1
+    m, held = len(responses) - n, has.sum(axis=0)
+    among = _dealt(np.arange(n + m) >= n, rng).astype(np.float32) @ has
+    kept, lacking = held <= m, (held < n + m) & (held >= n)
+    return np.hstack([among[:, kept] == held[kept], n + among[:, lacking] == held[lacking]])
 
 
 def _between(sides: Sequence[Side]) -> list[_Part]:
@@ -107,52 +138,53 @@ def _between(sides: Sequence[Side]) -> list[_Part]:
     share = sum(not side.harmless for side in sides) / max(len(sides), 1)
     parts: list[_Part] = []
     for side in sides:
-        only, lacks = (np.unique(np.concatenate(each)) for each in zip(*signed(side), strict=True))
-        for names, sign in ((only, 1), (lacks, -1)):
-            number = len(names)
-            parts.append(
-                (
-                    names,
-                    np.full(number, sign, np.int8),
-                    np.full(number, not side.harmless),
-                    np.full(number, share),
-                )
-            )
+        only, lacks, _ = (np.unique(np.concatenate(each)) for each in zip(*signed(side), strict=True))
+        signs = np.repeat(np.array([1, -1], np.int8), [len(only), len(lacks)])
+        parts.append((np.concatenate([only, lacks]), signs, np.full(len(signs), share)))
     return parts
-
-
-def _joined(parts: Sequence[_Part]) -> _Part:
-    names, signs, hits, chances = zip(*parts, strict=True)
-    return np.concatenate(names), np.concatenate(signs), np.concatenate(hits), np.concatenate(chances)
 
 
 _POWERS = (0.2, 0.4, 0.6, 0.8, 0.95)
 
 
-def _kept(parts: Sequence[_Part], alpha: float) -> Tested:
+def _kept(parts: Sequence[_Part], hits: Callable[[int], np.ndarray], alpha: float) -> Tested:
     """Those that chance does not explain, at `alpha` for all together.
 
     Two bounds on the same hits, each by Chernoff: as many as there are, of independent trials with the mean
-    chance; and as unlikely as they are, each hit weighed by the logarithm of its own chance.
+    chance; and as unlikely as they are, each hit weighed by the logarithm of its own chance. The least that
+    is found where labels are dealt anew is the threshold (Westfall and Young 1993).
     """
-    names, signs, hits, chances = _joined(parts)
-    order = np.lexsort((signs, names))
-    names, signs, hits, chances = names[order], signs[order], hits[order], chances[order]
-    first = np.flatnonzero(np.r_[True, (names[1:] != names[:-1]) | (signs[1:] != signs[:-1])])
+    names, signs, chances = (np.concatenate(each) for each in zip(*parts, strict=True))
+    order, first = _sorted(names, signs)
     weights = -np.log(np.clip(chances, 1e-300, 1.0))
 
     def summed(values: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(values, first)
+        return np.add.reduceat(values[order], first)
 
-    seen, expected, trials = summed(hits.astype(np.int64)), summed(chances), np.diff(np.r_[first, len(names)])
-    p, least = tail(seen, expected, trials), np.minimum(-summed(weights), 0.0)
-    shown = summed(weights * hits)
-    for power in _POWERS:
-        bound = summed(np.log1p(chances ** (1 - power) - chances))
+    trials = np.diff(np.r_[first, len(names)])
+    able = (trials >= FEWEST) & (summed(weights) >= -np.log(alpha))
+    expected, trials = summed(chances)[able], trials[able]
+    bounds = [summed(np.log1p(chances ** (1 - power) - chances))[able] for power in _POWERS]
+    column = np.empty(len(names), np.int64)
+    column[order] = np.repeat(np.where(able, np.cumsum(able) - 1, -1), np.diff(np.r_[first, len(names)]))
+    seen, shown = (np.zeros((1 + DEALT, int(able.sum()))) for _ in range(2))
+    start = 0
+    for place, part in enumerate(parts):
+        columns, weight = column[start : start + len(part[0])], weights[start : start + len(part[0])]
+        start += len(part[0])
+        kept = columns >= 0
+        hit = np.broadcast_to(hits(place), (1 + DEALT, len(kept)))[:, kept]
+        seen[:, columns[kept]] += hit
+        shown[:, columns[kept]] += hit * weight[kept]
+    p = tail(seen, expected, trials)
+    for power, bound in zip(_POWERS, bounds, strict=True):
         p = np.minimum(p, bound - power * shown)
-    tests = _tarone(np.maximum(least, -700.0), alpha / 2)
-    good = (p <= np.log(alpha / 2 / max(tests, 1))) & (seen >= FEWEST)
-    return Tested(names[first][good], signs[first][good], seen[good], expected[good], tests)
+    p[seen < FEWEST] = 0
+    least = np.sort(p[1:].min(axis=1, initial=0))[int(alpha * (1 + DEALT)) - 1]
+    good = p[0] < least
+    return Tested(
+        names[order][first][able][good], signs[order][first][able][good], seen[0][good], expected[good]
+    )
 
 
 def _chances(n: int, m: int) -> np.ndarray:
@@ -173,17 +205,10 @@ def tail(seen: np.ndarray, expected: np.ndarray, trials: np.ndarray) -> np.ndarr
     return np.where(share > mean, -trials * divergence, 0.0)
 
 
-def _tarone(least: np.ndarray, alpha: float) -> int:
-    """How many features count as tests: the least k with at most k features that can reach alpha / k."""
-    rising = np.sort(least)
-    k = 1
-    while (able := int(np.searchsorted(rising, np.log(alpha / k), side="right"))) > k:
-        k = min(able, 2 * k)
-    return k
-
-
 APART = 0.6
 """Mean cosine distance from which two groups of failures stay apart."""
+IMPOSSIBLE = 0.5
+"""What a feature counts, for 1, that a failure cannot lack: not all passes of its prompt have it."""
 TOGETHER = 0.75
 """Share of failures in common from which two features are one."""
 LINKED = 1_500
@@ -201,69 +226,76 @@ class Groups:
     weights: np.ndarray
     """(bundles,): how much more often than by chance it sets failures apart, logarithm."""
     means: np.ndarray
-    """(groups, bundles): mean of the members' rows, each of length 1."""
+    """(groups, bundles): mean of the members' rows, over those that can have the bundle."""
     leaders: list[list[int]]
     """Of each group the bundles that describe it, best first."""
-    _places: dict[tuple[int, int], int] = field(init=False)
+    _places: dict[int, tuple[np.ndarray, np.ndarray]] = field(init=False)
     _sizes: np.ndarray = field(init=False)
+    _added: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        self._places = {key: number for number, keys in enumerate(self.bundles) for key in keys}
+        placed = [(*key, number) for number, keys in enumerate(self.bundles) for key in keys]
+        self._places = {
+            each: (
+                np.array([name for name, sign, _ in placed if sign == each], np.uint64),
+                np.array([number for _, sign, number in placed if sign == each], np.int64),
+            )
+            for each in (1, -1)
+        }
         self._sizes = np.array([len(keys) for keys in self.bundles], float)
+        self._added = np.array([keys[0][1] > 0 for keys in self.bundles])
 
-    def row(self, only: np.ndarray, lacks: np.ndarray) -> np.ndarray:
-        """(bundles,): the failure's bundles, weighed, of length 1; zeros where it has none."""
-        counted = np.zeros(len(self.bundles))
-        for names, sign in ((only, 1), (lacks, -1)):
-            for name in names.tolist():
-                place = self._places.get((name, sign))
-                if place is not None:
-                    counted[place] += 1
-        found = (counted >= self._sizes / 2) * self.weights
-        length = float(np.linalg.norm(found))
-        return found / length if length else found
+    def row(self, marks: Signed) -> tuple[np.ndarray, np.ndarray]:
+        """(bundles,): the failure's, weighed; and 1 for each that it can have, IMPOSSIBLE for others."""
+        only, lacks, every = (
+            self._counted(names, sign) for names, sign in zip(marks, (1, -1, -1), strict=True)
+        )
+        found = (only + lacks) >= self._sizes / 2
+        return found * self.weights, np.where(
+            found | (self._counted(every, -1) > 0) | self._added, 1.0, IMPOSSIBLE
+        )
 
-    def of(self, row: np.ndarray) -> int | None:
-        """The group that is nearest on average, where it is near enough."""
-        if not len(self.means) or not row.any():
+    def _counted(self, names: np.ndarray, sign: int) -> np.ndarray:
+        """(bundles,): how many of its features are among these, which are sorted."""
+        wanted, places = self._places[sign]
+        there = np.isin(wanted, names)
+        return np.bincount(places[there], minlength=len(self.bundles))
+
+    def of(self, row: tuple[np.ndarray, np.ndarray]) -> int | None:
+        """The group that is nearest, where it is near enough."""
+        found, able = row
+        if not len(self.means) or not found.any():
             return None
-        cosines = self.means @ row
+        cosines = self.means @ found / np.sqrt((found**2).sum() * (self.means**2 @ able))
         best = int(cosines.argmax())
         return best if cosines[best] >= 1 - APART else None
 
 
-def grouped(
-    found: Tested, rows: Sequence[tuple[int, np.ndarray, np.ndarray]], *, fewest: int = FEWEST
-) -> Groups:
-    """Groups of failures, from `rows`: of each failure its prompt, the features that only it has and those
-    that it lacks (`signed`)."""
+def grouped(found: Tested, rows: Sequence[tuple[int, Signed]], *, fewest: int = FEWEST) -> Groups:
+    """Groups of failures, from `rows`: of each failure its prompt and its features (`signed`)."""
     keys = list(zip(found.names.tolist(), found.signs.tolist(), strict=True))
-    held = _incidence(keys, rows)
+    held = _incidence(keys, [marks for _, marks in rows])
     order = np.argsort(-(found.seen - found.expected), kind="stable")
     bundles = _bundles(held, order)
     leaders = [places[0] for places in bundles]
-    weights = (
-        np.log(found.seen[leaders] / np.maximum(found.expected[leaders], 0.3)) if leaders else np.zeros(0)
-    )
+    weights = np.log(found.seen[leaders] / np.maximum(found.expected[leaders], 0.3))
     together = [[keys[each] for each in places] for places in bundles]
     groups = Groups(together, np.maximum(weights, 0.1), np.zeros((0, len(bundles))), [])
-    matrix = (
-        np.array([groups.row(only, lacks) for _, only, lacks in rows])
-        if rows
-        else np.zeros((0, len(bundles)))
-    )
-    able = np.flatnonzero(matrix.any(axis=1)) if len(matrix) else np.zeros(0, np.int64)
+    every = [groups.row(marks) for _, marks in rows]
+    matrix, possible = (np.array([row[part] for row in every]).reshape(-1, len(bundles)) for part in (0, 1))
+    able = np.flatnonzero(matrix.any(axis=1))
     linked = able[:: -(-len(able) // LINKED)] if len(able) else able
-    prompts = np.array([prompt for prompt, _, _ in rows])
-    for places_ in linkage(matrix[linked], APART):
-        members = linked[places_]
-        if len(members) < LEAST * len(linked) or len(set(prompts[members].tolist())) < fewest:
-            continue
-        groups.means = np.vstack([groups.means, matrix[members].mean(axis=0)])
-    own = [groups.of(row) for row in matrix]
-    for number in range(len(groups.means)):
-        members = np.array([each == number for each in own])
-        has = matrix > 0
+    prompts = np.array([prompt for prompt, _ in rows])
+    means: list[np.ndarray] = []
+    for places in linkage(_distances(matrix[linked], possible[linked]), APART):
+        members = linked[places]
+        if len(members) >= LEAST * len(linked) and len(set(prompts[members].tolist())) >= fewest:
+            means.append(matrix[members].sum(axis=0) / possible[members].sum(axis=0))
+    groups.means = np.array(means).reshape(-1, len(bundles))
+    own = np.array([-1 if (place := groups.of(row)) is None else place for row in every])
+    has = matrix > 0
+    for number in range(len(means)):
+        members = own == number
         both = (has & members[:, None]).sum(axis=0)
         overlap = 2 * both / np.maximum(members.sum() + has.sum(axis=0), 1)
         ranked = [int(each) for each in np.argsort(-overlap, kind="stable")[:4]]
@@ -271,17 +303,23 @@ def grouped(
     return groups
 
 
-def most(rows: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> Groups | None:
+def _distances(rows: np.ndarray, possible: np.ndarray) -> np.ndarray:
+    """Cosine distances; of each row counts what the other can have."""
+    length = rows**2 @ possible.T
+    return 1.0 - rows @ rows.T / np.sqrt(length * length.T)
+
+
+def most(rows: Sequence[tuple[int, Signed]]) -> Groups | None:
     """Where prompts are too few to test anything: the features that most prompts' failures share, as one
     group. None where failures share nothing with another one."""
     shown: dict[tuple[int, int], set[int]] = {}
     times: dict[tuple[int, int], int] = {}
-    for prompt, only, lacks in rows:
+    for prompt, (only, lacks, _) in rows:
         for names, sign in ((only, 1), (lacks, -1)):
             for name in names.tolist():
                 shown.setdefault((name, sign), set()).add(prompt)
                 times[name, sign] = times.get((name, sign), 0) + 1
-    prompts = len({prompt for prompt, _, _ in rows})
+    prompts = len({prompt for prompt, _ in rows})
     ranked = sorted(shown, key=lambda key: (-len(shown[key]), -times[key], -key[1], key[0]))
     best = [key for key in ranked if 2 * len(shown[key]) > prompts and times[key] > 1]
     if not best:
@@ -291,14 +329,12 @@ def most(rows: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> Groups | None:
     return Groups([top], one[0], one, [[0]])
 
 
-def _incidence(
-    keys: Sequence[tuple[int, int]], rows: Sequence[tuple[int, np.ndarray, np.ndarray]]
-) -> np.ndarray:
+def _incidence(keys: Sequence[tuple[int, int]], rows: Sequence[Signed]) -> np.ndarray:
     """(failures, features) of bool."""
     held = np.zeros((len(rows), len(keys)), bool)
     column = {key: place for place, key in enumerate(keys)}
     wanted = {sign: np.array(sorted(name for name, s in keys if s == sign), np.uint64) for sign in (1, -1)}
-    for place, (_, only, lacks) in enumerate(rows):
+    for place, (only, lacks, _) in enumerate(rows):
         for names, sign in ((only, 1), (lacks, -1)):
             for name in np.intersect1d(names, wanted[sign], assume_unique=True).tolist():
                 held[place, column[name, sign]] = True
@@ -321,22 +357,21 @@ def _bundles(held: np.ndarray, order: np.ndarray) -> list[list[int]]:
     return found
 
 
-def linkage(rows: np.ndarray, apart: float) -> list[np.ndarray]:
-    """Groups by average linkage over cosine distances, by a chain of nearest neighbours (Murtagh 1983).
+def linkage(distance: np.ndarray, apart: float) -> list[np.ndarray]:
+    """Groups by average linkage, by a chain of nearest neighbours (Murtagh 1983).
 
     Args:
-        rows: (n, d), of length 1.
+        distance: (n, n), which is overwritten.
         apart: Mean distance from which two groups stay apart.
     """
-    if not len(rows):
+    if not len(distance):
         return []
-    distance = 1.0 - rows @ rows.T
     np.fill_diagonal(distance, np.inf)
-    alive = np.ones(len(rows), bool)
-    size = np.ones(len(rows))
+    alive = np.ones(len(distance), bool)
+    size = np.ones(len(distance))
     merges: list[tuple[float, int, int]] = []
     chain: list[int] = []
-    for _ in range(len(rows) - 1):
+    for _ in range(len(distance) - 1):
         if not chain:
             chain = [int(alive.argmax())]
         while True:
@@ -354,7 +389,7 @@ def linkage(rows: np.ndarray, apart: float) -> list[np.ndarray]:
         distance[b], distance[:, b] = joined, joined
         distance[a], distance[:, a] = np.inf, np.inf
         distance[b, b] = np.inf
-    root = list(range(len(rows)))
+    root = list(range(len(distance)))
 
     def top(each: int) -> int:
         while root[each] != each:
@@ -365,5 +400,5 @@ def linkage(rows: np.ndarray, apart: float) -> list[np.ndarray]:
     for height, a, b in merges:
         if height < apart:
             root[top(a)] = top(b)
-    tops = np.array([top(each) for each in range(len(rows))])
+    tops = np.array([top(each) for each in range(len(distance))])
     return [np.flatnonzero(tops == each) for each in np.unique(tops)]

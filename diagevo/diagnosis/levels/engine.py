@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagevo.diagnosis.levels import contrast
-from diagevo.diagnosis.levels.contrast import Side
+from diagevo.diagnosis.levels.contrast import Side, Signed
 from diagevo.diagnosis.levels.features import Vocabulary
 from diagevo.diagnosis.levels.located import Located, located, nearest
 from diagevo.diagnosis.levels.material import TOKEN, Evidence, Failure, LocalCause, Prompt, Response
@@ -113,7 +113,7 @@ class Levels:
                 continue
             cause, shown = None, ()
             if signed is not None and self._groups is not None:
-                number = self._groups.of(self._groups.row(*signed[place]))
+                number = self._groups.of(self._groups.row(signed[place]))
                 if number is not None:
                     cause = self._causes[number]
                     shown = tuple(self._evidence(number, prompt, failure.response, sibling, signed[place]))
@@ -170,10 +170,8 @@ class Levels:
 
     # Level 3
 
-    def _rows(
-        self, failing: Sequence[Prompt]
-    ) -> tuple[list[tuple[int, np.ndarray, np.ndarray]], list[str], list[Side]]:
-        rows: list[tuple[int, np.ndarray, np.ndarray]] = []
+    def _rows(self, failing: Sequence[Prompt]) -> tuple[list[tuple[int, Signed]], list[str], list[Side]]:
+        rows: list[tuple[int, Signed]] = []
         keys: list[str] = []
         sides: list[Side] = []
         for place, prompt in enumerate(failing):
@@ -181,8 +179,8 @@ class Levels:
             if side is None:
                 continue
             sides.append(side)
-            for failure, (only, lacks) in zip(prompt.failed, contrast.signed(side), strict=True):
-                rows.append((place, only, lacks))
+            for failure, marks in zip(prompt.failed, contrast.signed(side), strict=True):
+                rows.append((place, marks))
                 keys.append(failure.key)
         return rows, keys, [*sides, *self._pool.background(len(sides))]
 
@@ -194,14 +192,14 @@ class Levels:
         failed = [self._vocabulary.features(prompt, each.response) for each in prompt.failed]
         return Side(passed, failed, borrowed=not own)
 
-    def _signed(self, prompt: Prompt) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    def _signed(self, prompt: Prompt) -> list[Signed] | None:
         side = self._side(prompt)
         return None if side is None else contrast.signed(side)
 
     def _described(
         self,
         failing: Sequence[Prompt],
-        rows: Sequence[tuple[int, np.ndarray, np.ndarray]],
+        rows: Sequence[tuple[int, Signed]],
         keys: Sequence[str],
         known: Mapping[str, LocalCause],
     ) -> list[LocalCause]:
@@ -213,8 +211,8 @@ class Levels:
         for each in led:  # the one that a reader understands stands for those that go together
             groups.bundles[each].sort(key=lambda one: _legible(self._names.get(one[0], "")))
         members: dict[int, list[str]] = defaultdict(list)
-        for (_, only, lacks), key in zip(rows, keys, strict=True):
-            if (number := groups.of(groups.row(only, lacks))) is not None:
+        for (_, marks), key in zip(rows, keys, strict=True):
+            if (number := groups.of(groups.row(marks))) is not None:
                 members[number].append(key)
         causes: list[LocalCause] = []
         taken: set[str] = set()
@@ -275,14 +273,14 @@ class Levels:
         prompt: Prompt,
         response: Response,
         sibling: Response | None,
-        signed: tuple[np.ndarray, np.ndarray],
+        marks: Signed,
     ) -> Iterable[Evidence]:
         """Where the failure has what only failures have, or its sibling what it lacks."""
         groups = self._groups
         assert groups is not None
         for bundle in groups.leaders[number]:
             name, sign = groups.bundles[bundle][0]
-            if name not in signed[0 if sign > 0 else 1]:
+            if name not in marks[0 if sign > 0 else 1]:
                 continue
             words = self._names.get(name, "?")
             if sign > 0:

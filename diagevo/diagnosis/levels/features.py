@@ -7,6 +7,7 @@ not the topic. Features are hashes; `named` finds the words again.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
 
 import numpy as np
 
@@ -35,7 +36,11 @@ class Vocabulary:
         self._common = {word for word, number in counted.items() if number > max(2, len(prompts) // 5)}
 
     def id(self, word: str) -> int:
-        return self._ids.setdefault(word, len(self._ids) + 1)
+        """The same in every process, in whatever order words come."""
+        if word not in self._ids:
+            digest = blake2b(word.encode(errors="replace"), digest_size=8).digest()
+            self._ids[word] = int.from_bytes(digest, "little")
+        return self._ids[word]
 
     def parts(self, prompt: Prompt, response: Response) -> tuple[list[str], list[str], list[str]]:
         """Words, the same with what is masked, and what else sets it apart."""

@@ -57,7 +57,7 @@ def located(prompt: Prompt, response: Response, sibling: Response | None) -> Loc
     if sibling is None:
         return None if false is None else Located(false.line, false.text, "does not hold", True)
     asked, passed = given(prompt.question), set(numbers("\n".join(text for _, text in sibling.steps)))
-    right = asked | passed | {Fraction(0), Fraction(1), Fraction(2)}
+    right = {*asked, *passed, Fraction(0), Fraction(1), Fraction(2)}
     reached = passed - asked
     for each in reversed(found):
         if each.left in reached:

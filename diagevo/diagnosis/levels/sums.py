@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 NUMBER = re.compile(r"(?<![\w.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w.])\.\d+")
 _TOKEN = re.compile(
@@ -58,6 +59,7 @@ class Equation:
     holds: bool
 
 
+@lru_cache(maxsize=10_000)
 def value(number: str) -> Fraction:
     return Fraction(number.replace(",", ""))
 
@@ -67,7 +69,8 @@ def numbers(text: str) -> list[Fraction]:
     return [value(found) for found in NUMBER.findall(_ANNOTATED.sub(" ", text))]
 
 
-def given(question: str) -> set[Fraction]:
+@lru_cache(maxsize=100)
+def given(question: str) -> frozenset[Fraction]:
     """Numbers that a question gives, in digits, in words or with a unit."""
     found = set(numbers(question))
     for word in re.findall(r"[a-z]+", question.lower()):
@@ -75,7 +78,7 @@ def given(question: str) -> set[Fraction]:
     if "%" in question or "percent" in question.lower():
         found |= {Fraction(100)} | {1 - n / 100 for n in found if 0 < n < 100} | {n / 100 for n in found}
         found |= {100 - n for n in found if 0 < n < 100} | {100 + n for n in found if 0 < n < 100}
-    return found
+    return frozenset(found)
 
 
 def equations(

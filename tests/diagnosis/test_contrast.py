@@ -1,0 +1,76 @@
+"""Level 3: what is tested against chance, and what makes a group."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from diagevo.diagnosis.levels import contrast
+from diagevo.diagnosis.levels.contrast import Side, Signed
+from diagevo.diagnosis.levels.features import Vocabulary
+
+MODE, OTHER, COMMON = 1, 2, 3
+
+
+def response(*names: int) -> np.ndarray:
+    return np.unique(np.array(names, np.uint64))
+
+
+def own(place: int) -> int:
+    """A feature that one prompt has."""
+    return 1_000 + place
+
+
+def test_features_that_go_together_are_one_test_and_not_thousands() -> None:
+    """Of four responses the two that failed have it, in each of six prompts: (1/6)^6 = 2e-5. A thousand
+    others beside it would ask for 1e-5 of each, were they a thousand chances."""
+    together = range(5_000, 6_000)
+    sides = [
+        Side(
+            [response(COMMON, own(2 * place)), response(COMMON, own(2 * place + 1))],
+            [response(COMMON, MODE, *together), response(COMMON, MODE, *together)],
+        )
+        for place in range(6)
+    ]
+    found = contrast.tested(sides)
+    assert MODE in found.names.tolist()
+    assert found.seen.tolist() == [6] * 1_001
+
+
+def test_labels_that_say_nothing_set_nothing_apart() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(5):
+        sides = []
+        for _ in range(60):
+            drawn = [response(*rng.choice(300, 60, replace=False)) for _ in range(8)]
+            sides.append(Side(drawn[:4], drawn[4:]))
+        assert not len(contrast.tested(sides).names)
+
+
+def test_a_group_is_a_way_to_fail_and_not_a_topic() -> None:
+    """Two topics, each with a call of its own that both ways to fail leave out, which the other topic cannot
+    leave out; one way leaves out a check too, the other adds a word. Three prompts have a pass that does the
+    same, so that check and word say less than the calls."""
+    check, word, calls = 10, 11, (20, 21)
+    sides, ways = [], []
+    for place in range(40):
+        topic, way = place % 2, place // 2 % 2
+        passed = [response(check, calls[topic], own(2 * place + each)) for each in range(2)]
+        failed = response(COMMON) if way else response(check, word)
+        sides.append(Side(passed, [failed, failed]))
+        ways += [way, way]
+    rows: list[tuple[int, Signed]] = [
+        (place, marks) for place, side in enumerate(sides) for marks in contrast.signed(side)
+    ]
+    harmless = [response(check), response(word)]
+    groups = contrast.grouped(contrast.tested([*sides, *[Side(harmless, harmless)] * 3]), rows)
+    assert same(ways, [groups.of(groups.row(marks)) for _, marks in rows])
+
+
+def same(one: Iterable[object], other: Iterable[object]) -> bool:
+    """Whether both divide alike."""
+    pairs = set(zip(one, other, strict=True))
+    return len({left for left, _ in pairs}) == len(pairs) == len({right for _, right in pairs})
+
+
+def test_a_word_has_the_same_number_in_every_process() -> None:
+    assert Vocabulary([]).id("join") == 5828604845654783540
