@@ -34,5 +34,19 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "batch", "step", "tag"),
         sqlite_strict=True,
     )
+    # In the order of its key, a run's prompts are read one after the other.
+    op.drop_table("ingested_prompt")
+    steps = ("steps", "rollouts", "passes", "unanswered", "first_step", "first_rollouts", "first_passes")
+    steps = (*steps, "last_step", "last_rollouts", "last_passes", "explained")
+    op.create_table(
+        "ingested_prompt",
+        sa.Column("run_id", sa.Text, nullable=False),
+        sa.Column("question", sa.Text, nullable=False),
+        sa.Column("position", sa.BigInteger().with_variant(sa.Integer, "sqlite"), nullable=False),
+        *(sa.Column(name, sa.Integer, nullable=False) for name in steps),
+        sa.PrimaryKeyConstraint("run_id", "question"),
+        sqlite_strict=True,
+        sqlite_with_rowid=False,
+    )
     for name, query in made.items():
         op.execute(f"CREATE VIEW {name} AS {query}")

@@ -212,7 +212,8 @@ def without_types(sql: str) -> str:
     alias = re.search(r"PRIMARY KEY \((position|id)\)", sql)
     lines = sql.split("\n")
     kept = f"\t{alias[1]} " if alias else "\0"
-    return "\n".join(line if line.startswith(kept) else _TYPED.sub("", line) for line in lines)
+    loose = "\n".join(line if line.startswith(kept) else _TYPED.sub("", line) for line in lines)
+    return loose.rstrip().removesuffix(",")
 
 
 def declare(file: sqlite3.Connection, tables: list[tuple[str, str]]) -> None:
@@ -228,10 +229,11 @@ def cells(path: Path) -> Cells:
     found: Cells = {}
     with closing(sqlite3.connect(path)) as file:
         file.text_factory = lambda content: ("text", content)
-        names = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        for ((_, raw),) in names:
+        tables = file.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (_, raw), (_, made) in tables:
             name = raw.decode()
-            rows = file.execute(f"SELECT rowid, * FROM {name} NOT INDEXED")
+            number = "row_number() OVER ()" if b"WITHOUT ROWID" in made else "rowid"
+            rows = file.execute(f"SELECT {number}, * FROM {name} NOT INDEXED")
             columns = [_column[0] for _column in rows.description[1:]]
             for row, *values in rows:
                 found |= {

@@ -228,7 +228,7 @@ class Log:
             bounds.append(EVENT.c.run_id == run_id)
         chosen: list[Any] = []
         if rounds is not None:
-            chosen.append(EVENT.c.round.between(*rounds))
+            chosen.append(_of_rounds(*rounds))
         if types is not None:
             chosen.append(EVENT.c.type.in_(list(types)))
         if cause_id is not None:
@@ -279,7 +279,7 @@ class Log:
         names = [event.__name__ for event in types]
         chosen = [EVENT.c.run_id == run_id, EVENT.c.type.in_(names)]
         if rounds is not None:
-            chosen.append(EVENT.c.round.between(*rounds))
+            chosen.append(_of_rounds(*rounds))
         if cause_id is not None:
             chosen.append(EVENT.c.cause_id == cause_id)
         if until is not None:
@@ -335,6 +335,11 @@ class Log:
             if type_ is not None:
                 query = query.where(EVENT.c.type == type_)
             return connection.execute(query).scalar_one()
+
+
+def _of_rounds(first: int, last: int) -> ColumnElement[bool]:
+    """Of one round by equality, which an index on type and round is chosen for."""
+    return EVENT.c.round == first if first == last else EVENT.c.round.between(first, last)
 
 
 def _chained(

@@ -24,6 +24,7 @@ class _Round:
     position: int
     failures: int
     reference_failures: int | None
+    epsilon_next: Fraction
     active: int
     mastered: int
     nodes: int
@@ -66,11 +67,17 @@ def rounds(history: History, number: int | None = None, *, superseded: bool = Fa
     only = counted if number is None else "round = :number"
     found = ask(history, "v_round", _Round, only, {"number": number}, order="round")
     measured, stages = validations(history, number), _stages(history, number)
-    return [_figures(history, one, measured.get(one.round, {}), stages[one.round]) for one in found]
+    after = None if number is None else number + 1
+    drawn = {fact.round: Fraction(fact.event.epsilon) for fact in history.events(RoundOpened, round=after)}
+    return [_figures(history, one, measured.get(one.round, {}), stages[one.round], drawn) for one in found]
 
 
 def _figures(
-    history: History, row: _Round, measured: Mapping[str, float], stages: Mapping[str, "_Stage"]
+    history: History,
+    row: _Round,
+    measured: Mapping[str, float],
+    stages: Mapping[str, "_Stage"],
+    drawn: Mapping[int, Fraction],
 ) -> RoundFigures:
     rewards = {stage: one.reward for stage, one in stages.items() if one.reward is not None}
     return RoundFigures(
@@ -78,7 +85,7 @@ def _figures(
         position=row.position,
         failures=row.failures,
         z=z(row.failures, row.reference_failures),
-        epsilon_next=epsilon_after(history, row.round, row.failures, row.reference_failures),
+        epsilon_next=_epsilon_after(history, row, drawn),
         active=row.active,
         mastered=row.mastered,
         nodes=row.nodes,
@@ -110,17 +117,17 @@ def _figures(
     )
 
 
-def epsilon_after(history: History, round: int, failures: int, reference: int | None) -> Fraction:
+def _epsilon_after(history: History, row: _Round, drawn: Mapping[int, Fraction]) -> Fraction:
     """ε that the round after a committed one is drawn with: of its schedule, or of the one that it would get.
     The commit's own ε, unless the run was configured anew since."""
+    round, committed = row.round, row.epsilon_next
     gone = history.superseded()
     if round in gone and round + 1 not in gone:  # what follows was drawn from another memory
-        return Fraction(history.commit(round).event.epsilon_next)
-    found = history.find(RoundOpened, round + 1, "")
-    if found is not None:
-        return Fraction(found.event.epsilon)
-    ours = next_epsilon(history.in_force().settings, failures, reference)
-    return Fraction(history.commit(round).event.epsilon_next) if ours is None else ours
+        return committed
+    if round + 1 in drawn:
+        return drawn[round + 1]
+    ours = next_epsilon(history.in_force().settings, row.failures, row.reference_failures)
+    return committed if ours is None else ours
 
 
 @dataclass(frozen=True, slots=True)

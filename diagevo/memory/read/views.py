@@ -120,16 +120,17 @@ def views(dialect: str) -> dict[str, str]:
         AND o.round = h.round AND o.superseded_by IS NULL""",
         "v_cause_question": """SELECT q.* FROM cause_question q JOIN opened_round o ON o.run_id = q.run_id
         AND o.round = q.round AND o.superseded_by IS NULL""",
-        # Committed rounds are added up in their history.
-        "v_cause_rate": f"""SELECT run_id, cause_id, sum(failures) AS failures, sum(questions) AS questions,
-        sum(responses) AS responses, sum(first) AS first, {share("sum(first)", "sum(responses)")} AS pass_rate
-        FROM (SELECT run_id, cause_id, failures, questions, responses, first FROM v_cause_history
-            WHERE failures > 0
-            UNION ALL SELECT q.run_id, q.cause_id, q.failures, 1, q.responses, q.first
-            FROM opened_round o JOIN cause_question q ON q.run_id = o.run_id AND q.round = o.round
-            WHERE o.superseded_by IS NULL AND NOT EXISTS (SELECT 1 FROM round_summary r
-                WHERE r.run_id = o.run_id AND r.round = o.round)) counted
-        GROUP BY run_id, cause_id""",
+        # Committed rounds are added up in their history. One SELECT: into a UNION SQLite takes no run's name.
+        "v_cause_rate": f"""SELECT o.run_id, COALESCE(h.cause_id, q.cause_id) AS cause_id,
+        sum(COALESCE(h.failures, q.failures)) AS failures, sum(COALESCE(h.questions, 1)) AS questions,
+        sum(COALESCE(h.responses, q.responses)) AS responses, sum(COALESCE(h.first, q.first)) AS first,
+        {share("sum(COALESCE(h.first, q.first))", "sum(COALESCE(h.responses, q.responses))")} AS pass_rate
+        FROM opened_round o LEFT JOIN round_summary r ON r.run_id = o.run_id AND r.round = o.round
+        LEFT JOIN cause_history h ON h.run_id = o.run_id AND h.round = r.round AND h.failures > 0
+        LEFT JOIN cause_question q ON q.run_id = o.run_id
+            AND q.round = CASE WHEN r.round IS NULL THEN o.round END
+        WHERE o.superseded_by IS NULL AND COALESCE(h.cause_id, q.cause_id) IS NOT NULL
+        GROUP BY o.run_id, COALESCE(h.cause_id, q.cause_id)""",
         "v_candidate": f"""SELECT {place}, {named("question_id mode")}, e.cause_id,
         {named("stitched_cause_id responses:int first:int second:int label verdict question reference")},
         {named("votes invalid_reason undecided:int truth label_true:flag drawn_round:int votes_are")}
