@@ -73,7 +73,7 @@ def show(
     rows = memory_text.with_failures(memory, rates)
     shown = memory_text.EVALUATED if evaluation else memory_text.COUNTED
     if evaluation:
-        title = memory_text.held(history.run_id, rates)
+        title = f"{history.run_id}: {memory_text.held(rates)}"
     text = None
     if len(rows) > memory_text.MOST:
         more = f"{len(rows) - memory_text.MOST} more: diagevo memory show --run {history.run_id} --format csv"

@@ -45,7 +45,7 @@ def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]") -> str:
     failed = rates.failed
     if not rates.causes:
         return f"no pattern found in {count(failed, 'failure')}: diagevo runs show {run}\n"
-    lines = [held(run, rates)]
+    lines = [held(rates)]
     for cause in rates.causes[:LARGEST]:
         share = f"{cause.failures / max(failed, 1):.0%}"
         where = f"{count(cause.failures, 'failure')} in {count(cause.groups, 'group')}"

@@ -96,10 +96,10 @@ def _counted(cause: "CauseRate | None", failed: int) -> dict[str, Any]:
     return {"failures": cause.failures, "share": cause.failures / max(failed, 1), "groups": cause.groups}
 
 
-def held(run: str, rates: "PassRates") -> str:
+def held(rates: "PassRates") -> str:
     """One line of an evaluation: how many failures have causes."""
     explained, failed = rates.failed - rates.without_cause, count(rates.failed, "failure")
-    return f"{run}: {explained:,} of {failed} have {count(len(rates.causes), 'cause')}"
+    return f"{explained:,} of {failed} have {count(len(rates.causes), 'cause')}"
 
 
 def headline(run: str, memory: "Rebuilt") -> str:

@@ -32,8 +32,12 @@ from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projection import load
 from diagevo.memory.state.stored_config import Configured, configured
 from diagevo.memory.state.superseded import played_again
+from diagevo.text.steps import common_head
 
 E = TypeVar("E", bound=Event)
+
+PROMPTS = 50
+"""Groups, the first ones, whose prompts say what all begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +273,15 @@ class History:
     def ingested(self) -> str | None:
         """Where another trainer's rollouts came from, the last of them; None of a run that holds none."""
         return None if self._last_group is None else self._last_group.source
+
+    @cached_property
+    def head(self) -> str:
+        """What the prompts of another trainer's rollouts begin with, such as examples: lists leave it out."""
+        if self._last_group is None:
+            return ""
+        read = self.log.read(self.run_id, types=["GroupIngested"], limit=PROMPTS)
+        prompts = set(self.texts([expect(each, GroupIngested).question for each in read]).values())
+        return next(iter(prompts), "")[: common_head(prompts)]
 
     @cached_property
     def evaluation(self) -> bool:

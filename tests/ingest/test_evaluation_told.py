@@ -34,7 +34,7 @@ def run(home: Path, *words: str) -> str:
 
 def test_no_screen_and_no_page_of_it_has_a_curriculum(home: Path) -> None:
     said = run(home, "diagnose", "--run", "own", "--local")
-    assert "own: 16 of 16 failures have 1 cause" in said
+    assert said.count("16 of 16 failures have 1 cause") == 1
     for words in (("memory", "show"), ("memory", "why", "c1"), ("runs", "show")):
         said += run(home, *words, *(() if words[0] == "runs" else ("--run",)), "own")
     assert not [word for word in CURRICULUM if word in said], said
@@ -52,3 +52,19 @@ def test_a_failure_is_told_by_what_its_cause_rests_on(home: Path) -> None:
         told = run(home, "memory", "why", *words, "--run", "own")
         assert "missing: `distinct`" in told
         assert "first difference" not in told
+
+
+def test_what_all_prompts_begin_with_is_left_out(tmp_path: Path) -> None:
+    """Examples before each question would fill the line."""
+    head = "".join(f"Q: what is {n} + {n}?\nA: {2 * n}\n\n" for n in range(12))
+    with (tmp_path / "own.jsonl").open("w") as out:
+        for number in range(4):
+            for reward in (1, 0):
+                text = f"{number} + 7 = {number + 8 - reward}"
+                row = {"prompt": f"{head}Q: add 7 to {number}!", "response": text, "reward": reward}
+                out.write(json.dumps(row) + "\n")
+    run(tmp_path, "ingest", "jsonl", str(tmp_path / "own.jsonl"), "--run", "own")
+    run(tmp_path, "diagnose", "--run", "own", "--local")
+    told = run(tmp_path, "memory", "why", "c1", "--run", "own")
+    assert "…Q: add 7 to 0!: does not hold: 0 + 7 = 8" in told
+    assert "what is 1 + 1" not in told

@@ -88,9 +88,7 @@ def failing(sql: Sql) -> dict[str, list[str]]:
             " sum(iif(payload ->> '$.passes', 0, json_array_length(payload, '$.rewards')))"
             " FROM e WHERE type = 'GroupIngested'"
         )[0]
-        text_left = (
-            f"{failed - named} of {failed} rollouts that failed have no cause, {never} of them because"
-        )
+        text_left = f"{failed - named} of {failed} rollouts that failed have no cause, {never} of them where"
         text_left += " none of their group passed."
         text_left += " The most on one prompt are 4, on “d” (6 of 8 failed)."
         text_left += " Their prompts are listed below."

@@ -20,6 +20,7 @@ class Example:
 
     failure_id: str
     question: str | None
+    """Without what all prompts begin with."""
     against: str
     """A response, or where none passed the known answer, or nothing: `said` is then how the response ends."""
     said: str | None
@@ -58,7 +59,7 @@ def examples(history: History, failures: Mapping[str, tuple[int, FailureObserved
         digests |= {failure.reference, failure.trajectory}
     texts = history.texts(sorted(digests))
     return {
-        name: _example(failure, scored.get(wanted[name]), texts, diagnoses.get(diagnosed[name]))
+        name: _example(failure, scored.get(wanted[name]), texts, diagnoses.get(diagnosed[name]), history.head)
         for name, (_, failure) in failures.items()
     }
 
@@ -68,10 +69,13 @@ def _example(
     scored: CandidateScored | None,
     texts: Mapping[str, str],
     diagnosed: FailureDiagnosed | None,
+    head: str,
 ) -> Example:
     step = None if diagnosed is None else diagnosed.step
     evidence = [] if diagnosed is None else [mark.text for mark in diagnosed.evidence]
     question = None if scored is None else texts.get(scored.question)
+    if question is not None and head and question.startswith(head):
+        question = f"…{question[len(head) :]}"
     passed, failed = texts.get(failure.reference), texts.get(failure.trajectory)
     said = should = None
     if step is not None and step.shown:
