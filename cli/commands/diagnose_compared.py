@@ -21,14 +21,18 @@ def compare(call: Call, *, sample: int, round: int | None) -> Result[Any]:
     """Where the answers differ. A language model is really asked, and its replies are not kept."""
     from diagevo.diagnosis.extraction import Cancellable
     from diagevo.diagnosis.recheck import Unrecorded, recheck
+    from diagevo.ingest.rounds import Rounds
     from diagevo.memory.log.artifacts import Artifacts
+    from diagevo.memory.opening import open_memory
 
     with opened(call) as history:
         config = config_of(call, history)
         check_rules(config, history.run_id, played=history.ingested is None)
         asked = diagnostician_of(config, Unrecorded(Artifacts(history.database)))
         try:
-            found = recheck(history, asked, sample=sample, round=round)
+            with open_memory(call.database, history.run_id, create=False) as memory:
+                told = Rounds(memory).computed
+                found = recheck(history, asked, sample=sample, round=round, computed=told)
         finally:
             if isinstance(asked, Cancellable):
                 asked.cancel()

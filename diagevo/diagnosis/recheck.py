@@ -3,16 +3,18 @@ nothing."""
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from diagevo.diagnosis.diagnostician import (
+    Computed,
     Diagnostician,
     FailurePair,
     NodeCandidate,
     NodeContents,
 )
-from diagevo.diagnosis.extraction import pair_of
+from diagevo.diagnosis.extraction import pair_of, passed
 from diagevo.diagnosis.legibility import UNREAD
 from diagevo.diagnosis.spending import DECISIONS
 from diagevo.memory.events import (
@@ -69,10 +71,12 @@ def recheck(
     sample: int,
     seed: int = 0,
     round: int | None = None,
+    computed: Callable[[int], Mapping[str, Computed]] = lambda _: {},
 ) -> list[Recheck]:
     """Ask again about `sample` decisions of each kind (all where there are fewer), of committed rounds or of
     one.
 
+    `computed` is what is known of the ingested failures of a round, as it was when they were asked about.
     Build a language-model diagnostician over `Unrecorded` artifacts, or it finds its own stored replies.
     """
     rounds = [c.round for c in history.commits] if round is None else [history.commit(round).round]
@@ -86,7 +90,7 @@ def recheck(
         for kind in DECISIONS
         for recorded in rng.sample(by_kind[kind], min(sample, len(by_kind[kind])))
     ]
-    asker = _Asker(history, diagnostician)
+    asker = _Asker(history, diagnostician, cache(computed))
     return [asker.ask(recorded, state) for recorded, state in _moments(history, chosen)]
 
 
@@ -106,7 +110,12 @@ def _decisions(history: History, number: int) -> Iterator[Recorded]:
         match event := recorded.event:
             case FailureDiagnosed():
                 valid = now.diagnoses.get(event.failure_id)
-                if valid is not None and (valid.attempt, valid.asked) == (event.attempt, event.asked):
+                plain = event.level == 1  # no mistake of reasoning: nobody is asked
+                if (
+                    not plain
+                    and valid is not None
+                    and (valid.attempt, valid.asked) == (event.attempt, event.asked)
+                ):
                     yield recorded
             case DuplicateJudged() if not event.candidates:
                 pass
@@ -123,8 +132,14 @@ def _moments(history: History, chosen: Sequence[Recorded]) -> Iterator[tuple[Rec
 
 
 class _Asker:
-    def __init__(self, history: History, diagnostician: Diagnostician) -> None:
+    def __init__(
+        self,
+        history: History,
+        diagnostician: Diagnostician,
+        computed: Callable[[int], Mapping[str, Computed]],
+    ) -> None:
         self._history = history
+        self._computed = computed
         self._diagnostician = diagnostician
         self._texts = Artifacts(history.database)
         self._described: dict[str, str] = {}
@@ -174,8 +189,9 @@ class _Asker:
         observed = state.open.failures[event.failure_id]
         found = self._history.find(CandidateScored, number, observed.question_id)
         assert found is not None
-        digests = [found.event.question, observed.reference, observed.trajectory]
-        pair = pair_of(observed, found.event, self._texts.get_many(digests))
+        known_of = self._computed(number).get(event.failure_id)
+        digests = [found.event.question, passed(observed, known_of), observed.trajectory]
+        pair = pair_of(observed, found.event, self._texts.get_many(digests), known_of)
         causes = state.open.causes
         known = (state.known_cause(causes[s.cause_id], s.state) for s in event.supplied)
         return replace(pair, known=tuple(known), asked=event.asked)

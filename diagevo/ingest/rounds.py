@@ -6,7 +6,7 @@ from itertools import islice
 
 from diagevo.answers.extraction import extract_boxed
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
-from diagevo.diagnosis.diagnostician import Diagnostician
+from diagevo.diagnosis.diagnostician import Computed, Diagnostician
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import OnProgress, ShouldStop, diagnosed, pair_of, passed
 from diagevo.diagnosis.legibility import PROBED, Legibility
@@ -104,6 +104,12 @@ class Rounds:
         self.play(number, groups)
         return number
 
+    def computed(self, number: int) -> dict[str, Computed]:
+        """What a model is told of the failures of a round that it is asked about, by their ids."""
+        named = self._named(number, self.memory.state.batch(number))
+        known = LocalCauses(self.memory, named.values()).explained(named)
+        return {name: told for name, (found, told) in known.items() if not is_plain(found)}
+
     def plain(self, batch: int) -> set[str]:
         """The responses of a batch, by digest, whose failure is no mistake of reasoning."""
         named = self._named(0, batch)
@@ -119,9 +125,7 @@ class Rounds:
         """Ask about three failures of round `first`, as if nothing were known: a diagnostician that nobody
         can read raises ServiceError before anything is superseded. Its replies are kept."""
         memory = self.memory
-        named = self._named(first, memory.state.batch(first))
-        known = LocalCauses(memory, named.values()).explained(named)
-        computed = {name: told for name, (found, told) in known.items() if not is_plain(found)}
+        computed = self.computed(first)
         read = memory.log.chosen(memory.run_id, [FailureObserved], (first, first))
         asked = (each.event for each in read if each.event.failure_id in computed)
         observed = list(islice(asked, PROBED))

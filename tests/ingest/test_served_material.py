@@ -82,6 +82,22 @@ def test_a_cause_whose_step_passed_too_is_marked(home: Path) -> None:
     ) + run(home, "memory", "why", "c2", "--run", "own")
 
 
+def test_a_dry_run_asks_as_it_was_asked(home: Path) -> None:
+    """The requests for the four extractions are the same again."""
+
+    def extractions(server: Server) -> set[str]:
+        kinds = [(each, each["response_format"]["json_schema"]["name"]) for each in server.requests]
+        return {each["messages"][1]["content"] for each, kind in kinds if kind == "extract"}
+
+    with Server(reply(None)) as server:
+        asked(home, server)
+        before = extractions(server)
+        server.requests.clear()
+        asked(home, server, "--again", "--dry-run")
+        assert extractions(server) == before
+    assert len(before) == 4
+
+
 @pytest.mark.parametrize(
     ("named", "mark"),
     [
