@@ -187,7 +187,9 @@ def _evidence(memory: "Memory", causes: "Sequence[str]") -> dict[str, str]:
         key = event_id(cause.created_round, FailureDiagnosed.__name__, f"{cause.failure_id}.1.1")
         record = memory.log.known(memory.run_id, {key}).get(key)
         if record is not None and isinstance(event := record.event, FailureDiagnosed):
-            marks = [mark.text for mark in event.evidence] or ([event.step.text] if event.step else [])
+            step = event.step
+            shown = [f"{step.text}: {step.why}"] if step is not None and step.shown else []
+            marks = [mark.text for mark in event.evidence] or shown
             if marks:
                 found[cause_id] = marks[0]
     return found

@@ -85,11 +85,11 @@ def test_a_run_tells_what_was_learnt_why_questions_were_invalid_and_what_was_rig
     rows = [" ".join(line.split()) for line in ask("runs", "show").stdout.splitlines()]
     assert "1 5 2 1 (1 held out) 0.062 1 6 0 –" in rows
     assert "2 4 3 0 0.208 0 3 2 1" in rows
-    assert any(row.startswith("2 – – 0.667 0.250 – ") for row in rows)
+    assert any(row.startswith("2 – – – 0.667 0.250 – ") for row in rows)
     beside = [
         " ".join(line.split()) for line in ask("runs", "diff", "played@1..played@2").stdout.splitlines()
     ]
-    assert "2 – – 0.667 0.250 3 5" in beside
+    assert "2 – – – 0.667 0.250 3 5" in beside
 
 
 def test_the_log_of_a_node_leaves_out_the_shortlists_that_it_stood_on(ask: Ask) -> None:
