@@ -6,6 +6,7 @@ passes by chance, with as much harmless variation as the responses have. The pro
 feature reaches where labels are dealt anew is the threshold for all (Westfall and Young 1993).
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -180,7 +181,9 @@ def _kept(parts: Sequence[_Part], hits: Callable[[int], np.ndarray], alpha: floa
     for power, bound in zip(_POWERS, bounds, strict=True):
         p = np.minimum(p, bound - power * shown)
     p[seen < FEWEST] = 0
-    least = np.sort(p[1:].min(axis=1, initial=0))[int(alpha * (1 + DEALT)) - 1]
+    reached = p[1:].min(axis=1, initial=0)  # a Gumbel distribution's quantile: steadier than one of them
+    scale = float(reached.std()) * math.sqrt(6) / math.pi
+    least = float(reached.mean()) + scale * (float(np.euler_gamma) + math.log(-math.log(1 - alpha)))
     good = p[0] < least
     return Tested(
         names[order][first][able][good], signs[order][first][able][good], seen[0][good], expected[good]
@@ -207,7 +210,7 @@ def tail(seen: np.ndarray, expected: np.ndarray, trials: np.ndarray) -> np.ndarr
 
 APART = 0.6
 """Mean cosine distance from which two groups of failures stay apart."""
-IMPOSSIBLE = 0.5
+IMPOSSIBLE = 0.7
 """What a feature counts, for 1, that a failure cannot lack: not all passes of its prompt have it."""
 TOGETHER = 0.75
 """Share of failures in common from which two features are one."""
