@@ -109,7 +109,7 @@ def check_bundle(file: Path) -> CopiedRun:
         run_id = bundle.run()["run_id"]
         check_name(run_id)
         prepare(database, create=True)
-        return _take(bundle, database, run_id, Path(scratch, run_id))
+        return _take(bundle, database, run_id, Path(scratch, run_id), kept=False)
 
 
 def import_bundle(
@@ -133,12 +133,13 @@ def import_bundle(
     return written
 
 
-def _take(bundle: Stranger, database: Database, run_id: str, place: Path) -> CopiedRun:
-    """All rows, in one transaction. `place`: the folder of the new run."""
+def _take(bundle: Stranger, database: Database, run_id: str, place: Path, *, kept: bool = True) -> CopiedRun:
+    """All rows, in one transaction. `place`: the folder of the new run. Not `kept`: all are read and checked,
+    the events are written."""
     with closing(Contents(bundle)) as contents, database.write() as connection:
-        copy = Copy(connection, Log(database), run_id, place)
+        copy = Copy(connection, Log(database), run_id, place, projected=kept)
         try:
-            copy.take(contents.events(), f"the bundle {bundle.path}", EXPORT_AGAIN)
+            copy.take(contents.events(), f"the bundle {bundle.path}", EXPORT_AGAIN, contents.note)
         except InconsistentError as error:
             raise _impossible(bundle, error.message) from error
         written = copy.finish(imported=copy.chain.hash)
@@ -149,7 +150,8 @@ def _take(bundle: Stranger, database: Database, run_id: str, place: Path) -> Cop
             (insert_missing(database, VECTOR), _brought(contents.vectors(), run_id)),
         ):
             while batch := list(islice(taken, BATCH)):
-                connection.execute(add, batch)
+                if kept:
+                    connection.execute(add, batch)
     return written
 
 

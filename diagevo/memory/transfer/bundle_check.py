@@ -8,7 +8,7 @@ import numpy as np
 
 from diagevo.errors import StoreError
 from diagevo.memory.audit.seen import Seen
-from diagevo.memory.events import RunConfigured
+from diagevo.memory.events import Event, RunConfigured
 from diagevo.memory.events.named_texts import named_texts
 from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.log.vectors import model_of, text_hash
@@ -39,23 +39,21 @@ class Contents:
 
     def events(self) -> Iterator[Recorded]:
         """The events, up to the end that the bundle names. What each says is judged by whoever takes it
-        (`copying`)."""
+        (`copying`), who gives it to `note`."""
         head, number = GENESIS, 0
         for number, row in enumerate(self._bundle.rows("event"), start=1):
             recorded = Recorded(*row)
             if recorded.run_id != self.run_id:
                 raise self._bundle.refusal("event", number, f"is an event of run {recorded.run_id}")
             yield recorded
-            self._note(recorded)
             head = recorded.hash
         sequence, hash_ = self._run["sequence"], self._run["hash"]
         if not number or (number, head) != (sequence, hash_):
             ends = f"the bundle {self._bundle.path} ends at event {number} in {head[:12]}…"
             raise StoreError(f"{ends}; its run says {sequence} in {hash_[:12]}…", hint=EXPORT_AGAIN)
 
-    def _note(self, recorded: Recorded) -> None:
+    def note(self, event: Event) -> None:
         """What else an event, which was taken, asks for."""
-        event = recorded.event
         if isinstance(event, RunConfigured):
             self._models[model_of(event.embedder)] = event.embedder.dimension
         for _, digest in named_texts(event):

@@ -38,6 +38,10 @@ PAGE = 500
 TABLES: dict[str, Table] = {
     found.name: found for found in map(table_of, (RunRow, EventRow, ArtifactRow, VectorRow))
 }
+INSERTS = {
+    name: f"INSERT OR IGNORE INTO {name} VALUES ({', '.join(f':{column.name}' for column in found.c)})"
+    for name, found in TABLES.items()
+}
 
 
 class Writer:
@@ -57,9 +61,9 @@ class Writer:
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
         """A row, unless one of its key is there. Raises StoreError for a row that nobody could read."""
-        number, marks = self.rows[table] + 1, ", ".join(f":{column.name}" for column in TABLES[table].c)
+        number = self.rows[table] + 1
         try:
-            added = self._file.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)
+            added = self._file.execute(INSERTS[table], row)
         except sqlite3.DataError as error:
             raise StoreError(
                 f"row {number} of {table} has more than {LONGEST:,} bytes, which a bundle takes",

@@ -7,7 +7,7 @@ history that does not hold is refused whole. Each commit's projections are writt
 transaction.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,11 @@ class CopiedRun:
 class Copy:
     """Writes a new run within a transaction that the caller holds (`Database.write`)."""
 
-    def __init__(self, connection: Connection, log: Log, run_id: str, folder: Path) -> None:
-        """`folder`: the new run's. Raises ConfigError where the run exists."""
+    def __init__(
+        self, connection: Connection, log: Log, run_id: str, folder: Path, *, projected: bool = True
+    ) -> None:
+        """`folder`: the new run's; not `projected`: its events alone. Raises ConfigError where the run
+        exists."""
         log.lock(connection)
         if log.head(run_id).sequence:
             raise ConfigError(
@@ -56,6 +59,7 @@ class Copy:
             )
         self.connection, self.log, self.run_id = connection, log, run_id
         self.state = MemoryState(run_id)
+        self._projected = PROJECTED if projected else frozenset[str]()
         self._projector = Projector(log.database, run_id)
         self.position = log.last_position()
         self.chain = Chain()
@@ -64,7 +68,13 @@ class Copy:
         self._end: heads.ChainHead | None = None
         self._rows: list[dict[str, Any]] = []
 
-    def take(self, source: Iterable[Recorded], called: str, hint: str) -> None:
+    def take(
+        self,
+        source: Iterable[Recorded],
+        called: str,
+        hint: str,
+        on_event: Callable[[Event], None] = lambda _: None,
+    ) -> None:
         """Write events of another run, in their order. Raises StoreError at the first that is not what was
         written, InconsistentError where it does not follow; `called`: what they come from."""
         try:
@@ -76,6 +86,7 @@ class Copy:
                     where, why = f"event {self.state.sequence + 1} of {called}", str(error).splitlines()[0]
                     raise StoreError(f"{where} is not what was written: {why}", hint=hint) from error
                 self._write(recorded, event)
+                on_event(event)
             self._flush()
         except IntegrityError as error:
             raise StoreError(f"an event of {called} is there twice", hint=hint) from error
@@ -106,7 +117,7 @@ class Copy:
             self._flush()
         before, fact = self.state.open, Fact(r.type, r.round, r.event_id, r.sequence, r.position, event)
         advance(self.state, fact)
-        if r.type in PROJECTED:
+        if r.type in self._projected:
             self._projector.take(fact, self.state, before, r.recorded_at)
         self._end = heads.of(r)
         if r.type == "RoundCommitted":
