@@ -3,7 +3,7 @@ FROM python:3.13-slim AS build
 WORKDIR /src
 COPY . .
 RUN python -m venv /opt/diagevo \
- && /opt/diagevo/bin/pip install --no-cache-dir --constraint constraints.txt '.[local,polars,postgres,report]'
+ && /opt/diagevo/bin/pip install --no-cache-dir --constraint constraints.txt '.[polars,postgres,report]'
 
 FROM python:3.13-slim
 COPY --from=build /opt/diagevo /opt/diagevo

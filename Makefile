@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt $(if $(EDITABLE),,copied)
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet pip==26.0.1
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,postgres,report,index,local]' --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,postgres,report,index]' --group dev
 	touch $(READY)
 
 # Every install that the documentation names can be resolved, for Python 3.11 and this system; nothing is installed.

@@ -31,9 +31,9 @@ def two_rounds(memory: Memory) -> None:
     memory.commit()
 
 
-def asked_again(memory: Memory, diagnostician: Scripted, **options: int) -> list[Recheck]:
+def asked_again(memory: Memory, diagnostician: Scripted, round: int | None = None) -> list[Recheck]:
     before = story(memory)
-    found = recheck(History(memory.database, "a"), diagnostician, sample=100, **options)
+    found = recheck(History(memory.database, "a"), diagnostician, sample=100, round=round)
     assert story(memory) == before
     return found
 
