@@ -177,6 +177,22 @@ def test_the_sliders_move_from_a_disk_and_the_command_under_them_is_the_one_that
     assert page.locator("#replay tbody").inner_text() == recorded, "the page says the same without its script"
 
 
+def test_causes_of_an_evaluation_are_filtered_by_words(page: "Page", tmp_path: Path) -> None:
+    """It has neither states nor an order to choose."""
+    env = {"DIAGEVO_HOME": str(tmp_path)}
+    file = Path(__file__).parents[2] / "examples" / "sql_eval.jsonl"
+    for words in (
+        ["ingest", "jsonl", file],
+        ["diagnose", "--local"],
+        ["view", "--export", tmp_path / "site"],
+    ):
+        assert invoke(*words, "--run", "sql", env=env).exit_code == 0
+    page.goto((tmp_path / "site" / "sql" / "causes.html").as_uri())
+    every = page.locator("#matrix tr.one:visible").count()
+    page.locator("[data-filter=matrix]").fill("distinct")
+    assert 0 < page.locator("#matrix tr.one:visible").count() < every
+
+
 def test_causes_are_filtered_and_ordered(page: "Page", visit: Visit) -> None:
     visit("played/causes")
     every = page.locator("#matrix tr.one:visible").count()

@@ -70,12 +70,12 @@ if (matrix) {
   const order = document.querySelector("[data-order=matrix]");
   const show = () => {
     const wanted = words.value.toLowerCase();
-    const flat = order.value !== "node";
+    const flat = order !== null && order.value !== "node";  // an evaluation has words alone to filter by
     for (const [node, rows] of nodes) {
       let seen = 0;
       for (const row of rows) {
         const text = `${row.textContent} ${node.textContent}`.toLowerCase();
-        row.hidden = !text.includes(wanted) || (state.value && row.dataset.now !== state.value);
+        row.hidden = !text.includes(wanted) || (state?.value && row.dataset.now !== state.value);
         seen += !row.hidden;
       }
       node.hidden = flat || seen === 0;
@@ -87,7 +87,7 @@ if (matrix) {
       for (const [node, rows] of nodes) body.append(node, ...rows);
     }
   };
-  for (const input of [words, state, order]) input.addEventListener("input", show);
+  for (const input of [words, state, order]) input?.addEventListener("input", show);
 }
 
 // What if. Fractions are pairs of whole numbers, compared and put into the schedule of Equation 1 as such: exact.
