@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,9 @@ settings.register_profile("deep", max_examples=1000)
 os.environ["OMP_NUM_THREADS"] = "1"
 # TRL imports MLflow wherever it is installed, which takes a sixth of its own time.
 os.environ["DISABLE_MLFLOW_INTEGRATION"] = "TRUE"
+
+# A shell that starts tests in the background ignores Ctrl-C for them; their programs would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MEMORY = Path("/dev/shm")
 if not os.environ.keys() & {"TMPDIR", "PYTEST_DEBUG_TEMPROOT"} and MEMORY.is_dir():

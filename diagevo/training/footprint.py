@@ -264,9 +264,7 @@ def _phase(
     }
     longest = sampling.max_prompt_tokens + sampling.max_new_tokens
     share = -(-settings.batch_questions * settings.group // hardware.processes)
-    others = {"process": _PROCESS} | dict(beside)
-    if hardware.processes > 1:
-        others["NCCL"] = _NCCL
+    others = {"process": _PROCESS + _NCCL * (hardware.processes > 1)} | dict(beside)
     rollouts = others | resident(shape, **how)
     if hardware.colocate_vllm:
         own = _own(config, shape, min(share, hardware.rows_at_once))

@@ -136,7 +136,7 @@ def test_a_node_of_eight_gpus_suits_the_papers_profile() -> None:
     found = _findings("--for", "train", "--profile", "qwen3-8b", code=4)
     assert (found["GPU"]["state"], found["GPU"]["found"]) == ("ok", "8 × Card")
     assert "bfloat16" not in found
-    fullest = "challenger: rollouts, votes, beside your diagnostician: 79.9 GB of 85.0 GB"
+    fullest = "challenger: rollouts, votes, beside your diagnostician: 75.8 GB of 85.0 GB"
     assert (found["GPU memory"]["state"], found["GPU memory"]["found"]) == ("ok", fullest)
 
 
@@ -148,7 +148,7 @@ def test_what_does_not_fit_the_gpus_that_are_there_is_found() -> None:
     many = about("--set=hardware.processes=9")["GPU"]
     assert (many["state"], many["fix"]) == ("missing", "--set hardware.processes=8")
     full = about("--set=hardware.vllm_memory=0.9")["GPU memory"]
-    fullest = "challenger: rollouts, votes, beside your diagnostician: 119.0 GB of 85.0 GB"
+    fullest = "challenger: rollouts, votes, beside your diagnostician: 120.0 GB of 85.0 GB"
     assert (full["state"], full["found"]) == ("missing", fullest)
     assert "(hardware.vllm_memory)" in full["fix"]
     few = about("--set=hardware.vllm_memory=0.3")["GPU memory"]

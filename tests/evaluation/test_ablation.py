@@ -33,7 +33,8 @@ def test_the_plan_of_the_study_is_every_variant_with_five_seeds_that_chose_nothi
     (tmp_path / "ablations" / "study" / "plan.json").write_bytes(committed.read_bytes())
     found = load_plan(tmp_path, "study")
     names = list(dict.fromkeys(planned.variant for planned in found.runs))
-    assert found == make_plan("study", names, range(3, 8), rounds=5, arguments=["--profile=embedded"])
+    arguments = ["--profile=embedded", "--set=validation.samples=8"]
+    assert found == make_plan("study", names, range(3, 8), rounds=5, arguments=arguments)
     assert sorted(names) == sorted(v.name for v in VARIANTS)  # what tells most is played first
 
 

@@ -86,8 +86,8 @@ def test_a_diff_of_two_rounds_of_one_run_says_what_changed_and_what_was_learnt(a
     rows = [line.split() for line in out.splitlines()]
     assert ["c4", "created", "active", "1"] in [row[:4] for row in rows]
     assert rows[-2:] == [
-        ["2", "–", "–", "0.667", "0.250", "3", "5"],
-        ["3", "–", "–", "0.750", "0.375", "4", "5"],
+        ["2", "–", "–", "–", "0.667", "0.250", "3", "5"],
+        ["3", "–", "–", "–", "0.750", "0.375", "4", "5"],
     ]
 
 
