@@ -18,7 +18,7 @@ from diagevo.arithmetic import WEIGHTS, RuleDiagnostician, held_out
 from diagevo.arithmetic.grammar import FAMILIES, word
 from diagevo.arithmetic.heldout import draw_seen
 from diagevo.config.loading import resolve
-from diagevo.evaluation.study import compare
+from diagevo.evaluation.ablation import compare
 from diagevo.memory.events import RoundCommitted
 from diagevo.memory.history import expect
 from examples.trl_steered import correct

@@ -76,7 +76,7 @@ class Call:
     def config_in_log(self, history: "History", stored: "Mapping[str, Any]") -> dict[str, Any]:
         """`stored`, a configuration of the run, as it may be used here: of a run from outside, what reaches
         other machines counts only in the user's own words. Raises ConfigError."""
-        from diagevo.config.imported import said_again
+        from diagevo.config.adjusting import said_again
 
         if history.log.imported(history.run_id) is None:
             return dict(stored)

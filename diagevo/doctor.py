@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from diagevo.config.models import Config, HardwareConfig
-from diagevo.config.placement import ClusterNode, describe_nodes, on_gpus, refusal
-from diagevo.config.serving import gpus_of, on_this_machine
+from diagevo.config.resources import ClusterNode, describe_nodes, gpus_of, on_gpus, on_this_machine, refusal
 from diagevo.errors import DiagEvoError
 from diagevo.loop.roles import BENCHMARK, validation_of
 from diagevo.memory.log.check import check as check_database

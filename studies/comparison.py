@@ -6,8 +6,7 @@ from math import log
 from statistics import correlation, linear_regression, mean
 from typing import Any
 
-from diagevo.evaluation.ablation import VARIANTS
-from diagevo.evaluation.study import VariantDifference, compare
+from diagevo.evaluation.ablation import VARIANTS, VariantDifference, compare
 from studies.results import BESIDE, arm_of, plan_of
 
 SCORE, APART = "mean_at_k", "tail less head"

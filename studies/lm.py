@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from diagevo.evaluation.study import VariantDifference, compare
+from diagevo.evaluation.ablation import VariantDifference, compare
 from studies.comparison import interval
 from studies.narrow import NARROW
 from studies.page import README, ROOT
@@ -217,9 +217,8 @@ def sentence(runs: list[dict[str, Any]]) -> str:
 
 def draw(runs: list[dict[str, Any]]) -> str:
     """Accuracy in the two families by round: each run thin, the means of the arms thick, as SVG."""
-    from diagevo.report.figure import data, sized
+    from diagevo.report.figure import altair, data, sized, themed
     from diagevo.report.files import svg
-    from diagevo.report.style import altair, themed
 
     alt = altair()
     done = ended(runs)

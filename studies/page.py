@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import correlation, mean
 from typing import Any
 
-from diagevo.evaluation.study import VariantDifference
+from diagevo.evaluation.ablation import VariantDifference
 from studies.comparison import (
     APART,
     BASE_COLD,
@@ -310,9 +310,8 @@ def with_sentences(readme: str, runs: list[dict[str, Any]]) -> str:
 
 def draw(runs: list[dict[str, Any]]) -> str:
     """Differences of mean@8 with their intervals, as SVG."""
-    from diagevo.report.figure import data, sized
+    from diagevo.report.figure import altair, data, sized, themed
     from diagevo.report.files import svg
-    from diagevo.report.style import altair, themed
 
     alt = altair()
     rows = [

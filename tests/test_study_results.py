@@ -16,8 +16,7 @@ from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic import answer
 from diagevo.arithmetic.families import family
 from diagevo.config.loading import of_run, resolve
-from diagevo.evaluation.ablation import VARIANTS, Plan, variant
-from diagevo.evaluation.study import VariantDifference
+from diagevo.evaluation.ablation import VARIANTS, Plan, VariantDifference, variant
 from diagevo.memory.transfer.bundle import check_bundle
 from studies import lm
 from studies.comparison import (

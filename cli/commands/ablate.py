@@ -170,7 +170,7 @@ def compare(
 
     Shows the difference with its 95% interval, the effect size and p by Holm."""
     from diagevo.errors import NotFoundError
-    from diagevo.evaluation import study
+    from diagevo.evaluation import ablation
     from diagevo.evaluation.ablation import load_plan
     from diagevo.memory.history import History
 
@@ -181,11 +181,11 @@ def compare(
             f"the plan {chosen.name} has no variant {against}", hint="there are: " + ", ".join(variants)
         )
     with database(call) as opened:
-        scores = study.last_scores(opened, chosen, metric)
+        scores = ablation.last_scores(opened, chosen, metric)
         played = [p.run for p in chosen.runs if p.seed in scores.get(p.variant, {})]
         worlds = [History(opened, run).in_force().config.get("world") for run in played[:1]]
     done = sum(len(of_variant) for of_variant in scores.values())
     render.say(
         call, f"{metric} after round {chosen.rounds}, against {against}: {done} of {len(chosen.runs)} runs"
     )
-    return Result(study.compare(scores, against, variants), COMPARED, notes=premises(worlds))
+    return Result(ablation.compare(scores, against, variants), COMPARED, notes=premises(worlds))

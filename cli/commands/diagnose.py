@@ -391,7 +391,7 @@ def _diagnostician(
         return LocalCauses(memory, (group for _, group in Rounds(memory).groups(1, LAST)))
     if engine != "openai":
         return diagnostician_of(config, memory.artifacts)
-    from diagevo.diagnosis.spending import budget_of, spent
+    from diagevo.diagnosis.chat import budget_of, spent
 
     settings = config.diagnosis
     if max_calls is not None:

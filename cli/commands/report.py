@@ -199,7 +199,7 @@ def _wanted(
 
 def _drawn(content: "ReportTable") -> list[str | Rows]:
     """A table for a person, under its title and note."""
-    from diagevo.report.table_text import cells
+    from diagevo.report.files import cells
 
     head, *rows = cells(content)
     titles = [Column(str(at), title) for at, title in enumerate(head)]

@@ -137,8 +137,7 @@ def train(
 
 def _said(call: Call, run_id: str) -> "tuple[dict[KeyPath, Any], Layer]":
     """The user's own words, for a run from outside; and what `--set` changes of any run."""
-    from diagevo.config.adjusting import refuse_fixed
-    from diagevo.config.imported import REACHING
+    from diagevo.config.adjusting import REACHING, refuse_fixed
     from diagevo.config.sources import from_settings
     from diagevo.memory.history import resolve_run
     from diagevo.memory.log.log import Log

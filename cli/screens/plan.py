@@ -28,7 +28,7 @@ PEAKS = columns("stage, gpus: GPUs, peak: GB, parts: of it")
 def plan(config: "Config", run: str | None, measured: dict[str, float], played: int = 0) -> Result[Any]:
     """Stages of a round with their rollouts and calls, then the whole of what is left to play: disk, devices,
     time."""
-    from diagevo.config.workload import workload
+    from diagevo.config.resources import workload
     from diagevo.training.disk import gigabytes
 
     rows = [plain(work) for work in workload(config, measured)]
@@ -98,7 +98,7 @@ def _whole(
 
 def _placed(config: "Config") -> dict[str, str]:
     """The run's places on the cluster as it is now. ConfigError where it cannot start."""
-    from diagevo.config.placement import describe_bundles, describe_nodes, on_gpus, rank_bundles, refusal
+    from diagevo.config.resources import describe_bundles, describe_nodes, on_gpus, rank_bundles, refusal
     from diagevo.errors import ConfigError, DiagEvoError
     from diagevo.sampling.cluster import connected, nodes_of
 
@@ -120,7 +120,7 @@ def _placed(config: "Config") -> dict[str, str]:
 
 def _on_gpus(config: "Config") -> dict[str, Any] | None:
     """Stages with the bytes of their parts on a GPU; by card whether it fits. None where none is used."""
-    from diagevo.config.serving import mean_tokens
+    from diagevo.config.resources import mean_tokens
     from diagevo.training.footprint import CARDS, card_for, host, less, loads, shapes_of
     from diagevo.training.on_gpus import spans
 

@@ -17,8 +17,15 @@ from functools import lru_cache
 from typing import Literal, Protocol, Self, runtime_checkable
 
 from diagevo.config.models import DiagnosisConfig
-from diagevo.diagnosis.diagnostician import Computed, Diagnostician, Extraction, FailurePair, Unread
-from diagevo.diagnosis.legibility import PROBED, Legibility
+from diagevo.diagnosis.diagnostician import (
+    PROBED,
+    Computed,
+    Diagnostician,
+    Extraction,
+    FailurePair,
+    Legibility,
+    Unread,
+)
 from diagevo.diagnosis.levels.located import contradicted
 from diagevo.errors import AGAIN, StoppedSafely
 from diagevo.memory.events import CandidateScored, FailureDiagnosed, FailureObserved, SuppliedCause

@@ -19,9 +19,10 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole
-from diagevo.config.serving import on_this_machine
+from diagevo.config.resources import on_this_machine
 from diagevo.diagnosis.chat import Asked, Budget, Chat, Usage
 from diagevo.diagnosis.diagnostician import (
+    IN_A_ROW,
     DuplicateJudgement,
     Extraction,
     FailurePair,
@@ -29,9 +30,9 @@ from diagevo.diagnosis.diagnostician import (
     NodeContents,
     PairJudgement,
     Unread,
+    unreadable,
 )
 from diagevo.diagnosis.endpoint import Endpoint
-from diagevo.diagnosis.legibility import IN_A_ROW, unreadable
 from diagevo.diagnosis.prompts import Decision, DiagnosisPrompts
 from diagevo.diagnosis.replies import (
     AssignmentReply,

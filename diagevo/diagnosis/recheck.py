@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from diagevo.diagnosis.chat import DECISIONS
 from diagevo.diagnosis.diagnostician import (
+    UNREAD,
     Computed,
     Diagnostician,
     FailurePair,
@@ -15,8 +17,6 @@ from diagevo.diagnosis.diagnostician import (
     NodeContents,
 )
 from diagevo.diagnosis.extraction import pair_of, passed
-from diagevo.diagnosis.legibility import UNREAD
-from diagevo.diagnosis.spending import DECISIONS
 from diagevo.memory.events import (
     CandidateScored,
     DuplicateJudged,

@@ -2,5 +2,5 @@
 
 Files are stable where hooks are not. `formats` reads them, a step at a time; `session` takes them into a run;
 `recording` keeps each group of a prompt's rollouts as an event; `rounds` opens a round with the groups that
-wait for it; `aims` says which causes a prompt that comes back aims at.
+wait for it, and says which causes a prompt that comes back aims at.
 """

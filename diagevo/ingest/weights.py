@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.aims import Aim, LastFailures
 from diagevo.ingest.dataset import PromptDataset
-from diagevo.ingest.rounds import prompts_that_passed
+from diagevo.ingest.rounds import Aim, LastFailures, prompts_that_passed
 from diagevo.memory.events import CauseState
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.log import Log

@@ -21,10 +21,10 @@ from transformers import TrainerCallback
 
 from diagevo.config.loading import of_profile
 from diagevo.config.models import Config, DiagnosisConfig, DiagnosticianRole, IngestConfig, MemoryConfig
+from diagevo.diagnosis.chat import budget_of
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder, embedder_for, identity
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
-from diagevo.diagnosis.spending import budget_of
 from diagevo.errors import ConfigError, DiagEvoError
 from diagevo.ingest.formats import messages
 from diagevo.ingest.recording import configure, events_of

@@ -146,8 +146,8 @@ class Roles(PlayContext):
             from diagevo.arithmetic.diagnostician import by_rules
 
             return by_rules(role.engine, self.config.seed)
+        from diagevo.diagnosis.chat import budget_of
         from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
-        from diagevo.diagnosis.spending import budget_of
 
         settings = self.config.diagnosis
         budget = budget_of(memory.log, memory.run_id, settings)

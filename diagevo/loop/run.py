@@ -10,8 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from diagevo.config.adjusting import adjusted, changes
-from diagevo.config.imported import said_again
+from diagevo.config.adjusting import adjusted, changes, said_again
 from diagevo.config.loading import of_run
 from diagevo.config.models import Config
 from diagevo.config.sources import KeyPath, Layer

@@ -12,13 +12,10 @@ from diagevo.memory.history import History, open_history
 from diagevo.memory.log.database import Database
 from diagevo.report.figure import Entry, Figure, Missing
 from diagevo.report.figures import FIGURES, draw
-from diagevo.report.files import write_figure, write_table
-from diagevo.report.hyperparameters import ROWS, settings_table
+from diagevo.report.files import cells, write_figure, write_table
 from diagevo.report.material import Material, gather
-from diagevo.report.scores import RunResult
-from diagevo.report.table_text import cells
-from diagevo.report.tables import OF_PLANS, ReportTable, TableName, results, table
-from diagevo.report.time_table import time_table
+from diagevo.report.run_tables import ROWS, settings_table, time_table
+from diagevo.report.tables import OF_PLANS, ReportTable, RunResult, TableName, results, table
 from diagevo.view.page import Cell, Drawn, Grid
 
 if TYPE_CHECKING:

@@ -8,9 +8,20 @@ from functools import partial
 from typing import Any
 
 from diagevo.evaluation.protocol import estimate
-from diagevo.report.figure import Figure, Missing, Rows, data, no_rounds, percent, sized, x_round
+from diagevo.report.figure import (
+    GREY,
+    STATES,
+    Figure,
+    Missing,
+    Rows,
+    altair,
+    data,
+    no_rounds,
+    percent,
+    sized,
+    x_round,
+)
 from diagevo.report.material import Candidate, Material, Promotion
-from diagevo.report.style import GREY, STATES, altair
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count
 

@@ -5,10 +5,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from diagevo.report.case import case_study
-from diagevo.report.coevolution import length_and_accuracy
 from diagevo.report.figure import Entry, Figure, Missing
-from diagevo.report.learning import label_accuracy, performance, question_difficulty
-from diagevo.report.lifecycle import memory
+from diagevo.report.learning import (
+    label_accuracy,
+    length_and_accuracy,
+    memory,
+    performance,
+    question_difficulty,
+)
 from diagevo.report.material import Material
 from diagevo.report.wording import pair_diversity, question_coverage, question_length
 

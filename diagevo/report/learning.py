@@ -1,4 +1,5 @@
-"""What the solver learned: accuracy by round, how right its labels were, how hard its questions."""
+"""What a run learned by round: accuracy, how right its labels were, how hard and long its questions, and
+what the memory did."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,20 +8,26 @@ from typing import Any
 from diagevo.evaluation.oracle import self_play_round
 from diagevo.evaluation.protocol import AT_BEST, colder, estimate
 from diagevo.report.figure import (
+    CHANGES,
+    GREY,
+    STATES,
     Figure,
     Missing,
     Rows,
+    altair,
+    bottom_legend,
     by_order,
+    colours,
     data,
     lines,
     no_rounds,
     percent,
     setting,
     sized,
+    x_round,
 )
 from diagevo.report.material import Material
-from diagevo.report.scores import GROUPS, by_protocol, judged_by, judges
-from diagevo.report.style import GREY, altair
+from diagevo.report.tables import GROUPS, by_protocol, judged_by, judges
 
 
 def _row(run: str, round_: int, series: str, value: float, error: float | None) -> dict[str, Any]:
@@ -242,3 +249,118 @@ def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
         f" {setting(materials, rows)} Bars: one standard error over questions."
     )
     return Figure(chart, rows, caption)
+
+
+def memory(materials: Sequence[Material]) -> Figure | Missing:
+    material = materials[0]
+    if not material.rounds:
+        return no_rounds(material)
+    rows: Rows = []
+    changes: Rows = []
+    for facts in material.rounds:
+        counts = {"Active": facts.active, "Mastered": facts.mastered, "skill nodes": facts.nodes}
+        rows += [{"round": facts.round, "series": name, "count": count} for name, count in counts.items()]
+        moved = {
+            "created": facts.created,
+            "promoted": len(facts.promoted),
+            "reactivated": len(facts.reactivated),
+        }
+        changes += [{"round": facts.round, "change": name, "causes": count} for name, count in moved.items()]
+    caption = (
+        "Above: error causes that are Active or Mastered, and skill nodes, in the memory committed after each"
+        " round. Below: causes created, promoted to Mastered, and reactivated by new failures in the round."
+        f" {material.setting}"
+    )
+    return Figure(partial(_memory_chart, rows, changes), rows + changes, caption)
+
+
+def _memory_chart(rows: Rows, changes: Rows) -> Any:
+    alt = altair()
+    states = lines(rows, "count", "number after the round", "series", STATES, zero=True)
+    bars = (
+        alt.Chart(data(changes))
+        .mark_bar()
+        .encode(
+            x=x_round(),
+            y=alt.Y("causes:Q", title="causes in the round", axis=alt.Axis(tickMinStep=1)),
+            xOffset=alt.XOffset("change:N", sort=list(CHANGES)),
+            color=alt.Color("change:N", scale=colours(CHANGES), sort=list(CHANGES), legend=bottom_legend()),
+        )
+    )
+    return alt.vconcat(sized(states, height=220), sized(bars, height=130)).resolve_scale(
+        color="independent", strokeDash="independent", shape="independent"
+    )
+
+
+MEASURES = {
+    "math": "mathematical average",
+    "mean_at_k": "mean over samples of the validation set",
+    "greedy": "greedy answers to the validation set",
+}
+
+
+def measured_by_round(material: Material, measure: str) -> dict[int, float]:
+    """Accuracies in [0, 1] by round, of one of `MEASURES`."""
+    if measure == "math":
+        return {number: value for number, (value, _) in averages(material, GROUPS["Math Avg."]).items()}
+    found = (v for v in material.validations if v.benchmark == "validation" and measure in v.metrics)
+    return {validation.round: validation.metrics[measure] for validation in found}
+
+
+def shared_measure(materials: Sequence[Material]) -> str | None:
+    """The first of `MEASURES` that the most runs have: curves of one figure are of one measure."""
+    counts = {m: sum(bool(measured_by_round(each, m)) for each in materials) for m in MEASURES}
+    most = max(counts.values(), default=0)
+    return next((measure for measure in MEASURES if counts[measure] == most), None) if most else None
+
+
+def length_and_accuracy(materials: Sequence[Material]) -> Figure | Missing:
+    bars: Rows = [
+        {
+            "run": material.run_id,
+            "round": facts.round,
+            "words": estimate(words).value,
+            "questions": len(words),
+        }
+        for material in materials
+        for facts in material.rounds
+        if (words := [len(question.text.split()) for question in material.questions(facts.round)])
+    ]
+    if not bars:
+        return no_rounds(materials[0])
+    measure = shared_measure(materials)
+    if measure is None:
+        hint = f"diagevo eval run all --run {materials[0].run_id} --round all"
+        return Missing("no round has been validated or measured", hint)
+    points: Rows = [
+        {"run": material.run_id, "round": number, "accuracy": percent(value)}
+        for material in materials
+        for number, value in sorted(measured_by_round(material, measure).items())
+        if number
+    ]
+    caption = (
+        "Co-evolution by round. Bars: mean length of the readable questions in words. Lines: the"
+        f" {MEASURES[measure]}. {setting(materials, bars)} The paper's (b) and (c) are drawn illustrations."
+    )
+    runs = [material.run_id for material in materials]
+    return Figure(partial(_coevolution, bars, points, runs), bars + points, caption)
+
+
+def _coevolution(bars: Rows, points: Rows, runs: Sequence[str]) -> Any:
+    alt = altair()
+    family = by_order(runs)
+    colour = alt.Color(
+        "run:N", title=None, legend=bottom_legend(), scale=alt.Scale(domain=runs, range=list(family.values()))
+    )
+    length = (
+        alt.Chart(data(bars))
+        .mark_bar(opacity=0.35)
+        .encode(
+            x=x_round(),
+            xOffset=alt.XOffset("run:N", sort=runs),
+            y=alt.Y("words:Q", title="words a question (bars)"),
+            color=colour,
+        )
+    )
+    accuracy = lines(points, "accuracy", "accuracy (%, lines)", "run", family, most=100)
+    return sized(alt.layer(length, accuracy).resolve_scale(y="independent"))

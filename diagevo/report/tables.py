@@ -3,19 +3,83 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Literal
 
 from diagevo.arithmetic import WRITES
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, variant
+from diagevo.evaluation.benchmarks import BENCHMARKS
 from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.audit.method import family, method
 from diagevo.memory.events import CheckpointEvaluated, RunConfigured
 from diagevo.memory.history import History
-from diagevo.report.replicates import told_apart
-from diagevo.report.scores import GROUPS, RunResult, by_protocol, judged_by, judges
 from diagevo.text.fractions import fraction
+
+NINE = {entry.name: entry for entry in BENCHMARKS if entry.group != "validation"}
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Math Avg.": tuple(name for name, entry in NINE.items() if entry.group == "mathematics"),
+    "General Avg.": tuple(name for name, entry in NINE.items() if entry.group == "general"),
+    "Overall": tuple(NINE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run came to at its best round, or stood at before its first: shares in [0, 1] by column name."""
+
+    run_id: str
+    label: str
+    variant: str | None
+    seed: int
+    round: int
+    scores: Mapping[str, float]
+    judges: Sequence[str] = ()
+    """Who judged its benchmarks beside the rule."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the method, by dotted key: what replicates have in common."""
+    family: frozenset[str] = frozenset()
+    """The run and those that it was forked from."""
+
+
+def by_protocol(evaluations: Iterable[Evaluation]) -> dict[int, dict[str, Evaluation]]:
+    """By round and benchmark: the last finished evaluation of the whole set with its own samples and heat.
+
+    A part of a set, or another number of samples or temperature, is no figure to put beside the paper's.
+    """
+    found: dict[int, dict[str, Evaluation]] = {}
+    for evaluation in evaluations:
+        entry, conditions = NINE.get(evaluation.benchmark), evaluation.conditions
+        if entry is None or evaluation.round is None or evaluation.metrics is None or not conditions["whole"]:
+            continue
+        if (conditions["samples"], conditions["temperature"]) == (entry.samples, entry.temperature):
+            found.setdefault(evaluation.round, {})[evaluation.benchmark] = evaluation
+    return found
+
+
+def judged_by(names: Sequence[str]) -> str:
+    """A sentence on who decided, of `judges`: what the paper has in GPT-4o is said to lack where it does."""
+    asked = [name for name in names if name != "none"]
+    if len(asked) == len(names):
+        return f" Judge behind the rule: {'; '.join(names)}." if names else ""
+    alone = "the rule alone decided, where the paper's mathematics have GPT-4o as judge"
+    if not asked:
+        return f" No judge: {alone}."
+    return f" Judge behind the rule: {'; '.join(asked)}; in part none: {alone}."
+
+
+def judges(evaluations: Iterable[Evaluation]) -> list[str]:
+    """Who decided what the rule refused, of the benchmarks where the paper has a judge."""
+    return sorted(
+        {
+            "none" if judge is None else str(judge["model"])
+            for evaluation in evaluations
+            if NINE[evaluation.benchmark].judged
+            for judge in [evaluation.conditions["judge"]]
+        }
+    )
+
 
 TableName = Literal["main", "ablation", "grpo", "training", "thresholds", "time", "fixed", "k", "tau"]
 TITLES: Mapping[TableName, str] = {
@@ -203,3 +267,31 @@ def _variants(name: str) -> list[str]:
     if name == "k":
         return [own[0], FULL.name, *own[1:]]
     return [own[0], FULL.name, own[1]] if name == "tau" else [*own, FULL.name]
+
+
+def told_apart(label: str, runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+    """Runs of one label by row: replicates together, and beside the label what a setting says where it is not
+    the same for all. Runs that share rounds or a seed are no replicates: each has a row by its name."""
+    every = sorted({key for run in runs for key in run.settings})
+    differing = [key for key in every if len({run.settings.get(key) for run in runs}) > 1]
+    groups: dict[str, list[RunResult]] = {}
+    for run in _without_copies(runs):
+        named = [label, *(f"{key} {run.settings.get(key, '–')}" for key in differing)]
+        groups.setdefault(", ".join(named), []).append(run)
+    rows: dict[str, list[RunResult]] = {}
+    for name, members in groups.items():
+        if any(a.family & b.family or a.seed == b.seed for a, b in combinations(members, 2)):
+            rows |= {f"{name}, run {run.run_id}": [run] for run in members}
+        else:
+            rows[name] = members
+    return rows
+
+
+def _without_copies(runs: Sequence[RunResult]) -> list[RunResult]:
+    """What an untrained model came to is measured once, however many runs began with it or repeat it."""
+    kept: list[RunResult] = []
+    for run in runs:
+        same = (o for o in kept if run.round == o.round == 0 and run.scores == o.scores)
+        if next(same, None) is None:
+            kept.append(run)
+    return kept

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 from diagevo.evaluation.protocol import estimate
 from diagevo.memory.events.catalogue import HASHING
 from diagevo.report.figure import (
+    INK,
+    MODES,
     Figure,
     Missing,
     Rows,
+    altair,
     bottom_legend,
     by_order,
+    colours,
     data,
     lines,
     no_rounds,
@@ -22,7 +26,6 @@ from diagevo.report.figure import (
     sized,
 )
 from diagevo.report.material import Candidate, Material
-from diagevo.report.style import INK, MODES, altair, colours
 
 if TYPE_CHECKING:
     import numpy as np

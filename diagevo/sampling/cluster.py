@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from diagevo.config.placement import Bundle, ClusterNode, describe_bundles, describe_nodes
+from diagevo.config.resources import Bundle, ClusterNode, describe_bundles, describe_nodes
 from diagevo.errors import ServiceError, extra
 from diagevo.progress import StopFlag
 

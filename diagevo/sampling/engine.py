@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.config.models import HardwareConfig, SamplingConfig
-from diagevo.config.serving import lora_slots
+from diagevo.config.resources import lora_slots
 from diagevo.errors import WrongTrainingError
 from diagevo.progress import StopFlag
 from diagevo.sampling.device import numbers_of, uses_cpu

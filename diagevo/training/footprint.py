@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from diagevo.config.models import Config, GRPOConfig, HardwareConfig, SamplingConfig
-from diagevo.config.serving import gpus_of, lora_slots, mean_tokens, on_this_machine
+from diagevo.config.resources import gpus_of, lora_slots, mean_tokens, on_this_machine
 from diagevo.training.shapes import Shape, find_shape
 
 CARDS: Mapping[int, float] = {24: 23.6e9, 40: 42.3e9, 48: 47.6e9, 80: 84.9e9, 141: 150.0e9}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from diagevo.config.models import Config, GRPOConfig
-from diagevo.config.workload import rollouts
+from diagevo.config.resources import rollouts
 from diagevo.training.shapes import Shape
 
 PROCESS = 3_000_000_000

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagevo.config.models import Config, GRPOConfig
-from diagevo.config.serving import mean_tokens
-from diagevo.config.workload import rollouts, workload
+from diagevo.config.resources import mean_tokens, rollouts, workload
 from diagevo.training.footprint import CARDS, Load, checkpoint
 from diagevo.training.shapes import Shape
 

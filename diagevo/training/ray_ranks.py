@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.config.models import HardwareConfig
-from diagevo.config.placement import rank_bundles
+from diagevo.config.resources import rank_bundles
 from diagevo.errors import NodeLostError, ServiceError
 from diagevo.progress import StopFlag, now_playing
 from diagevo.sampling.cluster import Places, connected, nodes_of

@@ -17,7 +17,7 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
 
-from diagevo.config.serving import mean_tokens
+from diagevo.config.resources import mean_tokens
 from diagevo.errors import ConfigError, DiagEvoError
 from diagevo.progress import StopFlag
 from diagevo.sampling.device import uses_cpu

@@ -13,7 +13,7 @@ from diagevo.cli.commands.stopping import stopped_by_signals  # pyright: ignore[
 
 import diagevo
 from diagevo.config.loading import of_profile
-from diagevo.config.placement import ClusterNode
+from diagevo.config.resources import ClusterNode
 from diagevo.memory.events import CheckpointEvaluated
 from diagevo.progress import StopFlag
 from tests.cli.program import STARTED, clean_environment, invoke

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from diagevo import doctor
 from diagevo.config.loading import of_profile
-from diagevo.config.placement import ClusterNode, rank_bundles, refusal
+from diagevo.config.resources import ClusterNode, rank_bundles, refusal
 from diagevo.training.footprint import host, shapes_of
 
 PROFILE = "qwen3-8b-2x8"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from diagevo.config.models import HardwareConfig
-from diagevo.config.placement import (
+from diagevo.config.resources import (
     ClusterNode,
     describe_bundles,
     describe_nodes,

@@ -8,10 +8,9 @@ import pytest
 from diagevo.config.loading import of_file, of_profile, resolve
 from diagevo.config.models import Config
 from diagevo.config.paper import DIAGNOSTICIANS, NOT_METHOD, STATED, OneOf, deviations
-from diagevo.config.placement import ClusterNode, rank_bundles
+from diagevo.config.resources import ClusterNode, rank_bundles, workload
 from diagevo.config.shipped import PROFILES
 from diagevo.config.sources import dotted, keys
-from diagevo.config.workload import workload
 from diagevo.config.writing import scalar, template, to_yaml
 from diagevo.training.footprint import loads, shapes_of
 

@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole, MemoryConfig
+from diagevo.diagnosis.chat import budget_of, spent
 from diagevo.diagnosis.diagnostician import Extraction, FailurePair
 from diagevo.diagnosis.maintain import maintain
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.diagnosis.recheck import Recheck, Unrecorded, agreement, recheck
-from diagevo.diagnosis.spending import budget_of, spent
 from diagevo.errors import NotFoundError, StoppedSafely
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory

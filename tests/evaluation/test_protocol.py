@@ -5,10 +5,10 @@ import sys
 import pytest
 
 from diagevo.errors import MissingDependencyError
+from diagevo.evaluation.ablation import compare, holm
 from diagevo.evaluation.benchmarks import Question
 from diagevo.evaluation.evaluate import validate
 from diagevo.evaluation.protocol import at_best_temperature, best_round, colder, estimate, paired_difference
-from diagevo.evaluation.study import compare, holm
 from diagevo.sampling.sampler import SamplingParams
 
 from .scripted import BarePrompts, SameText, ScriptedSampler

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.aims import LastFailures
 from diagevo.ingest.dataset import PromptDataset, read_dataset
+from diagevo.ingest.rounds import LastFailures
 from diagevo.ingest.weights import weights
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory

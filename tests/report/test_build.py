@@ -13,8 +13,7 @@ from diagevo.report.figure import Figure
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.files import write_figure
 from diagevo.report.material import Material
-from diagevo.report.scores import RunResult
-from diagevo.report.tables import table
+from diagevo.report.tables import RunResult, table
 
 pytestmark = pytest.mark.slow
 

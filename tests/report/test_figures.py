@@ -10,11 +10,21 @@ from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.errors import MissingDependencyError
 from diagevo.evaluation.oracle import LabelAccuracy
 from diagevo.evaluation.store import Evaluation
-from diagevo.report.figure import Entry, Figure, Missing, span
+from diagevo.report.figure import (
+    CHANGES,
+    MODES,
+    SERIES,
+    STATES,
+    Entry,
+    Figure,
+    Missing,
+    lightness,
+    span,
+    themed,
+)
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.files import svg
 from diagevo.report.material import Material
-from diagevo.report.style import CHANGES, MODES, SERIES, STATES, lightness, themed
 
 
 def drawn(name: str, material: Material) -> Figure:

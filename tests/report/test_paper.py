@@ -13,11 +13,10 @@ from diagevo.memory.history import open_history
 from diagevo.report.case import cases
 from diagevo.report.figure import Figure, Missing
 from diagevo.report.figures import FIGURES, draw
-from diagevo.report.hyperparameters import settings_table
+from diagevo.report.files import markdown
 from diagevo.report.material import Material, StageTime, Validation, spent_on
-from diagevo.report.table_text import markdown
+from diagevo.report.run_tables import settings_table, time_table
 from diagevo.report.tables import TITLES, TableName
-from diagevo.report.time_table import time_table
 from tests.memory.audit import played
 
 ROOT = Path(__file__).parents[2]

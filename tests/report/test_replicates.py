@@ -11,9 +11,8 @@ import diagevo
 from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.history import open_history
 from diagevo.memory.transfer.fork import fork
-from diagevo.report.scores import RunResult
-from diagevo.report.table_text import FORMATS, markdown
-from diagevo.report.tables import ReportTable, results, table
+from diagevo.report.files import FORMATS, markdown
+from diagevo.report.tables import ReportTable, RunResult, results, table
 from tests.memory.audit.played import CONFIG
 from tests.memory.audit.random_play import play_on, play_randomly
 

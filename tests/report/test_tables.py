@@ -9,9 +9,8 @@ from diagevo.errors import NotFoundError
 from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.store import EvaluationStore
 from diagevo.memory.history import History, open_history
-from diagevo.report.scores import GROUPS, RunResult
-from diagevo.report.table_text import FORMATS, markdown
-from diagevo.report.tables import cell, results, table
+from diagevo.report.files import FORMATS, markdown
+from diagevo.report.tables import GROUPS, RunResult, cell, results, table
 
 RUNS = [
     RunResult("p.full.s0", "DiagEvo (full)", "full", 0, 5, {"Math Avg.": 0.72, "General Avg.": 0.39}),

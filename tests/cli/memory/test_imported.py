@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from diagevo.config.imported import REACHING
+from diagevo.config.adjusting import REACHING
 from diagevo.config.loading import resolve
 from diagevo.config.sources import dotted
 from diagevo.memory.history import open_history

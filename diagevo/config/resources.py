@@ -1,0 +1,138 @@
+"""What a run takes: how its ranks are placed on a Ray cluster, what servers are reckoned with, and how
+much work its stages are. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from diagevo.config.models import Config, GRPOConfig, HardwareConfig, SamplingConfig
+
+Bundle = dict[str, int]
+"""What one process takes, by Ray's names: GPU, CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """One machine of a cluster."""
+
+    address: str
+    cpus: int
+    gpus: int
+    memory: int = 0
+    """Bytes that it gives to processes; 0: not known."""
+
+
+def on_gpus(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> bool:
+    """Whether a run's models are on GPUs; `auto`: where the cluster has any."""
+    return hardware.device == "cuda" or (hardware.device == "auto" and any(node.gpus for node in nodes))
+
+
+def rank_bundles(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> list[Bundle]:
+    """A place for each rank: a GPU, or its threads of a CPU."""
+    each = {"GPU": 1} if on_gpus(hardware, nodes) else {"CPU": hardware.threads or 1}
+    return [each] * hardware.processes
+
+
+def refusal(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> tuple[str, str] | None:
+    """Why the ranks cannot start on these nodes, and what fixes it; None where they can."""
+    kind = "GPU" if on_gpus(hardware, nodes) else "CPU"
+    [each, *_] = rank_bundles(hardware, nodes)
+    places = sum((node.gpus if kind == "GPU" else node.cpus) // each[kind] for node in nodes)
+    if places >= hardware.processes:
+        return None
+    ranks = describe_bundles(rank_bundles(hardware, nodes))
+    fewer = f"set hardware.processes to {places}, or " if places else ""
+    there = sum(node.gpus if kind == "GPU" else node.cpus for node in nodes)
+    return f"the run takes {ranks}; the nodes have {there}", f"{fewer}add nodes"
+
+
+def describe_bundles(bundles: Sequence[Bundle]) -> str:
+    """Bundles in words, e.g. "4 × 2 GPU"."""
+    kinds = [" + ".join(f"{n} {kind}" for kind, n in bundle.items()) for bundle in bundles]
+    return ", ".join(f"{kinds.count(kind)} × {kind}" for kind in dict.fromkeys(kinds)) or "none"
+
+
+def describe_nodes(nodes: Sequence[ClusterNode]) -> str:
+    """Nodes in words, e.g. "10.0.0.1 (8 GPU, 96 CPU)"."""
+    return ", ".join(f"{n.address} ({f'{n.gpus} GPU, ' if n.gpus else ''}{n.cpus} CPU)" for n in nodes)
+
+
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
+
+def gpus_of(hardware: HardwareConfig) -> tuple[int, ...]:
+    """The GPUs of one machine that train and sample; none on the CPU."""
+    return () if hardware.device == "cpu" else tuple(range(hardware.processes))
+
+
+def mean_tokens(sampling: SamplingConfig) -> int:
+    """Tokens of prompt and answer that a plan reckons with: an eighth of the longest."""
+    return max(1, (sampling.max_prompt_tokens + sampling.max_new_tokens) // 8)
+
+
+def on_this_machine(url: str | None) -> bool:
+    """Whether an endpoint is here, so that it takes one of this machine's GPUs."""
+    return url is not None and urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+
+
+def lora_slots(rank: int) -> int:
+    """What vLLM takes as the largest rank of its adapters, where ours have `rank`."""
+    return next((allowed for allowed in _LORA_RANKS if allowed >= rank), rank)
+
+
+@dataclass(frozen=True, slots=True)
+class StageWork:
+    """The most that one stage of a round can take."""
+
+    stage: str
+    steps: int | None
+    """Optimizer steps; None where nothing trains."""
+    completions: int
+    """Responses drawn from the policies."""
+    calls: int
+    """Calls of the diagnostician; all of them are upper bounds."""
+    seconds: float | None
+    """As measured in an earlier run of the same settings; None where there is none."""
+    about: str
+
+
+def rollouts(settings: GRPOConfig) -> int:
+    """Completions of one policy's phase, at most."""
+    return settings.max_steps * settings.batch_questions * settings.group
+
+
+def workload(config: Config, measured: Mapping[str, float]) -> list[StageWork]:
+    """Each stage of one round. `measured`: seconds of a round's stages in an earlier run."""
+    play, challenger, solver = config.round, config.challenger_grpo, config.solver_grpo
+    questions = rollouts(challenger) if play.train_challenger else 0
+    lessons = min(solver.max_steps * solver.batch_questions, play.candidates)
+    answers = lessons * solver.group
+    per_question = config.diagnosis.failures_per_question
+    failures = answers if per_question is None else min(answers, lessons * per_question)
+    votes = config.round.challenger_votes
+    asked = config.diagnosis.enabled and config.roles.diagnostician.engine == "openai"
+    rows = [
+        (
+            "challenger",
+            challenger.max_steps if play.train_challenger else 0,
+            questions * (1 + votes),
+            0,
+            f"{questions} questions, {votes} votes each",
+        ),
+        ("candidates", None, play.candidates, 0, "a fresh pool under the same schedule"),
+        ("votes", None, play.candidates * play.responses, 0, f"{play.responses} answers a candidate"),
+        ("solver", solver.max_steps, answers, 0, f"one pass over at most {lessons} kept questions"),
+        (
+            "diagnosis",
+            None,
+            0,
+            failures * 3 if asked else 0,
+            f"at most {failures} failures: extraction, and for new causes deduplication and a node"
+            if config.diagnosis.enabled
+            else f"off: at most {failures} failures are recorded, and none is diagnosed",
+        ),
+    ]
+    return [
+        StageWork(stage, steps, completions, calls, measured.get(stage), about)
+        for stage, steps, completions, calls, about in rows
+    ]
