@@ -94,7 +94,7 @@ def _said(tried: _Tried[Said], otherwise: Said) -> Said:
 
 class OpenAIDiagnostician:
     """Implements `Diagnostician`. `budget` holds what earlier processes of the run have spent
-    (`spending.py`). `retries`: further tries of a request that got no answer."""
+    (`chat.budget_of`). `retries`: further tries of a request that got no answer."""
 
     def __init__(
         self,
