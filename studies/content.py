@@ -34,6 +34,12 @@ from diagevo.arithmetic.slips import KINDS, Kind
 from diagevo.arithmetic.truth import value
 from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
 from diagevo.diagnosis.diagnostician import FailurePair
+from diagevo.diagnosis.extraction import Diagnoser, ShouldStop
+from diagevo.diagnosis.levels.engine import Levels
+from diagevo.diagnosis.levels.material import Failure, Response
+from diagevo.diagnosis.levels.material import Prompt as Asked
+from diagevo.memory.events import FailureObserved
+from diagevo.memory.memory import Memory
 from diagevo.memory.state.schedule import Draw, Schedule
 from diagevo.progress import Observer, StopFlag
 from diagevo.sampling.sampler import Prompt, SamplingParams
@@ -177,9 +183,10 @@ ARMS: Mapping[str, Arm | None] = {
     "wrong-25": None,
     "wrong-50": None,
     "wrong-100": None,
+    "local": None,
 }
 """What happens to a round's draws. A capped arm practises `CAP` questions a round at most; of `wrong-N` N%
-of the diagnoses name another kind of mistake."""
+of the diagnoses name another kind of mistake; those of `local` come from `diagnose --local`."""
 CAP = 24
 
 
@@ -212,6 +219,67 @@ def _wrongly(share: float, seed: int) -> None:
     RuleDiagnostician.kind = kind
 
 
+def _locally() -> None:
+    """From here on a round's failures are grouped as `diagnose --local` does, once all are there.
+
+    The challenger of this world reads no words but its own: a group is told in those of the kind that the
+    rules see most often in it. What the groups mix is so told wrongly, and what is in none is not told.
+    """
+    submit, drain, rules = Diagnoser.submit, Diagnoser.drain, RuleDiagnostician.kind
+    held: list[FailureObserved] = []
+    named: dict[str, Kind] = {}
+
+    def collect(self: Diagnoser, failures: Sequence[FailureObserved]) -> None:
+        held.extend(failures)
+
+    def all_at_once(self: Diagnoser, should_stop: ShouldStop | None = None) -> None:
+        named.update(_kinds_of_groups(self._memory, held, rules))
+        submit(self, held)
+        held.clear()
+        drain(self, should_stop)
+
+    Diagnoser.submit, Diagnoser.drain = collect, all_at_once
+    RuleDiagnostician.kind = lambda self, pair: named.get(pair.failure_id)
+
+
+def _kinds_of_groups(
+    memory: Memory,
+    failures: Sequence[FailureObserved],
+    rules: Callable[[RuleDiagnostician, FailurePair], Kind | None],
+) -> dict[str, Kind]:
+    """Of each failure in a group, by its id, the kind that most failures of the group are by the rules."""
+    of: dict[str, list[FailureObserved]] = {}
+    for failure in failures:
+        of.setdefault(failure.question_id, []).append(failure)
+    prompts: list[Asked] = []
+    kinds: dict[str, Kind | None] = {}
+    for question_id, wrong in of.items():
+        scored = memory.question(question_id)
+        digests = [scored.question, *(d for each in wrong for d in (each.reference, each.trajectory))]
+        texts = memory.artifacts.get_many(digests)
+        question, passed = texts[scored.question], dict.fromkeys(texts[each.reference] for each in wrong)
+        failed = [Failure(each.failure_id, Response(texts[each.trajectory])) for each in wrong]
+        prompts.append(
+            Asked(question_id, question, scored.label, [Response(text) for text in passed], failed)
+        )
+        for each in wrong:
+            right, found = texts[each.reference], texts[each.trajectory]
+            pair = FailurePair(each.failure_id, question, scored.label or "", right, found)
+            kinds[each.failure_id] = rules(RuleDiagnostician(), pair)
+    levels = Levels(prompts, [])
+    groups: dict[str, list[str]] = {}
+    for prompt in prompts:
+        for failure, explained in zip(prompt.failed, levels.of(prompt), strict=True):
+            if explained.cause is not None:
+                groups.setdefault(explained.cause.key, []).append(failure.key)
+    named: dict[str, Kind] = {}
+    for members in groups.values():
+        seen = Counter(kind for each in members if (kind := kinds[each]) is not None)
+        if seen:
+            named |= dict.fromkeys(members, seen.most_common(1)[0][0])
+    return named
+
+
 def play(arm: str, seed: int, home: Path, rounds: int = ROUNDS) -> dict[str, Any]:
     """One run, in this process, and what its last solver is worth. A folder of its own is made anew."""
     import torch
@@ -233,6 +301,8 @@ def play(arm: str, seed: int, home: Path, rounds: int = ROUNDS) -> dict[str, Any
         Schedule.draw = draw
     if arm.startswith("wrong-"):
         _wrongly(int(arm.removeprefix("wrong-")) / 100, seed)
+    if arm == "local":
+        _locally()
     run = f"content.{arm}.{weights.name}.s{seed}"
     shutil.rmtree(home / run, ignore_errors=True)
     (home / run).mkdir(parents=True)
@@ -317,7 +387,8 @@ def planned() -> list[dict[str, Any]]:
     plan = json.loads(PLAN.read_bytes())
     main = [(arm, seed) for seed in plan["seeds"] for arm in plan["arms"]]
     more = [(arm, seed) for seed in plan["seeds"][: plan["wrong_seeds"]] for arm in plan["wrong_arms"]]
-    return [{"arm": arm, "seed": seed} for arm, seed in [*main, *more]]
+    local = [("local", seed) for seed in plan["local_seeds"]]
+    return [{"arm": arm, "seed": seed} for arm, seed in [*main, *more, *local]]
 
 
 def results() -> list[dict[str, Any]]:

@@ -2,19 +2,26 @@
 
 from fractions import Fraction
 from itertools import islice
+from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from diagevo.arithmetic import heldout
+from diagevo.arithmetic.diagnostician import RuleDiagnostician
 from diagevo.arithmetic.families import family
-from diagevo.arithmetic.grammar import parse, read_steps
-from diagevo.arithmetic.truth import answer
+from diagevo.arithmetic.grammar import FAMILIES, draw_part, parse, read_steps, solve, word, write_solution
+from diagevo.arithmetic.slips import Kind, offers
+from diagevo.arithmetic.truth import answer, value
 from diagevo.arithmetic.wordings import kind_of
 from diagevo.equations.policy import ScheduledCause
+from diagevo.memory.events import FailureObserved
 from diagevo.memory.state.schedule import Draw, Schedule
 from studies import content
 from studies.content import (
     BROKEN,
+    _kinds_of_groups,
     broken_documents,
     choice_set,
     exact_interval,
@@ -93,5 +100,42 @@ def test_differences_are_of_the_seeds_that_both_arms_have() -> None:
 
 def test_every_seed_of_the_plan_comes_before_the_next() -> None:
     runs = planned()
-    assert len(runs) == 75
+    assert len(runs) == 85
     assert [run["seed"] for run in runs[:12]] == [10] * 6 + [11] * 6
+
+
+def test_local_groups_are_told_in_the_words_of_the_kind_that_most_of_them_are() -> None:
+    """Two kinds of slip over 24 questions each: a group that mixes them would name one for all."""
+    rng, texts, failures, questions = Random(5), dict[str, str](), list[FailureObserved](), dict[str, Any]()
+    wanted = [Kind("quotient", "restore", "operation"), Kind("lift", "fall", "order")]
+    for number in range(48):
+        kind = wanted[number % 2]
+        part = draw_part(rng, kind.family)
+        steps = solve(part)
+        place = [each.name for each in FAMILIES[kind.family].procedure(part.numbers)].index(kind.step)
+        slip = next(each for each in offers(kind, steps[place]) if each is not None)
+        right, wrong = (
+            write_solution(each, each[-1].result)
+            for each in (steps, [*steps[:place], slip, *steps[place + 1 :]])
+        )
+        names = [f"{each}{number}" for each in ("q", "r", "w")]
+        texts |= dict(zip(names, (word(part, number // 2 % 2), right, wrong), strict=True))
+        questions[f"k{number}"] = SimpleNamespace(question=names[0], label=str(value(part)))
+        failures.append(
+            FailureObserved(
+                failure_id=f"k{number}.a0",
+                question_id=f"k{number}",
+                stage="solver",
+                attempt=1,
+                step=1,
+                trajectory=names[2],
+                reference=names[1],
+            )
+        )
+    memory: Any = SimpleNamespace(
+        question=questions.__getitem__,
+        artifacts=SimpleNamespace(get_many=lambda digests: {each: texts[each] for each in digests}),
+    )
+    named = _kinds_of_groups(memory, failures, RuleDiagnostician.kind)
+    right = sum(named.get(f"k{n}.a0") == wanted[n % 2] for n in range(48))
+    assert right > 0.8 * len(named) > 20
