@@ -62,19 +62,16 @@ PROGRAM: dict[str, str | Group] = {
         "Read the log, rebuild the memory, and query it.",
         memory="show why replay log schedule",
         memory_whatif="what-if",
-        memory_verify="verify",
-        memory_query="query rebuild",
-        memory_rename="rename",
-        memory_calibrate="calibrate",
+        memory_query="query",
+        memory_upkeep="verify rename rebuild calibrate",
     ),
     "view": "view",
     "report": _group("report", "Figures and tables of runs.", report="build"),
     "eval": _group(
         "eval",
         "Evaluate models on benchmarks and compare the results.",
-        evaluate_run="run",
+        evaluate_run="run labels",
         evaluate="show compare",
-        labels="labels",
     ),
     "ablate": _group(
         "ablate", "Plan the paper's ablations, run them, and compare the results.", ablate="plan run compare"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, DamagedError, DiagEvoError
 
 from .call import Call
 
@@ -106,3 +106,28 @@ def there_is_none(call: Call) -> bool:
 
     file = Database(call.database).file
     return file is not None and not file.exists()
+
+
+def refuse_damaged(location: str) -> None:
+    """Raises DamagedError where a run is not as it was written. Called after an unforeseen error."""
+    from diagevo.memory.audit.verify import verify
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.log import Log
+    from diagevo.memory.log.migrate import prepare
+    from diagevo.memory.places import runs_folder
+
+    try:
+        database = Database(location)
+        try:
+            prepare(database, create=False)
+            log = Log(database)
+            for run_id in log.runs():
+                report = verify(log, run_id, runs_folder(database) / run_id, deep=True)
+                if not report.ok:
+                    raise DamagedError(f"run {run_id} is damaged: {report.faults[0].message}")
+        finally:
+            database.close()
+    except DamagedError:
+        raise
+    except DiagEvoError:
+        return  # a database that is not there, old or away did not do it

@@ -104,7 +104,7 @@ def command(
             except (DiagEvoError, typer.TyperException, typer.Exit, typer.Abort, OSError):
                 raise
             except Exception:  # a bug, unless the log that it read is damaged
-                from .damage import refuse_damaged
+                from .opening import refuse_damaged
 
                 refuse_damaged(call.database)
                 raise

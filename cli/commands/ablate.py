@@ -15,7 +15,7 @@ from ..opening import database, there_is_none
 from ..render import console as render
 from ..render.result import Result
 from ..render.table import columns
-from ..screens.accuracy import premises
+from ..screens.rounds import premises
 
 if TYPE_CHECKING:
     from diagevo.evaluation.ablation import Plan

@@ -15,12 +15,12 @@ from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call
-from ..diagnosticians import check_rules, diagnostician_of
 from ..opening import config_of, opened
 from ..render import console as render
 from ..render.result import Result
 from ..render.table import columns
 from ..screens.ingested import LARGEST, answer
+from .diagnosticians import check_rules, compare, diagnostician_of
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -117,8 +117,6 @@ def diagnose(
     said += ("ingest.all_failed=true",) if all_failed else ()
     call = replace(call, settings=(*call.settings, *said))
     if dry_run:
-        from .diagnose_compared import compare
-
         return compare(call, sample=20 if sample is None else sample, round=round)
     from diagevo.ingest.cost import cost
     from diagevo.ingest.rounds import Rounds

@@ -14,7 +14,7 @@ from ..opening import database
 from ..render import console as render
 from ..render.result import Result
 from ..render.table import columns
-from ..screens.accuracy import premises, worlds_of
+from ..screens.rounds import premises, worlds_of
 
 if TYPE_CHECKING:
     from diagevo.evaluation.store import Evaluation

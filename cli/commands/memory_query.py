@@ -1,24 +1,17 @@
-"""`diagevo memory query, rebuild`: the memory by SQL, and its disposable parts anew."""
+"""`diagevo memory query`: the memory by SQL."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from diagevo.errors import ConfigError
-from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call
-from ..opening import config_of, opened
-from ..render import console as render
+from ..opening import opened
 from ..render.result import Result
 from ..render.table import Column, columns
-
-if TYPE_CHECKING:
-    from diagevo.config.models import EmbedderRole
-    from diagevo.memory.memory import Memory
-    from diagevo.memory.transfer.rebuilding import Rebuilding
 
 LONGEST = 2**20
 """Bytes of a statement on stdin."""
@@ -88,68 +81,3 @@ def _unique(names: tuple[str, ...]) -> list[str]:
 
 def _plain(value: Any) -> Any:
     return bytes(value).hex() if isinstance(value, bytes | memoryview) else value
-
-
-@options.command(
-    "memory rebuild",
-    reads=options.CONFIGURATION,
-    example="""diagevo memory rebuild
-    diagevo memory rebuild --embedder
-    diagevo memory rebuild --embedder --set 'roles.embedder={engine: openai, model: text-embedding-v4}'""",
-)
-def rebuild(
-    call: Call,
-    *,
-    embedder: Annotated[
-        bool, typer.Option("--embedder", help="Also embed every cause and node with the configured model.")
-    ] = False,
-) -> Result[Any]:
-    """Rebuild projections, snapshots and the vector index.
-
-    The events stay as they are. With --embedder the run goes over to the model that roles.embedder names, in
-    its own configuration or by --set roles.embedder.… or -c FILE: every cause and node is embedded, then an
-    event records the change. Interrupted, it goes on where it stood.
-    """
-    from diagevo.memory.opening import open_memory
-    from diagevo.memory.transfer.rebuilding import rebuild as make_again
-
-    with opened(call) as history:
-        run_id = history.run_id
-        role = config_of(call, history).roles.embedder if embedder else None
-        stored = history.configuration().config
-    with open_memory(call.database, run_id, create=False) as memory:
-        if role is not None:
-            _embed_anew(call, memory, role, stored)
-        done = make_again(memory)
-        as_of = memory.state
-    return Result(done, text=_rebuilt_text(run_id, done), run=run_id, as_of=as_of)
-
-
-def _embed_anew(call: Call, memory: "Memory", role: "EmbedderRole", stored: dict[str, Any]) -> None:
-    from diagevo.diagnosis.embedder import embedder_for, identity
-
-    model = embedder_for(role)
-    if role.engine == "hashing":  # it may carry the name of the engine that gave way
-        role = role.model_copy(update={"model": model.name})
-    config = {**stored, "roles": {**stored.get("roles", {}), "embedder": role.model_dump(mode="json")}}
-    changed = memory.state.embedder != identity(model)
-    memory.change_embedder(
-        identity(model),
-        model.embed,
-        config=config,
-        on_progress=lambda done, total: render.say(call, f"{done:,} of {total:,} texts have their vectors"),
-    )
-    if changed:
-        render.say(
-            call, "θ_dup and θ_merge belong to an embedding model: diagevo memory calibrate proposes new ones"
-        )
-
-
-def _rebuilt_text(run_id: str, done: "Rebuilding") -> str:
-    index = count(done.indexed, "cause") if done.indexed else "so few causes need none"
-    return (
-        f"{run_id}: projections and snapshots of {count(done.rounds, 'round')} written again\n"
-        f"  embeddings    {done.embedder.name} @ {done.embedder.revision or '-'},"
-        f" {done.embedder.dimension} numbers\n"
-        f"  vector index  {index}\n"
-    )

@@ -1,16 +1,24 @@
-"""`diagevo memory what-if`: what is asked, as numbers within their bounds."""
+"""`diagevo memory what-if`: the record under other settings, in rows that say how far each can be trusted."""
 
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diagevo.equations.policy import BUILT_IN
 from diagevo.errors import ConfigError
 from diagevo.text.fractions import LARGEST, fraction
+from diagevo.text.numbers import number
 
 from .. import options
 from ..call import Call
-from ..render.result import Result
-from ..screens.whatif import answer
+from ..opening import opened
+from ..render.layout import listed
+from ..render.result import Result, Rows
+from ..render.table import columns
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.timeline.rounds import Observed
 
 _LIMITS = {
     "k": (0, LARGEST, "above 0 and at most 1e308"),
@@ -19,6 +27,21 @@ _LIMITS = {
     "p_low": (0, 1, "between 0 and 1"),
     "p_high": (0, 1, "between 0 and 1"),
 }
+FILTERED = ("tau", "p_low", "p_high")
+REPLAY = columns(
+    "round, status, failures: F, epsilon_next: ε next, active: Active, mastered: Mastered, "
+    "promoted, reactivated"
+)
+RETENTION = columns("round, status, candidates, kept, share, label_truth: labels true, own: the run's own")
+RECORDED = "exact for the recorded questions"
+"""Of a filter: the questions of a round after one that would have trained on others would be others too."""
+_CHANGED = ("failures", "epsilon_next", "active", "mastered", "kept")
+"""What a row says beside what was recorded."""
+_REPLAYED = (*_CHANGED[:4], "z", "promoted", "reactivated", "frequencies")
+
+
+Values = Mapping[str, str]
+"""What is changed, by name, as it was written; the rest is as recorded."""
 
 
 @options.command(
@@ -59,7 +82,7 @@ def what_if(
         raise ConfigError(
             "nothing is changed", hint="name a change: --k, --theta-up, --tau, --p-low, --p-high or --drop"
         )
-    return answer(call, values, drop or [], round)
+    return _answer(call, values, drop or [], round)
 
 
 def checked(text: str, name: str) -> str:
@@ -77,3 +100,116 @@ def checked(text: str, name: str) -> str:
     if not low <= value <= high or (name == "k" and not value):
         raise ConfigError(f"{name} is {told}: it must be {allowed}", hint="give another value")
     return text
+
+
+def _answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) -> Result[Any]:
+    from diagevo.memory.audit.references import resolve
+    from diagevo.memory.audit.timeline.rounds import observations
+
+    with opened(call) as history:
+        as_of = history.as_of(round_) if round_ is not None else history.end
+        dropped = frozenset(resolve(history, ref, as_of, "cause").id for ref in drop)
+        observed = observations(history, as_of)
+        if not observed:
+            raise ConfigError(f"run {history.run_id} has no committed round to ask about")
+        rows = _rows(observed, values, dropped, round_)
+    parts, notes = _screen(rows), _remarks(rows)
+    own = dict.fromkeys(one.following.settings.policy for one in observed)
+    notes += [
+        f"schedule.policy {name}: an audit runs no code, so its ε stand as recorded"
+        for name in own
+        if name not in BUILT_IN
+    ]
+    recorded = columns(", ".join(f"was_{name}" for name in _CHANGED))
+    every = (*columns("change"), *RETENTION, *REPLAY[2:], *recorded)
+    return Result(rows, every, parts, run=history.run_id, as_of=as_of, notes=notes)
+
+
+def _rows(
+    observed: Sequence["Observed"],
+    values: Values,
+    dropped: frozenset[str],
+    round_: int | None,
+) -> list[dict[str, Any]]:
+    """Retention where the filter changes, and the replay."""
+    from diagevo.memory.audit.retention import first_changed, retention
+    from diagevo.memory.audit.whatif import Changes, what_if
+
+    change = _named(values, dropped)
+
+    def row(kind: str, number: int, status: str, **said: Any) -> dict[str, Any]:
+        return {"kind": kind, "change": change, "round": number, "status": status, **said}
+
+    rows: list[dict[str, Any]] = []
+    rerun = None
+    filtered = {name: fraction(values[name]) for name in FILTERED if name in values}
+    if filtered:
+        over = observed if round_ is None else observed[-1:]
+        kept = retention(over, filtered)
+        rerun = first_changed(kept)
+        for r, own in zip(kept, over, strict=True):
+            said = {name: getattr(r, name) for name in ("candidates", "kept", "share", "label_truth")}
+            said |= {"was_kept": r.recorded, "kept_both": r.both}
+            said["own"] = ", ".join(f"{name} = {getattr(own.configured.filter, name)}" for name in filtered)
+            rows.append(row("retention", r.round, RECORDED, **said))
+    replayed = {name: fraction(values[name]) for name in ("k", "theta_up") if name in values}
+    told = what_if(observed, Changes(**replayed, drop=dropped, since=round_ or 1))
+    for r in told.rounds:
+        if round_ is not None and r.round != round_:
+            continue
+        exact = rerun is None or r.round < rerun
+        said = {name: getattr(r, name) for name in _REPLAYED} | {"diverges": told.diverges} if exact else {}
+        said |= {f"was_{name}": getattr(r, f"recorded_{name}") for name in _CHANGED if name != "kept"}
+        rows.append(row("replay", r.round, r.status if exact else "needs a rerun", **said))
+    return rows
+
+
+def _named(values: Values, dropped: frozenset[str]) -> str:
+    from diagevo.memory.events import number_of
+
+    words = [f"{name} = {text}" for name, text in values.items()]
+    words += [f"without {cause}" for cause in sorted(dropped, key=number_of)]
+    return ", ".join(words)
+
+
+def _screen(rows: list[dict[str, Any]]) -> list[str | Rows]:
+    """Two tables at most, below the change."""
+    parts: list[str | Rows] = [rows[0]["change"]]
+    for kind, wanted in (("retention", RETENTION), ("replay", REPLAY)):
+        if chosen := [_shown(row) for row in rows if row["kind"] == kind]:
+            parts.append(Rows(wanted, chosen))
+    return parts
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A row for a person: a figure that changed as `0.333 → 0.500`, and of many causes the first."""
+    shown = {
+        key: listed(value, 4) or None if isinstance(value, tuple) else value for key, value in row.items()
+    }
+    for key in _CHANGED:
+        was = row.get(f"was_{key}")
+        if was is not None and row.get(key) != was:
+            shown[key] = f"{_figure(was)} → {_figure(row[key]) if key in row else '?'}"
+    return shown
+
+
+def _figure(value: Any) -> str:
+    return "–" if value is None else str(value) if isinstance(value, int) else number(value)
+
+
+def _remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What the statuses mean here: each once, at the first round that it concerns."""
+    remarks = []
+    for row in {row["status"]: row for row in reversed(rows)}.values():
+        if row["status"] == "open-loop":
+            first = row["diverges"]
+            since = (
+                f"from round {first} on the run would have drawn other questions"
+                if first
+                else "a cause is missing"
+            )
+            remarks.append(f"{row['change']}: {since}; open-loop rows hold the recorded ones fixed")
+        elif row["status"] == "needs a rerun":
+            since = f"from round {row['round']} on the solver would have trained on other questions"
+            remarks.append(f"{row['change']}: {since}")
+    return remarks

@@ -14,9 +14,8 @@ from ..render import console as render
 from ..render.result import Result, Rows
 from ..render.rows import row_of
 from ..render.table import columns
-from ..screens.accuracy import accuracy, premises
 from ..screens.ingested import pass_rates
-from ..screens.rounds import FIGURES, round_tables
+from ..screens.rounds import FIGURES, accuracy, premises, round_tables
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.runs import PhaseLine, RunLine, RunStory

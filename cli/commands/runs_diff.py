@@ -12,7 +12,7 @@ from ..call import Call
 from ..opening import one, opened, point_named
 from ..render import console as render
 from ..render.result import Result, Rows
-from ..screens.accuracy import premises
+from ..screens.rounds import premises
 
 _POINTS = "write a..b, a@3..b@3, a@2..a@5, or 2..5"
 

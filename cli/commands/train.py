@@ -17,11 +17,10 @@ from ..call import Call
 from ..opening import database, opened, stored_config, there_is_none
 from ..render import console as render
 from ..render.result import Result, emit
-from ..screens.accuracy import accuracy
 from ..screens.board import clock
 from ..screens.display import Kind, display_for
 from ..screens.plan import BASE
-from ..screens.rounds import round_tables
+from ..screens.rounds import accuracy, round_tables
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:

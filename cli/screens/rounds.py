@@ -1,14 +1,19 @@
-"""The tables of a run's committed rounds: what the memory came to, the questions, what was learnt."""
+"""The tables of a run: its committed rounds, and its scores beside the base model's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from diagevo.text.escaping import visible
 
 from ..render.result import Rows
 from ..render.rows import row_of
-from ..render.table import columns
+from ..render.table import Column, columns
 from .board import invalid
 
 if TYPE_CHECKING:
+    from diagevo.evaluation.store import Evaluation
+    from diagevo.memory.history import History
+    from diagevo.memory.log.database import Database
     from diagevo.progress import RoundFigures
 
 FIGURES = columns("failures: F, z, epsilon_next: ε next, active: Active, mastered: Mastered")
@@ -22,6 +27,7 @@ QUESTIONS = columns(
     "round, candidates, kept, invalid, without_box: no box, undecided, observed: failures, "
     "against_false_labels: at a false label, right: of them right"
 )
+_ROUNDS_SHOWN = 6
 LEARNT = columns(
     "round, mean_at_k: mean@k, greedy, mean_at_k_best: at its best T, labels_true: labels true, "
     "solver_reward: solver's reward, challenger_reward: challenger's reward, time: time: 0"
@@ -49,3 +55,44 @@ def _row(of: "RoundFigures") -> dict[str, Any]:
         "reactivated": len(of.reactivated),
         "time": sum(of.seconds.values()) or None,
     }
+
+
+def accuracy(history: "History") -> list[str | Rows]:
+    """Two tables: the scores by round and category, those at lower temperatures among them; and,
+    in a world that knows families, how many questions of free exploration were of each."""
+    from diagevo.view.scores import families_in, free_questions, score_names, score_rows
+
+    parts: list[str | Rows] = []
+    if scores := score_rows(history):
+        names = (
+            Column(name, visible(heading, one_line=True)) for name, heading in score_names(scores).items()
+        )
+        parts.append(Rows((*columns("solver"), *names), scores))
+    if written := free_questions(history):
+        shown = list(written)[-_ROUNDS_SHOWN:]
+        rounds = (Column(str(n), f"round {n}") for n in shown)
+        rows = [
+            {"family": name} | {str(number): written[number][name] for number in shown}
+            for name in families_in(written)
+        ]
+        parts.append(Rows((*columns("family: free questions of"), *rounds), rows))
+    return [*parts, *premises([history.world])] if parts else []
+
+
+def premises(worlds: Iterable[object]) -> list[str]:
+    """What results of these worlds rest on, once each."""
+    from diagevo.view.scores import premise
+
+    told = dict.fromkeys(map(premise, worlds))
+    return [said for said in told if said is not None]
+
+
+def worlds_of(database: "Database", evaluations: Iterable["Evaluation"]) -> list[object]:
+    """The worlds of evaluations: of their runs, or of the questions where a model was asked without a run."""
+    from diagevo.memory.history import History
+
+    found = list(evaluations)
+    runs = dict.fromkeys(e.run_id for e in found if e.run_id is not None)
+    worlds = [History(database, run).world for run in runs]
+    alone = any(e.run_id is None and e.conditions.get("source") == "arithmetic world" for e in found)
+    return [*worlds, *(["arithmetic"] if alone else [])]

@@ -1,22 +1,28 @@
-"""The pages about whole runs: the list, the first page, diagnostics, causes, a round under way, the check."""
+"""The pages about runs and rounds: the list, the first page, diagnostics, a round, the log, the check."""
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 
+from diagevo.errors import NotFoundError
 from diagevo.evaluation.protocol import AT_BEST, colder
+from diagevo.memory.audit.replay import describe, next_schedule
 from diagevo.memory.audit.runs import RunStory, list_runs, run_story
-from diagevo.memory.history import History
+from diagevo.memory.events import EVENT_TYPES, CandidateScored, RoundOpened
+from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import History, expect
 from diagevo.memory.read.counts import counts
 from diagevo.memory.read.matrix import count_causes, matrix
 from diagevo.memory.read.rounds import rounds as figures_of
 from diagevo.memory.read.steps import step_metrics
 from diagevo.text.numbers import count
+from diagevo.text.redaction import redacted
 from diagevo.view.charts import Chart, Series, chart
 from diagevo.view.curriculum import aimed_example, curriculum
 from diagevo.view.helped import by_round, helped
-from diagevo.view.integrity import VERIFIED
 from diagevo.view.many import many
 from diagevo.view.mistakes import failing, mistakes
-from diagevo.view.page import Page, Site, part_of
+from diagevo.view.page import ROWS, VERIFIED, Page, Site, part_of
 from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 
 READ = 50_000
@@ -27,6 +33,8 @@ BARS = 10
 """Causes of an evaluation that are drawn."""
 REACTIVATED = 12
 """Reactivations on the live page, the last ones."""
+SHOWN_SCHEDULE = 20
+"""Causes of a schedule on a round's page, those of largest p."""
 TRAINING = {
     "reward": "Mean reward of a step's completions",
     "loss": "Loss by step",
@@ -221,3 +229,75 @@ def verified(history: History, site: Site) -> Page:
     """`memory verify`, played when the page is asked for, where the run is not too long for that."""
     data = {"check": site.checks.full(history.run_id), "most": VERIFIED}
     return Page("verify.html", "verify", data, below(history.run_id))
+
+
+def round_(history: History, site: Site, number: str, part: str | None = None) -> Page:
+    """A round: how it came out, what it drew from, and each question with its verdict."""
+    wanted = int(number)
+    run = history.run_id
+    if history.find(RoundOpened, wanted, "") is None:
+        raise NotFoundError(f"run {run} has no round {wanted}", hint="the overview lists its rounds")
+    line = next(iter(figures_of(history, wanted)), None)
+    schedule = None
+    if wanted == 1 or any(commit.round == wanted - 1 for commit in history.commits):
+        schedule = next_schedule(describe(history.state(history.after(wanted - 1)))) if wanted > 1 else None
+    if line is not None:
+        verdicts = line.verdicts
+    else:  # it is open, or was when it was superseded
+        verdicts = Counter(fact.event.verdict for fact in history.events(CandidateScored, round=wanted))
+    total = sum(verdicts.values())
+    page = part_of(total, part)
+    read = history.log.read(
+        run, types=["CandidateScored"], rounds=(wanted, wanted), skip=page.start, limit=ROWS
+    )
+    shown = [expect(recorded, CandidateScored) for recorded in read]
+    texts = history.texts([one.question for one in shown])
+    data = {
+        "number": wanted,
+        "ingested": history.ingested is not None and not history.steered,
+        "line": line,
+        "superseded_by": history.superseded().get(wanted),
+        "schedule": schedule,
+        "shown_schedule": SHOWN_SCHEDULE,
+        "rows": [(one, texts.get(one.question)) for one in shown],
+        "verdicts": verdicts,
+        "total": total,
+        "has_next": history.find(RoundOpened, wanted + 1, "") is not None,
+        "part": page,
+        "base": f"{run}/rounds/{wanted}",
+        "commands": [f"diagevo memory replay --round {wanted} --run {run}"],
+    }
+    return Page("round.html", f"round {wanted} of {run}", data, below(run))
+
+
+def log(history: History, site: Site, kind: str | None = None, part: str | None = None) -> Page:
+    """The events, the newest first, all or those of a type."""
+    if kind is not None and kind not in EVENT_TYPES:
+        raise NotFoundError(f"there is no type of event {kind}", hint="the log's page lists them")
+    run = history.run_id
+    total = history.end.sequence if kind is None else history.log.count(run, kind)
+    page = part_of(total, part)
+    types = None if kind is None else [kind]
+    rows = history.log.read(run, types=types, newest_first=True, limit=ROWS, skip=page.start)
+    data = {
+        "rows": [(recorded, *_told(recorded)) for recorded in rows],
+        "kind": kind,
+        "kinds": sorted(EVENT_TYPES),
+        "total": total,
+        "part": page,
+        "base": f"{run}/log" + (f"/{kind}" if kind else ""),
+    }
+    return Page("log.html", "log", data, below(run))
+
+
+_PAGES = {"cause_id": "causes", "node_id": "nodes", "question_id": "questions", "failure_id": "failures"}
+
+
+def _told(recorded: Recorded) -> tuple[str, list[tuple[str, str]]]:
+    """An event's payload, and what it is about with the folder of its pages."""
+    values = json.loads(recorded.payload)
+    names = [(folder, values[key]) for key, folder in _PAGES.items() if isinstance(values.get(key), str)]
+    values.pop("type", None)
+    if recorded.type == "RunConfigured":
+        values = redacted(values)
+    return json.dumps(values, ensure_ascii=False), names

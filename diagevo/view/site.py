@@ -21,7 +21,7 @@ from diagevo.memory.audit.timeline.rounds import observations
 from diagevo.memory.log.log import Head
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, fraction, number, percent
-from diagevo.view import pages, round_pages, sliders, stories
+from diagevo.view import pages, sliders, stories
 from diagevo.view.page import TEXT, Page, Site
 
 Builder = Callable[..., Page]
@@ -37,11 +37,11 @@ ROUTES: tuple[tuple[str, Builder], ...] = (
     (rf"{RUN}/causes{PART}", pages.causes),
     (rf"{RUN}/causes/(?P<cause>c\d+){PART}", stories.cause),
     (rf"{RUN}/nodes/(?P<node>n\d+)", stories.node),
-    (rf"{RUN}/rounds/{NUMBER}{PART}", round_pages.round_),
+    (rf"{RUN}/rounds/{NUMBER}{PART}", pages.round_),
     (rf"{RUN}/questions/(?P<question>r\d+\.q\d+)", stories.question),
     (rf"{RUN}/failures/(?P<failure>r\d+\.q\d+\.a\d+)", stories.failure),
     (rf"{RUN}/what-if", pages.what_if),
-    (rf"{RUN}/log(?:/(?P<kind>[A-Za-z]+))?{PART}", round_pages.log),
+    (rf"{RUN}/log(?:/(?P<kind>[A-Za-z]+))?{PART}", pages.log),
     (rf"{RUN}/verify", pages.verified),
 )
 

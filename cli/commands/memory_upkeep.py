@@ -1,0 +1,177 @@
+"""`diagevo memory verify, rename, rebuild, calibrate`: commands of an auditor beside the reading ones."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diagevo.text.numbers import count
+
+from .. import options
+from ..call import Call
+from ..opening import Ref, config_of, opened
+from ..render import console as render
+from ..render.result import Result
+from ..render.table import columns
+
+if TYPE_CHECKING:
+    from diagevo.config.models import EmbedderRole
+    from diagevo.memory.memory import Memory
+    from diagevo.memory.transfer.rebuilding import Rebuilding
+
+CALIBRATIONS = columns(
+    "threshold, model, current: current: 2, proposed: proposed: 2, same: judged same, "
+    "same_kept: of them above: 2, different: judged different, different_kept: of them above: 2, "
+    "unrelated_kept: unrelated above: 2"
+)
+
+
+@options.command(
+    "memory verify",
+    example="""diagevo memory verify
+    diagevo memory verify --deep --json
+    diagevo memory verify --heads kept.jsonl""",
+)
+def verify(
+    call: Call,
+    *,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also check every stored text against its digest.")
+    ] = False,
+    heads: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also compare with chain heads kept elsewhere.")
+    ] = None,
+) -> Result[Any]:
+    """Verify a run: hash chain, invariants, projections, heads.
+
+    Exits 1 at a fault."""
+    from diagevo.memory.audit.verify import verify as check
+    from diagevo.memory.places import runs_folder
+
+    from ..screens import memory as memory_text
+
+    with opened(call) as history:
+        folder = runs_folder(history.database) / history.run_id
+        report = check(history.log, history.run_id, folder, deep=deep, copy=heads)
+        as_of = None if report.faults else history.end
+    data = {"ok": report.ok, **render.plain(report)}
+    text = memory_text.verification_text(report, not report.ok)
+    return Result(data, text=text, run=history.run_id, as_of=as_of, exit_code=0 if report.ok else 1)
+
+
+@options.command("memory rename", example='diagevo memory rename c2 "drops the carry"')
+def rename(
+    call: Call, ref: Ref, text: Annotated[str, typer.Argument(metavar="TEXT", help="The new words.")]
+) -> Result[Any]:
+    """Correct a cause's words, everywhere from here on.
+
+    Its id, state and frequency stay. So do the words that new failures are compared with: those in which
+    it was found, which stand in `memory why`. No round may be open. Superseding a round brings back the words
+    that it began with."""
+    from diagevo.memory.audit.references import resolve
+    from diagevo.memory.opening import open_memory
+
+    with opened(call) as history:
+        cause, run = resolve(history, ref, history.end, "cause").id, history.run_id
+    with open_memory(call.database, run, create=False) as memory:
+        event = memory.rename(cause, text.strip())
+        as_of = memory.state
+    values = {"cause": cause, "description": event.description, "before": event.before}
+    return Result(
+        values, text=f"{cause}  {event.description}\n before: {event.before}\n", run=run, as_of=as_of
+    )
+
+
+@options.command(
+    "memory rebuild",
+    reads=options.CONFIGURATION,
+    example="""diagevo memory rebuild
+    diagevo memory rebuild --embedder
+    diagevo memory rebuild --embedder --set 'roles.embedder={engine: openai, model: text-embedding-v4}'""",
+)
+def rebuild(
+    call: Call,
+    *,
+    embedder: Annotated[
+        bool, typer.Option("--embedder", help="Also embed every cause and node with the configured model.")
+    ] = False,
+) -> Result[Any]:
+    """Rebuild projections, snapshots and the vector index.
+
+    The events stay as they are. With --embedder the run goes over to the model that roles.embedder names, in
+    its own configuration or by --set roles.embedder.… or -c FILE: every cause and node is embedded, then an
+    event records the change. Interrupted, it goes on where it stood.
+    """
+    from diagevo.memory.opening import open_memory
+    from diagevo.memory.transfer.rebuilding import rebuild as make_again
+
+    with opened(call) as history:
+        run_id = history.run_id
+        role = config_of(call, history).roles.embedder if embedder else None
+        stored = history.configuration().config
+    with open_memory(call.database, run_id, create=False) as memory:
+        if role is not None:
+            _embed_anew(call, memory, role, stored)
+        done = make_again(memory)
+        as_of = memory.state
+    return Result(done, text=_rebuilt_text(run_id, done), run=run_id, as_of=as_of)
+
+
+def _embed_anew(call: Call, memory: "Memory", role: "EmbedderRole", stored: dict[str, Any]) -> None:
+    from diagevo.diagnosis.embedder import embedder_for, identity
+
+    model = embedder_for(role)
+    if role.engine == "hashing":  # it may carry the name of the engine that gave way
+        role = role.model_copy(update={"model": model.name})
+    config = {**stored, "roles": {**stored.get("roles", {}), "embedder": role.model_dump(mode="json")}}
+    changed = memory.state.embedder != identity(model)
+    memory.change_embedder(
+        identity(model),
+        model.embed,
+        config=config,
+        on_progress=lambda done, total: render.say(call, f"{done:,} of {total:,} texts have their vectors"),
+    )
+    if changed:
+        render.say(
+            call, "θ_dup and θ_merge belong to an embedding model: diagevo memory calibrate proposes new ones"
+        )
+
+
+def _rebuilt_text(run_id: str, done: "Rebuilding") -> str:
+    index = count(done.indexed, "cause") if done.indexed else "so few causes need none"
+    return (
+        f"{run_id}: projections and snapshots of {count(done.rounds, 'round')} written again\n"
+        f"  embeddings    {done.embedder.name} @ {done.embedder.revision or '-'},"
+        f" {done.embedder.dimension} numbers\n"
+        f"  vector index  {index}\n"
+    )
+
+
+@options.command(
+    "memory calibrate",
+    reads=options.CONFIGURATION,
+    rows=True,
+    example="""diagevo memory calibrate
+    diagevo memory calibrate --set 'roles.embedder={engine: sentence-transformers, model: all-MiniLM-L6-v2}'
+    """,
+)
+def calibrate(call: Call) -> Result[Any]:
+    """Propose θ_dup and θ_merge for an embedding model.
+
+    They come from pairs that the diagnostician has judged. The proposal lets 95 of 100 pairs through that
+    were judged the same. Another model: --set roles.embedder.…, or -c FILE. Writes nothing.
+    """
+    from diagevo.diagnosis.calibrate import calibrate as propose
+    from diagevo.diagnosis.embedder import embedder_for
+
+    with opened(call) as history:
+        config = config_of(call, history)
+        found = propose(history.log, history.run_id, embedder_for(config.roles.embedder), config.memory)
+    notes = [
+        f"{line.threshold}: no pair was judged the same, so nothing is proposed"
+        if line.proposed is None
+        else f"{line.threshold}: {count(line.same, 'pair')} judged the same: too few to rely on"
+        for line in found
+        if line.proposed is None or not line.enough
+    ]
+    return Result(found, CALIBRATIONS, run=history.run_id, notes=notes)
