@@ -269,9 +269,9 @@ def _supersede(call: Call, memory: "Memory", config: "Config", first: int) -> No
     role = config.roles.diagnostician
     by = role.model if role.engine == "openai" else role.engine
     event = Rounds(memory).supersede(first, f"diagnosed again by {by}")
-    which = f"round {first} counts" if event.last == first else f"rounds {first} to {event.last} count"
+    which = f"round {first} is" if event.last == first else f"rounds {first} to {event.last} are"
     back = f"F = {event.failures}, {count(len(event.causes), 'cause')}"
-    render.say(call, f"{memory.run_id}: {which} no more, back to {back}; asked once more")
+    render.say(call, f"{memory.run_id}: {which} superseded, back to {back}; asking again")
 
 
 def _told(run: str, found: "Cost") -> str:

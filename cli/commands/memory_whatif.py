@@ -8,12 +8,12 @@ import typer
 from diagevo.equations.policy import BUILT_IN
 from diagevo.errors import ConfigError
 from diagevo.text.fractions import LARGEST, fraction
+from diagevo.text.lines import listed
 from diagevo.text.numbers import number
 
 from .. import options
 from ..call import Call
 from ..opening import opened
-from ..render.layout import listed
 from ..render.result import Result, Rows
 from ..render.table import columns
 

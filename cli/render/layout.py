@@ -4,10 +4,11 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TextIO
 
 from diagevo.text.escaping import visible
+from diagevo.text.lines import Line
 
 ROWS = (4, 2)
 """Rows that a text of a story may take, where more than a screen would be told otherwise."""
@@ -16,18 +17,6 @@ SCREEN = 22
 _HELD = re.compile(r"(?<=\S) ([=→≥≤<>]) (?=\S)")
 _TOGETHER = 24
 """Cells of the longest comparison that stays in one row: `f = 3`, `8 → 13`."""
-_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-
-
-def sub(number: int) -> str:
-    """A number as a subscript: ε₄."""
-    return str(number).translate(_SUBSCRIPTS)
-
-
-def listed(words: Sequence[str], most: int = 8) -> str:
-    """Names with commas, the rest as a number."""
-    left = len(words) - most
-    return ", ".join(words[:most]) + (f" and {left} more" if left > 0 else "")
 
 
 def width(stream: TextIO | None = None) -> int | None:
@@ -35,27 +24,17 @@ def width(stream: TextIO | None = None) -> int | None:
     return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a story. `depth` 1 is evidence under the line above."""
-
-    label: str
-    text: str
-    position: int | None = None
-    depth: int = 0
-
-
 def lay(lines: Iterable[Line], columns: int | None) -> str:
     """Lines with labels and positions in columns. Words wrap under themselves where `columns` is given."""
     listed_ = list(lines)
     labels, mark = _beside(listed_)
-    longest = max((_cells(line.text) for line in listed_), default=0)
+    longest = max((_cells(line.whole) for line in listed_), default=0)
     room = longest if columns is None else max(24, min(longest, columns - labels - mark - 6))
     out: list[str] = []
     for line in listed_:
         position = _mark(line)
         label = " " * (1 + 2 * line.depth) + line.label
-        for index, piece in enumerate(broken(visible(line.text, one_line=True), room)):
+        for index, piece in enumerate(broken(visible(line.whole, one_line=True), room)):
             head = label if index == 0 else ""
             tail = position if index == 0 else ""
             gap = " " * (room - _cells(piece) + 2 + mark - len(tail)) if tail else ""
@@ -129,7 +108,7 @@ def cut_lines(
     """Lines of so many rows beside their labels and positions, and those of the lines `among` which they
     stand."""
     room = None if columns is None else columns - sum(_beside(among or lines)) - 6
-    return [replace(line, text=cut(line.text, room, rows)) for line in lines]
+    return [replace(line, text=cut(line.whole, room, rows), mark="", words="") for line in lines]
 
 
 def _mark(line: Line) -> str:

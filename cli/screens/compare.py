@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from diagevo.text.lines import Line, listed
 from diagevo.text.numbers import count, number
 
-from ..render.layout import Line, lay, listed
+from ..render.layout import lay
 from ..render.rows import row_of
 from ..render.table import Column, columns
 

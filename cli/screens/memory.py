@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from diagevo.equations.policy import BUILT_IN
+from diagevo.text.lines import sub
 from diagevo.text.numbers import count, number
 
 from ..render.console import visible
-from ..render.layout import sub, wrapped
+from ..render.layout import wrapped
 from ..render.rows import row_of
 from ..render.table import columns
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from textwrap import shorten
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
@@ -24,6 +25,12 @@ from diagevo.text.numbers import count, fraction, number, percent
 from diagevo.view import pages, sliders, stories
 from diagevo.view.page import TEXT, Page, Site
 
+_ID = re.compile(
+    r"\b(?:(?P<failures>r\d+\.q\d+\.a\d+)|(?P<questions>r\d+\.q\d+)|(?P<causes>c\d+)|(?P<nodes>n\d+)"
+    r"|(?P<rounds>r\d+))\b"
+)
+FEW = 3
+"""Causes in a line from which their words would hide it."""
 Builder = Callable[..., Page]
 
 RUN = r"(?P<run>[A-Za-z0-9][A-Za-z0-9._-]{0,99})"
@@ -104,6 +111,7 @@ class View:
                 "head": None if run is None else self.site.head(run),
                 "path": path,
                 "trail": page.trail,
+                "page_of": posixpath.basename(path).partition(".html")[0],
                 "live": self.site.live,
                 "evaluation": run is not None and self.site.history(run).evaluation,
                 "copied": self.most,
@@ -125,6 +133,7 @@ def _environment() -> Environment:
     )
     environment.globals |= {"href": _href, "asset": _asset, "described": _described}
     environment.filters |= {
+        "linked": _linked,
         "fraction": fraction,
         "percent": percent,
         "decimal": number,
@@ -164,6 +173,26 @@ def _described(context: Context, run: str, cause: str) -> str:
     history = view.site.history(run)
     known = history.state(history.end).causes.get(cause)
     return "" if known is None else known.description
+
+
+@pass_context
+def _linked(context: Context, text: str) -> Markup:
+    """A line of the program's own with its ids linked; where few causes are named, each with its words."""
+    run, found = context["run"], list(_ID.finditer(text))
+    causes = {one[0] for one in found if one.lastgroup == "causes"} - {context["page_of"]}
+    shown, end = Markup(), 0
+    for one in found:
+        folder, name = str(one.lastgroup), one[0]
+        way = _href(context, f"{run}/{folder}/{name.removeprefix('r') if folder == 'rounds' else name}.html")
+        link = '<span class="out id">{1}</span>' if way is None else '<a class="id" href="{0}">{1}</a>'
+        link = '<span class="id">{1}</span>' if name == context["page_of"] else link
+        shown += Markup("{}").format(visible(text[end : one.start()])) + Markup(link).format(way, name)
+        if name in causes and len(causes) < FEW and (words := _described(context, run, name)):
+            causes.remove(name)
+            words = visible(shorten(words, 90, placeholder="…"))
+            shown += Markup(' <span class="words-of">{}</span>').format(words)
+        end = one.end()
+    return shown + Markup("{}").format(visible(text[end:]))
 
 
 @pass_context

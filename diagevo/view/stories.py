@@ -8,11 +8,12 @@ from difflib import SequenceMatcher
 
 from diagevo.memory.audit.cause_story import CauseStory, Sampled
 from diagevo.memory.audit.examples import Example, examples, examples_of
-from diagevo.memory.audit.failures import FailureStory, failure_story
+from diagevo.memory.audit.failures import failure_story
 from diagevo.memory.audit.nodes import why_node
 from diagevo.memory.audit.questions import question_story
 from diagevo.memory.audit.references import Reference, resolve
 from diagevo.memory.audit.why import why_cause
+from diagevo.memory.audit.wording import failure_lines, question_lines, turn_lines
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, expect
@@ -111,6 +112,7 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     told = examples(history, observed)
     data = {
         "story": story,
+        "turns": [(turn, list(turn_lines(turn, {}, rest=", listed below"))) for turn in story.turns],
         "sentences": list(_cause_sentences(history, story, counted, aimed)),
         "whole": _whole(history, _observed(history, counted[-LOOKED_AT:])) if page.number == 1 else [],
         "questions": [(n, one, texts.get(one.question)) for n, one in questions[-PROMOTING:]],
@@ -204,11 +206,9 @@ def question(history: History, site: Site, question: str) -> Page:
     at = history.end
     reference = resolve(history, question, at, "question")
     story = question_story(history, reference, at)
-    found = history.find(CandidateScored, reference.round, question, at)
-    assert found is not None
     data = {
         "story": story,
-        "truth": found.event.truth,
+        "lines": [line for line in question_lines(story) if line.label not in ("votes", "rewards")],
         "told": examples_of(history, story.failures),
         "commands": [f"diagevo memory why {question} --run {history.run_id}"],
     }
@@ -230,21 +230,10 @@ def failure(history: History, site: Site, failure: str) -> Page:
         "false_label": scored is not None and scored.label_true is False,
         "told": told,
         "sides": _sides(told, texts.reference, texts.trajectory),
-        "counted": _counted(story),
+        "lines": failure_lines(story),
         "commands": [f"diagevo memory why {failure} --full --run {history.run_id}"],
     }
     return Page("failure.html", f"{failure} of {history.run_id}", data, _round_above(history, reference))
-
-
-def _counted(story: FailureStory) -> str:
-    """What became of it, in a few words."""
-    if story.void:
-        return "void: its attempt was abandoned before this step"
-    if story.cause_id is not None:
-        return {"created": "a new cause", "recurrence": "a recurrence", "deduplication": "a duplicate"}[
-            story.outcome or "created"
-        ]
-    return story.verdict or "not diagnosed"
 
 
 def _round_above(history: History, reference: Reference) -> tuple[tuple[str, str], ...]:

@@ -366,7 +366,7 @@ def test_again_supersedes_and_asks_the_better_server(home: Path) -> None:
         assert done.exit_code == 0, done.stderr
         [row] = json.loads(done.stdout)["data"]
         assert (row["round"], row["failures"], row["active"]) == (2, 12, 1)
-        assert "round 1 counts no more" in done.stderr
+        assert "round 1 is superseded" in done.stderr
         before = len(server.requests)
         third = diagnose(home, server, "--again", "--round", "2", "--json")
         assert (third.exit_code, len(server.requests)) == (0, before), third.stderr

@@ -106,10 +106,10 @@ def test_runs_show_marks_them_and_the_list_counts_three(again: Path) -> None:
 def test_why_of_a_cause_that_is_gone_says_so_and_of_one_that_stays_that_it_went_back(again: Path) -> None:
     gone = say(again, "memory", "why", "c2").stdout
     assert "SUPERSEDED since round 3" in gone
-    assert "rounds 2 to 3 count no more: made there, it is gone" in gone
+    assert "rounds 2 to 3 were superseded; this cause no longer exists" in gone
     kept = say(again, "memory", "why", "c1").stdout
     assert "MASTERED" in kept
-    assert "rounds 2 to 3 count no more: again Active, f = 2" in kept
+    assert "rounds 2 to 3 were superseded; again Active, f = 2" in kept
     by_words = json.loads(say(again, "memory", "why", "carry", "--json").stdout)["data"]
     assert by_words["cause_id"] == "c4"
 

@@ -14,7 +14,7 @@ from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database
 from diagevo.memory.opening import open_memory
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
-from diagevo.view import integrity, pages
+from diagevo.view import page, pages
 from diagevo.view.export import export
 from diagevo.view.page import Site
 from diagevo.view.site import View
@@ -75,7 +75,7 @@ def test_a_head_that_the_log_does_not_have_is_a_fault_on_the_first_page(
 def test_a_long_run_is_not_verified_by_looking_at_it(
     database: Database, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(integrity, "VERIFIED", 10)
+    monkeypatch.setattr(page, "VERIFIED", 10)
     text = _view(database, home).render("played/verify.html")
     assert "is the log&#39;s event" in text or "is the log's event" in text
     assert "As it was written" not in text

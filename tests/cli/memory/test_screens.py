@@ -52,7 +52,7 @@ def test_why_of_a_stitched_recurrence_names_both_causes(ask: Ask) -> None:
     assert "REACTIVATED in round 4" in out
     assert "recurrence: the question was stitched (c1 + c3), the reply chose c3" in out
     assert "undoing the promotion of round 3" in out
-    assert "merged       r2  node n3 into n1 “Column arithmetic”, cosine 0.66, judged one skill" in out
+    assert "merged       r2  node n3 into n1, cosine 0.66, judged one skill “Column arithmetic”" in out
     # 4/(4 + 2·2) without c3's one failure
     assert "effect       ε₅ 0.50 without it → 0.40, p₅(c3) = 33.3%" in out
 
