@@ -110,9 +110,8 @@ class Tools:
     ) -> dict[str, Any]:
         """Why a cause, node, question or failure stands where it stands: its turns with the numbers that
         decided."""
-        from diagevo.memory.audit.failures import failure_story
+        from diagevo.memory.audit.failures import failure_story, question_story
         from diagevo.memory.audit.nodes import why_node
-        from diagevo.memory.audit.questions import question_story
         from diagevo.memory.audit.references import resolve
         from diagevo.memory.audit.why import why_cause
 
@@ -157,7 +156,7 @@ class Tools:
     ) -> dict[str, Any]:
         """The recorded rounds under another k, θ_up or without causes: F, z, ε; each says whether it is exact
         or open-loop."""
-        from diagevo.memory.audit.timeline.rounds import observations
+        from diagevo.memory.audit.rounds import observations
         from diagevo.memory.audit.whatif import Changes, what_if
         from diagevo.text.fractions import fraction
 
@@ -198,8 +197,7 @@ class Tools:
         rows: Annotated[int, Field(ge=1, le=ROWS, description="Rows at most.")] = 50,
     ) -> dict[str, Any]:
         """Read-only SQL over the views of the log, bounded in rows, the length of a cell, and seconds."""
-        from diagevo.memory.audit.query import query
-        from diagevo.memory.audit.query_result import AGENT
+        from diagevo.memory.audit.query import AGENT, query
 
         with (
             self._asked(None) as (history, as_of),

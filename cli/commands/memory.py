@@ -167,7 +167,7 @@ def log(
     """Print the events, oldest first.
 
     Those of the whole run, a round, a cause, a node, a question or a failure."""
-    from diagevo.memory.audit.trail import Trail, trail
+    from diagevo.memory.audit.references import Trail, trail
     from diagevo.memory.events import EVENT_TYPES
 
     from ..screens.log import COLUMNS, row, write_lines
@@ -212,9 +212,8 @@ def why(
 
     The chain goes back to trajectories and replies."""
     from diagevo.memory.audit.examples import examples_of
-    from diagevo.memory.audit.failures import failure_story
+    from diagevo.memory.audit.failures import failure_story, question_story
     from diagevo.memory.audit.nodes import why_node
-    from diagevo.memory.audit.questions import question_story
     from diagevo.memory.audit.references import resolve
     from diagevo.memory.audit.why import failures_in, why_cause
 

@@ -18,7 +18,7 @@ from ..render.result import Result, Rows
 from ..render.table import columns
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.timeline.rounds import Observed
+    from diagevo.memory.audit.rounds import Observed
 
 _LIMITS = {
     "k": (0, LARGEST, "above 0 and at most 1e308"),
@@ -104,7 +104,7 @@ def checked(text: str, name: str) -> str:
 
 def _answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) -> Result[Any]:
     from diagevo.memory.audit.references import resolve
-    from diagevo.memory.audit.timeline.rounds import observations
+    from diagevo.memory.audit.rounds import observations
 
     with opened(call) as history:
         as_of = history.as_of(round_) if round_ is not None else history.end
@@ -132,8 +132,7 @@ def _rows(
     round_: int | None,
 ) -> list[dict[str, Any]]:
     """Retention where the filter changes, and the replay."""
-    from diagevo.memory.audit.retention import first_changed, retention
-    from diagevo.memory.audit.whatif import Changes, what_if
+    from diagevo.memory.audit.whatif import Changes, first_changed, retention, what_if
 
     change = _named(values, dropped)
 

@@ -59,8 +59,7 @@ def diff(
 
 def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[str, Any]]:
     """What changed between two commits of a run. Round 0 is before the first event."""
-    from diagevo.memory.audit.compare import diff_memory
-    from diagevo.memory.audit.compare_runs import configuration, learnt
+    from diagevo.memory.audit.compare import configuration, diff_memory, learnt
     from diagevo.memory.history import AsOf
     from diagevo.memory.read.rollouts import prompts_in_both
 
@@ -88,7 +87,7 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
 def _compare_runs(
     call: Call, left: tuple[str, int | None], right: tuple[str, int | None]
 ) -> Result[dict[str, Any]]:
-    from diagevo.memory.audit.compare_runs import diff_runs, learnt
+    from diagevo.memory.audit.compare import diff_runs, learnt
     from diagevo.memory.read.rollouts import prompts_in_both
 
     from ..screens import compare as compare_text

@@ -11,8 +11,7 @@ from ..render.rows import row_of
 from ..render.table import Column, columns
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.compare import MemoryDiff
-    from diagevo.memory.audit.compare_runs import Difference, InRun, Learnt, RunsDiff
+    from diagevo.memory.audit.compare import Difference, InRun, Learnt, MemoryDiff, RunsDiff
 
 CHANGES = columns("cause, what, state, frequency: f, probability: p, node, description")
 MATCHED = columns("a, b, timing, f: f a | b, description")

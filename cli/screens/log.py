@@ -15,7 +15,7 @@ from ..render.rows import json_line
 from ..render.table import columns
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.trail import Trail
+    from diagevo.memory.audit.references import Trail
     from diagevo.memory.events.records import Recorded
     from diagevo.memory.history import AsOf, History
 
@@ -32,7 +32,7 @@ def write_lines(
     call: Call, history: "History", wanted: "Trail", as_of: "AsOf", *, follow: bool = False
 ) -> None:
     """Print the chosen events as they are read, a line an event; with `follow` those that come, too."""
-    from diagevo.memory.audit.trail import trail
+    from diagevo.memory.audit.references import trail
 
     if call.format not in ("table", "jsonl"):
         raise ConfigError(f"--follow cannot write {call.format}", hint="follow as a table or as jsonl")
@@ -57,7 +57,7 @@ def _following(history: "History", wanted: "Trail", position: int, out: Out) -> 
     """Events as they are written, until the reader goes away or presses Ctrl-C."""
     from dataclasses import replace
 
-    from diagevo.memory.audit.trail import trail
+    from diagevo.memory.audit.references import trail
     from diagevo.memory.history import AsOf
 
     while True:

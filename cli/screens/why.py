@@ -14,9 +14,8 @@ from diagevo.memory.audit.cause_story import (
     Turn,
 )
 from diagevo.memory.audit.examples import Example
-from diagevo.memory.audit.failures import FailureStory, ModelExchange
+from diagevo.memory.audit.failures import FailureStory, ModelExchange, QuestionStory
 from diagevo.memory.audit.nodes import NodeStory
-from diagevo.memory.audit.questions import QuestionStory
 from diagevo.memory.audit.wording import (
     effect_lines,
     evidence_lines,

@@ -28,10 +28,9 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
 from diagevo.memory.log.log import EVENT, LATEST, RUN, Log
 from diagevo.memory.log.migrate import prepare
-from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.model import MemoryState, played_again
 from diagevo.memory.state.projection import load
 from diagevo.memory.state.stored_config import Configured, configured
-from diagevo.memory.state.superseded import played_again
 from diagevo.text.steps import common_head
 
 E = TypeVar("E", bound=Event)

@@ -62,9 +62,8 @@ from diagevo.memory.nearest.similarity import Similarity
 from diagevo.memory.policy import Policies, models_of
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.effects import unsettled
-from diagevo.memory.state.model import KnownCause, MemoryState, OpenRound, Stage
+from diagevo.memory.state.model import KnownCause, MemoryState, OpenRound, Stage, played_again
 from diagevo.memory.state.schedule import Schedule
-from diagevo.memory.state.superseded import played_again
 from diagevo.memory.writer import Item, RunWriter
 
 PORTION = 256

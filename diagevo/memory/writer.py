@@ -14,7 +14,7 @@ from diagevo.errors import InconsistentError, OutOfOrderError
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Pending, UnstorableText, event_id, storable_event, wrapped
-from diagevo.memory.log import heads, heads_check
+from diagevo.memory.log import heads
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log, now
@@ -74,7 +74,7 @@ class RunWriter:
                 return
             self._reload_if_behind()
             if not self.state.sequence:
-                heads_check.refuse_another(self.run_id, self.folder)
+                heads.refuse_another(self.run_id, self.folder)
 
     @contextmanager
     def atomic(self) -> Generator[None]:

@@ -10,7 +10,7 @@ from diagevo.answers.equivalence import AnswerChecker
 from diagevo.arithmetic import WRITES
 from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
-from diagevo.memory.audit.timeline.rounds import played
+from diagevo.memory.audit.rounds import played
 from diagevo.memory.events import RunConfigured
 from diagevo.memory.history import History
 from diagevo.memory.read.asking import ask

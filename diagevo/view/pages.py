@@ -11,10 +11,9 @@ from diagevo.memory.audit.runs import RunStory, list_runs, run_story
 from diagevo.memory.events import EVENT_TYPES, CandidateScored, RoundOpened
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import History, expect
-from diagevo.memory.read.counts import counts
-from diagevo.memory.read.matrix import count_causes, matrix
+from diagevo.memory.read.counts import count_causes, counts, matrix
 from diagevo.memory.read.rounds import rounds as figures_of
-from diagevo.memory.read.steps import step_metrics
+from diagevo.memory.read.rounds import step_metrics
 from diagevo.text.numbers import count
 from diagevo.text.redaction import redacted
 from diagevo.view.charts import Chart, Series, chart

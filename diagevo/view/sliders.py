@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from diagevo.equations.policy import BUILT_IN
-from diagevo.memory.audit.timeline.rounds import Observed
+from diagevo.memory.audit.rounds import Observed
 from diagevo.memory.audit.whatif import Answer, Changes, what_ifs
 from diagevo.text.escaping import json_text
 

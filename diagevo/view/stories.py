@@ -8,9 +8,8 @@ from difflib import SequenceMatcher
 
 from diagevo.memory.audit.cause_story import CauseStory, Sampled
 from diagevo.memory.audit.examples import Example, examples, examples_of
-from diagevo.memory.audit.failures import failure_story
+from diagevo.memory.audit.failures import failure_story, question_story
 from diagevo.memory.audit.nodes import why_node
-from diagevo.memory.audit.questions import question_story
 from diagevo.memory.audit.references import Reference, resolve
 from diagevo.memory.audit.why import why_cause
 from diagevo.memory.audit.wording import failure_lines, question_lines, turn_lines

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from diagevo.memory.audit.verify import verify
-from diagevo.memory.log.append_only import SQLITE
-from diagevo.memory.log.check import check
+from diagevo.memory.log.check import SQLITE, check
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory.play import first_round
 

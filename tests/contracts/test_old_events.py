@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from diagevo.errors import StoreError
-from diagevo.memory.events import EVENT_TYPES, StageStarted, upcast
+from diagevo.memory.events import EVENT_TYPES, StageStarted, decode
 from diagevo.memory.events.decode import decoded, read
 from diagevo.memory.events.records import Pending, payload_of
 from tests.contracts.databases import Store
@@ -39,12 +39,12 @@ def test_an_old_event_is_upcast_when_it_is_read_and_stays_as_it_was_in_the_log(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if StageStarted had once named its stage `name`, and version 2 of it came today."""
-    monkeypatch.setitem(upcast.CURRENT, "StageStarted", 2)
-    step = upcast.Upcast(
+    monkeypatch.setitem(decode.CURRENT, "StageStarted", 2)
+    step = decode.Upcast(
         lambda old: {"stage": old["name"], "attempt": old["attempt"]},
         lambda new: {"name": new["stage"], "attempt": new["attempt"]},
     )
-    monkeypatch.setitem(upcast.STEPS, ("StageStarted", 1), step)
+    monkeypatch.setitem(decode.STEPS, ("StageStarted", 1), step)
     old = '{"attempt":3,"name":"solver"}'
     with store.log() as log:
         log.append("a", 0, [Pending("old", 1, "StageStarted", 1, None, old, None)])
@@ -59,9 +59,9 @@ def test_an_old_event_is_upcast_when_it_is_read_and_stays_as_it_was_in_the_log(
 def test_events_before_an_unreadable_one_are_read_old_ones_too(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(upcast.CURRENT, "StageStarted", 2)
-    step = upcast.Upcast(lambda old: {**old, "attempt": 7}, lambda new: {"stage": new["stage"]})
-    monkeypatch.setitem(upcast.STEPS, ("StageStarted", 1), step)
+    monkeypatch.setitem(decode.CURRENT, "StageStarted", 2)
+    step = decode.Upcast(lambda old: {**old, "attempt": 7}, lambda new: {"stage": new["stage"]})
+    monkeypatch.setitem(decode.STEPS, ("StageStarted", 1), step)
     now = '{"artifacts":[],"attempt":3,"seconds":null,"stage":"solver"}'
     rows = [("StageCompleted", now), ("StageStarted", '{"stage":"solver"}'), ("StageCompleted", "{")]
     events = [Pending(f"e{i}", 1, name, 1, None, payload, None) for i, (name, payload) in enumerate(rows)]

@@ -16,8 +16,8 @@ from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.groups import first_stranger
-from diagevo.memory.audit.retention import retention
-from diagevo.memory.audit.timeline.rounds import observations
+from diagevo.memory.audit.rounds import observations
+from diagevo.memory.audit.whatif import retention
 from diagevo.memory.events import CandidateScored, CausePromoted, FailureObserved, GroupIngested
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory

@@ -10,8 +10,7 @@ import pytest
 from typer.testing import Result
 
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.audit.timeline.causes import lives
-from diagevo.memory.audit.timeline.rounds import observations
+from diagevo.memory.audit.rounds import observations
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.audit.whatif import Changes, what_if
 from diagevo.memory.history import History, open_history
@@ -19,7 +18,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
-from diagevo.memory.read.matrix import matrix
+from diagevo.memory.read.counts import matrix
 from diagevo.memory.read.rollouts import pass_rates
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
@@ -66,7 +65,6 @@ def test_what_counts_is_rounds_1_4_and_5(history: History) -> None:
     assert [dict(o.failures) for o in observations(history, history.end)] == [{"c1": 2}, {"c4": 1}, {"c5": 1}]
     assert [facts.round for facts in gather(history).rounds] == [1, 4, 5]
     assert matrix(history).rounds == (1, 4, 5)
-    assert sorted(lives(history, history.end)) == ["c1", "c4", "c5"]
     before = history.as_of(at=history.commit(3).position)
     assert [o.round for o in observations(history, before)] == [1, 2, 3]
 

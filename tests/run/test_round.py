@@ -22,7 +22,7 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.opening import open_memory as opened
-from diagevo.memory.read.steps import step_metrics
+from diagevo.memory.read.rounds import step_metrics
 from diagevo.progress import RoundFigures
 from diagevo.selfplay.questions import FIELDS, parse_question
 from diagevo.view.pages import TRAINING, training_charts

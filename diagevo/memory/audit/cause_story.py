@@ -5,8 +5,10 @@ from fractions import Fraction
 from typing import Literal
 
 from diagevo.memory.audit.failures import FailureStory, ModelExchange
-from diagevo.memory.audit.timeline.causes import Standing
-from diagevo.memory.events import CandidateVerdict, Mode
+from diagevo.memory.events import CandidateVerdict, CauseState, Mode
+
+Standing = CauseState | Literal["superseded"]
+"""Superseded: it was made in a round that counts no more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import text
 
 from diagevo.errors import extra
-from diagevo.memory.audit.failures import FailureStory, failure_story
+from diagevo.memory.audit.failures import FailureStory, QuestionStory, failure_story, question_story
 from diagevo.memory.audit.nodes import NodeStory, why_node
-from diagevo.memory.audit.questions import QuestionStory, question_story
 from diagevo.memory.audit.references import resolve
 from diagevo.memory.audit.replay import describe
 from diagevo.memory.audit.why import why_cause

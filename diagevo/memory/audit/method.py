@@ -1,10 +1,12 @@
 """The settings of a run that are its method: what runs have in common that differ by their seeds alone."""
 
 import hashlib
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from diagevo.config.sources import dotted, keys
-from diagevo.memory.audit.retention import by_round
 from diagevo.memory.history import Configuration, History
 from diagevo.memory.state.stored_config import leaves
 from diagevo.text.fractions import fraction
@@ -73,3 +75,19 @@ def family(history: History) -> frozenset[str]:
     """The run and those that it was forked from: two runs with one in common share rounds."""
     origins = (configuration.event.origin for configuration in history.configurations)
     return frozenset({history.run_id, *(origin.run for origin in origins if origin is not None)})
+
+
+def by_round(rounds: Sequence[int], words: Sequence[str]) -> str:
+    """The words alone where they hold in every round, else each with its rounds."""
+    groups = [
+        (word, [n for n, _ in of]) for word, of in groupby(zip(rounds, words, strict=True), itemgetter(1))
+    ]
+    if len(groups) == 1:
+        return groups[0][0]
+    return ", ".join(f"{word} in {span(of)}" for word, of in groups)
+
+
+def span(rounds: Sequence[int]) -> str:
+    """round 3, or rounds 1 to 3."""
+    first, last = rounds[0], rounds[-1]
+    return f"round {first}" if first == last else f"rounds {first} to {last}"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from diagevo.memory.audit.failures import FailureStory, ModelExchange, asked, stories_of
 from diagevo.memory.audit.references import causes as causes_by
-from diagevo.memory.audit.timeline.nodes import nodes
+from diagevo.memory.audit.references import nodes
 from diagevo.memory.events import CauseCreated, NodePairJudged, number_of
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import AsOf, History

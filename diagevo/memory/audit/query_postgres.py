@@ -25,7 +25,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.audit.query_result import HINT, NO_ROWS, Limits, QueryResult, Work, refused
+from diagevo.memory.audit.query import HINT, NO_ROWS, Limits, QueryResult, Work, refused
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
 from diagevo.memory.log.prepared import PAGE

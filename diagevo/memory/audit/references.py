@@ -1,14 +1,25 @@
-"""How people name things: `c42`, `n7`, `r3.q318`, `r3.q318.a5`, or an unambiguous piece of a description."""
+"""How people name things: `c42`, `n7`, `r3.q318`, `r3.q318.a5`, or an unambiguous piece of a description; and
+the events that concern one."""
 
 import re
-from dataclasses import dataclass
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Literal
 
 from diagevo.errors import ConfigError, NotFoundError
-from diagevo.memory.audit.timeline.nodes import nodes
-from diagevo.memory.events import CandidateScored, CauseCreated, CauseRenamed, FailureObserved
+from diagevo.memory.events import (
+    CandidateScored,
+    CauseCreated,
+    CauseRenamed,
+    FailureObserved,
+    NodeCreated,
+    NodePairJudged,
+    NodesMerged,
+)
 from diagevo.memory.events.decode import Fact
-from diagevo.memory.events.records import event_id
+from diagevo.memory.events.records import Recorded, event_id
 from diagevo.memory.history import AsOf, History, fact_of
 
 Kind = Literal["cause", "node", "question", "failure"]
@@ -117,3 +128,121 @@ def _by_text(history: History, text: str, as_of: AsOf, wanted: tuple[Kind, ...])
     raise ConfigError(
         f'"{text}" matches {len(fitting)} descriptions', hint="name one of them:\n  " + "\n  ".join(lines)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Every node created up to a point, merged and superseded ones included."""
+
+    created: dict[str, Fact[NodeCreated]] = field(default_factory=dict[str, Fact[NodeCreated]])
+    merges: list[Fact[NodesMerged]] = field(default_factory=list[Fact[NodesMerged]])
+    labels: dict[str, str] = field(default_factory=dict[str, str])
+    """The last label of each."""
+    judged: list[Fact[NodePairJudged]] = field(default_factory=list[Fact[NodePairJudged]])
+    """In order."""
+
+    def way(self, node_id: str) -> Iterator[Fact[NodesMerged]]:
+        """The merges of the node that what is under `node_id` belongs to, wherever they lead it."""
+        for merge in self.merges:
+            if node_id in (merge.event.survivor, merge.event.absorbed):
+                yield merge
+                node_id = merge.event.survivor
+
+    def moves(self, node_id: str) -> list[Fact[NodesMerged]]:
+        """The merges that took what is under `node_id` elsewhere; the last one's survivor is its home."""
+        moves: list[Fact[NodesMerged]] = []
+        for merge in self.way(node_id):
+            if merge.event.absorbed == node_id:
+                moves.append(merge)
+                node_id = merge.event.survivor
+        return moves
+
+    def judgement(self, merge: Fact[NodesMerged]) -> NodePairJudged | None:
+        """What the diagnostician said before the two became one."""
+        pair = {merge.event.survivor, merge.event.absorbed}
+        said = (one.event for one in reversed(self.judged) if one.position < merge.position)
+        return next((event for event in said if event.merge and set(event.nodes) == pair), None)
+
+
+def nodes(history: History, as_of: AsOf) -> Nodes:
+    """Read from the events of nodes. What superseded rounds merged is two again."""
+    found, gone = Nodes(), history.superseded(as_of)
+    for made in history.events(NodeCreated, as_of=as_of):
+        found.created[made.event.node_id] = made
+        found.labels[made.event.node_id] = made.event.label
+    for merge in history.events(NodesMerged, as_of=as_of):
+        if merge.round not in gone:
+            found.merges.append(merge)
+            found.labels[merge.event.survivor] = merge.event.label
+    found.judged.extend(history.events(NodePairJudged, as_of=as_of))
+    return found
+
+
+_NAMED_IN = {
+    "node": ("node_id", "survivor", "absorbed"),
+    "question": ("question_id", "failure_id"),
+    "failure": ("failure_id",),
+}
+"""The fields of an event that say what it is about, by the kind of that."""
+_NODE_EVENTS = ("NodeCreated", "NodeAssigned", "CauseCreated", "NodePairJudged", "NodesMerged")
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """Which events: each field narrows the choice, None and () leave it open."""
+
+    ref: str | None = None
+    types: tuple[str, ...] = ()
+    round: int | None = None
+    last: int | None = None
+
+
+def trail(history: History, wanted: Trail, as_of: AsOf, *, after: int = 0) -> Iterator[Recorded]:
+    """The chosen events after position `after`, oldest first, streamed."""
+    reference = None if wanted.ref is None else resolve(history, wanted.ref, as_of)
+    types: tuple[str, ...] | None = wanted.types or None
+    rounds = None if wanted.round is None else (wanted.round, wanted.round)
+    cause_id = None
+    keep: Callable[[Recorded], bool] | None = None
+    if reference is not None:
+        if reference.kind == "cause":
+            cause_id = reference.id
+        else:
+            keep = _naming(reference)
+        if reference.kind == "node":
+            types = tuple(t for t in _NODE_EVENTS if types is None or t in types) or ("none",)
+        if reference.kind in ("question", "failure"):
+            rounds = (reference.round, reference.round)
+    newest = wanted.last is not None and keep is None
+    found: Iterable[Recorded] = history.log.read(
+        history.run_id,
+        types=types,
+        rounds=rounds,
+        cause_id=cause_id,
+        after=after,
+        until=as_of.position,
+        newest_first=newest,
+        limit=min(wanted.last, sys.maxsize) if newest and wanted.last else None,
+    )
+    if keep is not None:
+        found = filter(keep, found)
+    if wanted.last is None:
+        return iter(found)
+    kept = deque(found, maxlen=min(wanted.last, sys.maxsize))
+    return reversed(kept) if newest else iter(kept)
+
+
+def _naming(reference: Reference) -> Callable[[Recorded], bool]:
+    """Whether an event is about the reference; that of a failure is about its question too. That a node stood
+    on a shortlist did nothing to it."""
+
+    def named(recorded: Recorded) -> bool:
+        event = recorded.event
+        values = [getattr(event, name, None) for name in _NAMED_IN[reference.kind]]
+        if reference.kind == "question":
+            values += [failure.rpartition(".")[0] for failure in values if isinstance(failure, str)]
+        if isinstance(event, NodePairJudged):
+            values += event.nodes
+        return reference.id in values
+
+    return named

@@ -9,6 +9,7 @@ against what was made of them.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,15 @@ from sqlalchemy.exc import DBAPIError
 
 from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
 from diagevo.memory.audit.groups import first_stranger
-from diagevo.memory.audit.verification import Fault, Verification
 from diagevo.memory.events import Event, GroupIngested, RoundCommitted, RoundOpened, RoundsSuperseded, Trait
-from diagevo.memory.events.chain import UNFIT, Chain
 from diagevo.memory.events.decode import Fact
-from diagevo.memory.events.records import Recorded
-from diagevo.memory.log import heads, heads_check
+from diagevo.memory.events.records import GENESIS, UNFIT, Chain, Recorded
+from diagevo.memory.log import heads
 from diagevo.memory.log.check import triggers
 from diagevo.memory.log.log import EVENT, Log
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
-from diagevo.memory.state.model import MemoryState, OpenRound
+from diagevo.memory.state.model import MemoryState, OpenRound, played_again
 from diagevo.memory.state.projection import (
     CAUSE,
     GROUP,
@@ -41,7 +40,38 @@ from diagevo.memory.state.projection import (
     SNAPSHOT,
     SUM,
 )
-from diagevo.memory.state.superseded import played_again
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is not as it was written. `position` and `event_id` name the first bad event, if it is
+    one."""
+
+    check: str
+    message: str
+    position: int | None = None
+    event_id: str | None = None
+
+
+@dataclass(slots=True)
+class Verification:
+    """What was checked and what was found. `notes` say what could not be checked."""
+
+    run_id: str
+    events: int = 0
+    rounds: int = 0
+    heads: int = 0
+    copied: int = 0
+    """Heads of the copy that was given."""
+    texts: int = 0
+    head: str = GENESIS
+    faults: list[Fault] = field(default_factory=list[Fault])
+    notes: list[str] = field(default_factory=list[str])
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
 
 REBUILD = "run: diagevo memory rebuild"
 
@@ -53,8 +83,8 @@ def verify(
     holds the chain heads; `copy` a file of heads that was kept elsewhere. Raises NotFoundError for no such
     run, ConfigError for a copy without a head."""
     # Heads are written after their commits: those that are there now are in the view that begins next.
-    own = heads_check.Comparison(heads.read(folder / heads.NAME))
-    copied = None if copy is None else heads_check.Comparison(heads_check.copy_of(copy))
+    own = heads.Comparison(heads.read(folder / heads.NAME))
+    copied = None if copy is None else heads.Comparison(heads.copy_of(copy))
     report = Verification(run_id)
     with log.database.view():
         if run_id not in log.runs():
@@ -72,16 +102,14 @@ def verify(
 
             check_stored(log, run_id, report)
     report.heads = own.compared
-    report.notes += heads_check.notes_of_own(own)
+    report.notes += heads.notes_of_own(own)
     if copied is not None:
         report.copied = copied.compared
-        report.notes += heads_check.notes_of_copy(copied)
+        report.notes += heads.notes_of_copy(copied)
     return report
 
 
-def _check_chain(
-    log: Log, kept: Sequence[heads_check.Comparison], replay: "_Replay", report: Verification
-) -> None:
+def _check_chain(log: Log, kept: Sequence[heads.Comparison], replay: "_Replay", report: Verification) -> None:
     chain, position = Chain(), 0
     fault = None
     try:

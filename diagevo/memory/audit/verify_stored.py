@@ -11,11 +11,10 @@ from sqlalchemy import Connection, func, select, table
 from sqlalchemy.exc import DBAPIError
 
 from diagevo.errors import StoreError
-from diagevo.memory.audit.seen import Seen
-from diagevo.memory.audit.verification import Fault, Verification
+from diagevo.memory.audit.verify import Fault, Verification
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.events.records import Recorded
-from diagevo.memory.log.artifacts import ARTIFACT, REPLY, is_text
+from diagevo.memory.log.artifacts import ARTIFACT, REPLY, Seen, is_text
 from diagevo.memory.log.check import integrity
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import declared, shape
@@ -40,7 +39,7 @@ def check_stored(log: Log, run_id: str, report: Verification) -> None:
 
 
 def _wrong_schema(connection: Connection) -> Iterator[Fault]:
-    """Tables, indexes and views that are not those that the migrations make; `append_only` looks at
+    """Tables, indexes and views that are not those that the migrations make; `check` looks at
     triggers."""
     present = shape(connection)
     for name, made in declared().items():

@@ -4,22 +4,26 @@ Equations 1 and 6 to 8 of the paper are applied again to what was recorded: the 
 aimed at a cause, and the failures assigned to it. Up to and including the first commit that comes out
 differently the answer is *exact*: until then the same schedules drew the same questions. Every later row is
 *open-loop*: the recorded questions and failures are held fixed, though from there on the run would have
-drawn others. Which questions another filter keeps (`retention.py`) is exact for the recorded questions; what
+drawn others. Which questions another filter keeps (`retention`) is exact for the recorded questions; what
 follows from it, once the solver's training data would have been others, needs a rerun.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
+from diagevo.equations.filter import verdict
 from diagevo.equations.policy import built_in, next_epsilon, shares
 from diagevo.equations.schedule import Share, reference, z
-from diagevo.equations.settings import Settings
+from diagevo.equations.settings import Filter, Settings
 from diagevo.equations.states import counted, provisional
-from diagevo.memory.audit.timeline.rounds import Observed
+from diagevo.errors import ConfigError
+from diagevo.memory.audit.rounds import Observed, VoteKind
 from diagevo.memory.events import CauseState, number_of
 
 Status = Literal["exact", "open-loop"]
@@ -108,7 +112,6 @@ def _answer(observed: Sequence[Observed], as_recorded: Sequence["_Played"], chan
     dropped = False
     for round_, base, new in zip(observed, as_recorded, changed, strict=True):
         committed = round_.committed
-        assert committed is not None
         dropped = dropped or not changes.drop.isdisjoint(round_.created)
         exact = diverges is None and not dropped
         rounds.append(
@@ -198,5 +201,80 @@ def _epsilon(
     ours = next_epsilon(settings, sum(frequencies.values()), first)
     if ours is not None:
         return ours
-    assert round_.committed is not None
     return Fraction(round_.committed.epsilon_next)
+
+
+def keeps(chosen: Filter, votes: VoteKind) -> bool:
+    """Whether the filter keeps such questions."""
+    if not votes.valid:
+        return False
+    if votes.rewards:  # no threshold of Equation 3 decided
+        return votes.verdict == "kept"
+    return verdict(votes.first, votes.second, votes.responses, votes.labelled, chosen) == "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """A round's questions under a filter. `both`: kept then and now."""
+
+    round: int
+    candidates: int
+    kept: int
+    recorded: int
+    both: int
+    labels_known: int
+    labels_true: int
+    """Of the kept ones, in worlds that know the truth."""
+
+    @property
+    def share(self) -> Fraction | None:
+        return Fraction(self.kept, self.candidates) if self.candidates else None
+
+    @property
+    def same(self) -> bool:
+        return self.kept == self.recorded == self.both
+
+    @property
+    def label_truth(self) -> Fraction | None:
+        return Fraction(self.labels_true, self.labels_known) if self.labels_known else None
+
+
+def filters(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> list[Filter]:
+    """The filter in force in each round, with the thresholds of `changed` in place of its own.
+
+    A fork may have another filter than its origin. Raises ConfigError where p_low comes out above p_high.
+    """
+    found = [replace(round_.configured.filter, **changed) for round_ in observed]
+    for round_, one in zip(observed, found, strict=True):
+        if one.p_low > one.p_high:
+            raise ConfigError(
+                f"p_low {one.p_low} is above p_high {one.p_high} in round {round_.round}",
+                hint="change both: --p-low and --p-high",
+            )
+    return found
+
+
+def retention(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> list[Retained]:
+    """What each round would have kept, had its filter had the thresholds of `changed`."""
+    return [
+        _retained(round_.round, round_.votes, chosen)
+        for round_, chosen in zip(observed, filters(observed, changed), strict=True)
+    ]
+
+
+def _retained(number: int, votes: Counter[VoteKind], chosen: Filter) -> Retained:
+    kept = {kind: count for kind, count in votes.items() if keeps(chosen, kind)}
+    return Retained(
+        round=number,
+        candidates=votes.total(),
+        kept=sum(kept.values()),
+        recorded=sum(count for kind, count in votes.items() if kind.verdict == "kept"),
+        both=sum(count for kind, count in kept.items() if kind.verdict == "kept"),
+        labels_known=sum(count for kind, count in kept.items() if kind.label_true is not None),
+        labels_true=sum(count for kind, count in kept.items() if kind.label_true),
+    )
+
+
+def first_changed(rounds: Sequence[Retained]) -> int | None:
+    """The first round whose kept questions would have been others: from there on a rerun is needed."""
+    return next((r.round for r in rounds if not r.same), None)

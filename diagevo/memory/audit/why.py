@@ -1,16 +1,14 @@
-"""Why a cause stands where it stands: its story round by round, with the evidence of each turn.
-
-Read from the timeline and the chain of causation behind each failure.
-"""
+"""Why a cause stands where it stands: its story round by round, with the evidence of each turn."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from heapq import merge
 from itertools import islice
 
 from diagevo.equations.policy import next_epsilon
-from diagevo.equations.states import reaches
+from diagevo.equations.states import Tally, reaches, tallied
 from diagevo.memory.audit.cause_story import (
     CauseStory,
     Counted,
@@ -21,15 +19,16 @@ from diagevo.memory.audit.cause_story import (
     Reactivated,
     Renamed,
     Sampled,
+    Standing,
     Superseded,
     Turn,
     Vote,
 )
 from diagevo.memory.audit.failures import FailureStory, asked, stories_of
-from diagevo.memory.audit.timeline.causes import Aimed, Change, aimed, changes
-from diagevo.memory.audit.timeline.nodes import nodes
-from diagevo.memory.audit.timeline.rounds import played
+from diagevo.memory.audit.references import nodes
+from diagevo.memory.audit.rounds import played
 from diagevo.memory.events import (
+    EVENT_TYPES,
     CandidateScored,
     CauseCreated,
     CauseMatched,
@@ -38,10 +37,47 @@ from diagevo.memory.events import (
     CauseRenamed,
     Event,
     RoundsSuperseded,
+    Trait,
+    having,
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import event_id
 from diagevo.memory.history import AsOf, History, expect
+
+
+@dataclass(slots=True)
+class Aimed:
+    """Questions of a round that aim at a cause."""
+
+    questions: int = 0
+    stitched: int = 0
+    agreeing: int = 0
+    """Σ of the majority's votes over the valid ones."""
+    responses: int = 0
+    """Σ of N over the valid ones."""
+    tally: Tally | None = None
+    verdicts: Counter[str] = field(default_factory=Counter[str])
+    rewards: bool = False
+    """Whether another trainer's rewards were counted."""
+
+    def add(self, event: CandidateScored) -> None:
+        self.questions += 1
+        self.stitched += event.mode == "stitched"
+        self.verdicts[event.verdict] += 1
+        self.rewards = event.votes_are == "rewards"
+        if event.verdict != "invalid":
+            first, responses = event.first, event.responses
+            self.agreeing += first
+            self.responses += responses
+            self.tally = tallied(self.tally, first, responses)
+
+
+def aimed(history: History, as_of: AsOf, cause_id: str) -> dict[int, Aimed]:
+    """The questions that aimed at the cause, by round."""
+    found: dict[int, Aimed] = {}
+    for fact in history.events(CandidateScored, as_of=as_of, cause_id=cause_id):
+        found.setdefault(fact.round, Aimed()).add(fact.event)
+    return found
 
 
 @dataclass(slots=True)
@@ -56,15 +92,15 @@ class _Matches:
     questions: list[str] = field(default_factory=list[str])
     reactivation: tuple[Fact[Event], CauseReactivated] | None = None
 
-    def add(self, change: Change, event: CauseMatched, evidence: int | None) -> None:
+    def add(self, fact: Fact[Event], event: CauseMatched, frequency: int, evidence: int | None) -> None:
         kept, first = self.kept, event.via not in self.via
         self.via[event.via] += 1
         self.questions.append(event.failure_id.rpartition(".")[0])
-        self.frequency, self.position = change.frequency, change.fact.position
+        self.frequency, self.position = frequency, fact.position
         if evidence is None or len(kept) < evidence:
-            kept.append(change.fact)
+            kept.append(fact)
         elif first and kept:  # recurrence or deduplication: one of each is told
-            kept[-1] = change.fact
+            kept[-1] = fact
 
 
 def why_cause(
@@ -99,47 +135,56 @@ class _Reader:
         self.closed: list[_Matches] = []
         self.promoted_rounds: dict[str, int] = {}
 
+    def _turned(self) -> Iterator[Fact[Event]]:
+        """What happened to the cause, in order; a superseding names every cause."""
+        kinds = [EVENT_TYPES[name] for name in sorted(having(Trait.TURN) - {RoundsSuperseded.__name__})]
+        gone: list[Fact[Event]] = [f for f in self.history.supersedings if f.position <= self.as_of.position]
+        own: Iterator[Fact[Event]] = self.history.events(
+            Event, *kinds, as_of=self.as_of, cause_id=self.cause_id
+        )
+        return merge(own, gone, key=lambda fact: fact.position)
+
     def read(self) -> CauseStory:
         created: CauseCreated | None = None
-        last: Change | None = None
-        since, how, renamed = 0, "created", False
-        for change in changes(self.history, self.as_of, self.cause_id):
-            last, recorded = change, change.fact
-            if recorded.round != self.matches.round:
-                self._close_matches(recorded.round)
-            match recorded.event:
+        state: Standing = "superseded"
+        frequency, last, since, how, renamed = 0, 0, 0, "created", False
+        for fact in self._turned():
+            if isinstance(fact.event, RoundsSuperseded):
+                before = next((one for one in fact.event.causes if one.cause_id == self.cause_id), None)
+                back: tuple[Standing, int] = (
+                    ("superseded", 0) if before is None else (before.state, before.frequency)
+                )
+                if back == (state, frequency):
+                    continue
+                state, frequency = back
+            last = fact.round
+            if last != self.matches.round:
+                self._close_matches(last)
+            match fact.event:
                 case CauseCreated() as event:
-                    created, since = event, recorded.round
-                    [evidence] = stories_of(self.history, [recorded], full=self.full)
+                    created, since, state, frequency = event, last, "active", 1
+                    [evidence] = stories_of(self.history, [fact], full=self.full)
                     new = evidence.new_label is not None
-                    self.turns.append(
-                        Created(recorded.round, recorded.position, event.node_id, new, evidence)
-                    )
+                    self.turns.append(Created(last, fact.position, event.node_id, new, evidence))
                 case CausePromoted() as event:
-                    since, how = recorded.round, "promoted"
-                    self._promoted(recorded, event)
+                    since, how, state, frequency = last, "promoted", "mastered", 0
+                    self._promoted(fact, event)
                 case CauseMatched() as event:
-                    self.matches.add(change, event, self.evidence)
+                    frequency += state != "mastered"  # else it is Active again with the event that comes next
+                    self.matches.add(fact, event, frequency, self.evidence)
                 case CauseReactivated() as event:
-                    since, how = recorded.round, "reactivated"
-                    self.matches.reactivation = recorded, event
-                    self.matches.frequency = change.frequency
+                    since, how, state, frequency = last, "reactivated", "active", frequency + 1
+                    self.matches.reactivation = fact, event
+                    self.matches.frequency = frequency
                 case CauseRenamed() as event:
                     renamed = True
-                    self.turns.append(
-                        Renamed(recorded.round, recorded.position, event.before, event.description)
-                    )
+                    self.turns.append(Renamed(last, fact.position, event.before, event.description))
                 case RoundsSuperseded() as event:
                     self._close_matches(0)
-                    self.turns.append(
-                        Superseded(
-                            recorded.round, recorded.position, event.first, change.state, change.frequency
-                        )
-                    )
+                    self.turns.append(Superseded(last, fact.position, event.first, state, frequency))
                 case _:
-                    raise AssertionError(f"a story has no words for {recorded.type}")
+                    raise AssertionError(f"a story has no words for {fact.type}")
         assert created is not None
-        assert last is not None
         self._close_matches(0)
         node_id, label, merges = self._node(created.node_id)
         self.turns += merges
@@ -152,9 +197,9 @@ class _Reader:
             description=self._words(created) if renamed else created.description,
             node_id=node_id,
             node_label=label,
-            state=last.state,
-            frequency=last.frequency,
-            since=since if last.state != "superseded" else last.fact.round,
+            state=state,
+            frequency=frequency,
+            since=since if state != "superseded" else last,
             how=how,
             turns=tuple(self.turns),
             effect=self._effect(),
@@ -231,14 +276,14 @@ class _Reader:
         walked = nodes(self.history, self.as_of)
         turns: list[Turn] = []
         first = next(turn.round for turn in self.turns if isinstance(turn, Created))
-        for merge in walked.way(node_id):
-            event, judged = merge.event, walked.judgement(merge)
+        for merged in walked.way(node_id):
+            event, judged = merged.event, walked.judgement(merged)
             call = judged.call if judged and self.full else None
-            if merge.round >= first:
+            if merged.round >= first:
                 turns.append(
                     Merged(
-                        round=merge.round,
-                        position=merge.position,
+                        round=merged.round,
+                        position=merged.position,
                         survivor=event.survivor,
                         absorbed=event.absorbed,
                         label=event.label,

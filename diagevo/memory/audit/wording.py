@@ -18,9 +18,8 @@ from diagevo.memory.audit.cause_story import (
     Vote,
 )
 from diagevo.memory.audit.examples import Example
-from diagevo.memory.audit.failures import FailureStory
+from diagevo.memory.audit.failures import FailureStory, QuestionStory
 from diagevo.memory.audit.nodes import Member, NodeJudgement
-from diagevo.memory.audit.questions import QuestionStory
 from diagevo.text.escaping import one_line
 from diagevo.text.lines import Line, listed, sub
 from diagevo.text.numbers import count, number, percent

@@ -6,13 +6,13 @@ believe. A head vouches for all before it: one that a kill left out is made up f
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from diagevo.errors import StoreError
+from diagevo.errors import ConfigError, ConflictError, StoreError
 from diagevo.memory.events.records import Recorded
 from diagevo.private import private, private_folder, sync_names
 
@@ -108,3 +108,124 @@ def read(file: Path) -> Kept:
         except (msgspec.DecodeError, UnicodeDecodeError):
             broken.append(number)
     return Kept(file, tuple(lines), tuple(broken))
+
+
+class Comparison:
+    """Every line of a file against the log, whose events come by once, in order."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.kept = kept
+        self.compared = 0
+        self.uncovered: list[Recorded] = []
+        """Commits that no line speaks of."""
+        self.last = 0
+        """Sequence of the last event that came by."""
+        self._waiting: dict[int, list[tuple[int, ChainHead]]] = {}
+        for number, head in kept.lines:
+            self._waiting.setdefault(head.sequence, []).append((number, head))
+
+    def meet(self, record: Recorded) -> Iterator[str]:
+        """What is wrong with the lines about this event. The first is held against the log, each other one
+        against the first."""
+        self.last = record.sequence
+        lines = self._waiting.pop(record.sequence, [])
+        self.compared += len(lines)
+        if not lines:
+            if record.type == "RoundCommitted":
+                self.uncovered.append(record)
+            return
+        number, first = lines[0]
+        if first.hash != record.hash:
+            yield (
+                f"event {first.sequence}, in round {first.round}, ended the chain in {first.hash[:12]}…, the"
+                f" database says {str(record.hash)[:12]}…: the log was rewritten ({self._line(number)})"
+            )
+        elif first != of(record):
+            yield (
+                f"{self._line(number)} names round {first.round}; its event is of round {record.round}:"
+                " the line was changed"
+            )
+        for other, head in lines[1:]:
+            if head != first:
+                yield (
+                    f"{self._line(other)} names another head for event {head.sequence} than line {number}:"
+                    " one of them was added later, and the first counts"
+                )
+
+    def rest(self) -> Iterator[str]:
+        """After the last event: lines about events that are not there."""
+        for sequence, lines in sorted(self._waiting.items()):
+            number, head = lines[0]
+            yield (
+                f"event {sequence}, in round {head.round}, ended the chain, and the database does not have it"
+                f" ({self._line(number)})"
+            )
+
+    def _line(self, number: int) -> str:
+        return f"line {number} of {self.kept.file}"
+
+
+def refuse_another(run_id: str, folder: Path) -> None:
+    """Raises ConflictError where the folder of a run without an event has chain heads: they are of a run of
+    this name in another database, or in one that was removed."""
+    if read(folder / NAME).lines:
+        raise ConflictError(
+            f"the folder {folder} belongs to a run {run_id} of another database: its chain heads are there",
+            hint="give this run another name, or put its database into another folder;"
+            " if that database is gone, move the folder away",
+        )
+
+
+def copy_of(file: Path) -> Kept:
+    """The heads of a file that was kept elsewhere. Raises ConfigError where there are none."""
+    if not file.exists():
+        raise ConfigError(f"there is no file {file}", hint="name a copy of a run's chain-heads.jsonl")
+    kept = read(file)
+    if not kept.lines:
+        raise ConfigError(
+            f"there is no chain head in {file}",
+            hint="name a copy of a run's chain-heads.jsonl",
+        )
+    return kept
+
+
+def notes_of_own(own: Comparison) -> Iterator[str]:
+    """What the run's own file cannot tell."""
+    kept = own.kept
+    if not kept.lines:
+        yield f"no chain head outside the database ({kept.file}): a full rewrite would go unnoticed"
+    elif own.last > kept.last or own.uncovered:
+        newer = read(kept.file)  # a commit is seen a moment before its head is there
+        there = {head.sequence for head in newer.heads}
+        missing = [record for record in own.uncovered if record.sequence not in there]
+        if between := [record.round for record in missing if record.sequence < kept.last]:
+            yield f"no chain head for {_rounds(between)} in {kept.file}; that of a later one covers them"
+        if last := [record.round for record in missing if record.sequence > kept.last]:
+            yield (
+                f"no chain head for {_rounds(last)} in {kept.file}: a rewrite of it before the next head"
+                " would go unnoticed"
+            )
+        elif own.last > newer.last:
+            yield (
+                f"the last chain head in {kept.file} is of event {newer.last} of {own.last}: a "
+                "change to later ones would go unnoticed"
+            )
+    yield from _broken(kept)
+
+
+def notes_of_copy(copied: Comparison) -> Iterator[str]:
+    """What a copy cannot tell."""
+    kept = copied.kept
+    if after := [record.round for record in copied.uncovered if record.sequence > kept.last]:
+        yield f"{kept.file} says nothing of {_rounds(after)}: it is older"
+    yield from _broken(kept)
+
+
+def _broken(kept: Kept) -> Iterator[str]:
+    for number in kept.broken:
+        yield f"line {number} of {kept.file} is not a whole chain head, and was not compared"
+
+
+def _rounds(rounds: Sequence[int]) -> str:
+    """`round 3`, or `rounds 3, 4, 5`."""
+    return f"round{'s' if len(rounds) > 1 else ''} {', '.join(map(str, rounds))}"

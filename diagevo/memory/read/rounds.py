@@ -173,3 +173,29 @@ def _stages(history: History, number: int | None) -> Mapping[int, Mapping[str, _
     for one in ask(history, "v_stage", _Stage, only, {"number": number}, order="position"):
         found[one.round][one.stage] = one
     return found
+
+
+MEASURED = ("reward", "loss", "entropy", "grad_norm", "kl")
+"""What a step measured, in the order in which it is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepMetric:
+    """One step that counts; None is what was not measured."""
+
+    round: int
+    stage: str
+    attempt: int
+    step: int
+    completions: int
+    reward: float
+    """Mean over the completions."""
+    loss: float | None
+    entropy: float | None
+    grad_norm: float | None
+    kl: float | None
+
+
+def step_metrics(history: History) -> list[StepMetric]:
+    """Of all phases, in the order in which they were played."""
+    return ask(history, "v_step_metric", StepMetric, order="round, position")

@@ -4,7 +4,7 @@ Values are frozen and replaced, so that copying a state copies only its dictiona
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, Literal
@@ -30,7 +30,6 @@ from diagevo.memory.events import (
 from diagevo.memory.state.schedule import PAPER, Schedule
 from diagevo.memory.state.scoring import Judging, judging
 from diagevo.memory.state.stored_config import settings_of
-from diagevo.memory.state.superseded import batch_of
 
 _json = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
@@ -146,7 +145,7 @@ class MemoryState:
     began: tuple[Began, ...] = ()
     """The opened rounds that count, in order: whatever supersedes one must restore what it began with."""
     superseded: tuple[tuple[int, int], ...] = ()
-    """First and last of the rounds that were superseded, in order (`superseded.py`)."""
+    """First and last of the rounds that were superseded, in order (`batch_of`)."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Each renaming of a cause, in order: its id, and the words that it had before."""
 
@@ -237,7 +236,7 @@ class MemoryState:
         return self.round if self.open is None else self.open.number
 
     def batch(self, round: int) -> int:
-        """The number under which the groups of a round were ingested (`superseded.py`)."""
+        """The number under which the groups of a round were ingested (`batch_of`)."""
         return batch_of(self.superseded, round)
 
     @property
@@ -267,3 +266,28 @@ def _scheduled(causes: Mapping[str, Cause], nodes: Mapping[str, Node]) -> tuple[
         )
         for c in causes.values()
     )
+
+
+Spans = Sequence[tuple[int, int]]
+"""First and last of the rounds that were superseded, in the order in which that happened."""
+
+
+def batch_of(spans: Spans, round: int) -> int:
+    """The batch that a round plays: the rounds before it that counted when it was opened, and one.
+
+    Numbers of rounds go on: rounds 2 and 3 superseded, their groups are played as rounds 4 and 5. A *batch*
+    is the number under which groups were ingested; without a superseding it is the round's own.
+    """
+    gone = {number for first, last in spans if last < round for number in range(first, last + 1)}
+    return round - len(gone)
+
+
+def played_again(spans: Spans) -> dict[int, int]:
+    """Of each superseded round the one that plays its batch again; it may not have been opened yet."""
+    found: dict[int, int] = {}
+    for place, (first, last) in enumerate(spans):
+        before = spans[:place]
+        for number in range(first, last + 1):
+            if number not in found:
+                found[number] = last + 1 + batch_of(before, number) - batch_of(before, first)
+    return found

@@ -21,7 +21,7 @@ from diagevo.memory.events import (
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.log.database import Database, insert_into
 from diagevo.memory.state import projection
-from diagevo.memory.state.model import MemoryState, OpenRound
+from diagevo.memory.state.model import MemoryState, OpenRound, played_again
 from diagevo.memory.state.projection import (
     GROUP,
     OPENED,
@@ -34,7 +34,6 @@ from diagevo.memory.state.projection import (
     question_row,
     sum_rows,
 )
-from diagevo.memory.state.superseded import played_again
 
 PROJECTED = having(Trait.ROWS | Trait.STANDING)
 """Events that change a row of a projection."""

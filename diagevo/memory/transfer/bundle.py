@@ -1,13 +1,13 @@
 """A run as one file: its events with the chain's head, and the texts and vectors that they name.
 
 Written and read a page at a time, so that a run of any length fits. `import_bundle` verifies all of a bundle
-while it reads (`bundle_file`, `bundle_check`, `copying`) and takes the whole or nothing; `check_bundle` only
+while it reads (`bundle_file`, `copying`) and takes the whole or nothing; `check_bundle` only
 verifies, and `export_bundle` does so with what it wrote. A run has the same head wherever it lies.
 """
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -19,22 +19,24 @@ import msgspec
 
 from diagevo.errors import ConfigError, InconsistentError, StoreError
 from diagevo.memory.audit.groups import first_stranger
+from diagevo.memory.events import CauseCreated, FailureDiagnosed, NodeCreated, NodesMerged, RunConfigured
+from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.events.records import GENESIS
 from diagevo.memory.history import AsOf, History
-from diagevo.memory.log.artifacts import put_right
+from diagevo.memory.log.artifacts import Artifacts, put_right
 from diagevo.memory.log.database import Database, insert_missing
 from diagevo.memory.log.log import Log, now
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.log.tables import brought
-from diagevo.memory.log.vectors import VECTOR
+from diagevo.memory.log.vectors import VECTOR, Vectors, text_hash
 from diagevo.memory.places import check_name, check_place, runs_folder
-from diagevo.memory.transfer.bundle_check import Contents
-from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, Stranger, Writer
-from diagevo.memory.transfer.bundle_texts import texts_of, vectors_of
+from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, Rows, UntrustedBundle, Writer, embedded
 from diagevo.memory.transfer.copying import CopiedRun, Copy, keep_heads
 from diagevo.private import whole
+from diagevo.text.escaping import utf8
 
 BATCH = 500
+_EMBEDDED = (CauseCreated, FailureDiagnosed, NodeCreated, NodesMerged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +104,11 @@ def check_bundle(file: Path) -> CopiedRun:
     """Verify a bundle as `import_bundle` does, by taking it into a database that is thrown away. Raises as it
     does."""
     with (
-        closing(Stranger(file)) as bundle,
+        closing(UntrustedBundle(file)) as bundle,
         TemporaryDirectory(prefix="diagevo-") as scratch,
         closing(Database(str(Path(scratch, "check.db")))) as database,
     ):
-        run_id = bundle.run()["run_id"]
+        run_id = bundle.run["run_id"]
         check_name(run_id)
         prepare(database, create=True)
         return _take(bundle, database, run_id, Path(scratch, run_id), kept=False)
@@ -123,8 +125,8 @@ def import_bundle(
     Raises StoreError where the bundle is damaged, ConfigError where the run exists and for a name that a run
     cannot have.
     """
-    with closing(Stranger(file)) as bundle:
-        run_id = bundle.run()["run_id"] if name is None else name
+    with closing(UntrustedBundle(file)) as bundle:
+        run_id = bundle.run["run_id"] if name is None else name
         check_name(run_id)
         place = runs_folder(database, root) / run_id
         check_place(database, place)
@@ -133,21 +135,23 @@ def import_bundle(
     return written
 
 
-def _take(bundle: Stranger, database: Database, run_id: str, place: Path, *, kept: bool = True) -> CopiedRun:
+def _take(
+    bundle: UntrustedBundle, database: Database, run_id: str, place: Path, *, kept: bool = True
+) -> CopiedRun:
     """All rows, in one transaction. `place`: the folder of the new run. Not `kept`: all are read and checked,
     the events are written."""
-    with closing(Contents(bundle)) as contents, database.write() as connection:
+    with database.write() as connection:
         copy = Copy(connection, Log(database), run_id, place, projected=kept)
         try:
-            copy.take(contents.events(), f"the bundle {bundle.path}", EXPORT_AGAIN, contents.note)
+            copy.take(bundle.events(), f"the bundle {bundle.path}", EXPORT_AGAIN, bundle.note)
         except InconsistentError as error:
             raise _impossible(bundle, error.message) from error
         written = copy.finish(imported=copy.chain.hash)
         if (stranger := first_stranger(copy.log, copy.state)) is not None:
             raise _impossible(bundle, f"#{stranger[0]}: {stranger[1]}")
         for add, taken in (
-            (put_right(database), contents.texts()),
-            (insert_missing(database, VECTOR), _brought(contents.vectors(), run_id)),
+            (put_right(database), bundle.texts()),
+            (insert_missing(database, VECTOR), _brought(bundle.vectors(), run_id)),
         ):
             while batch := list(islice(taken, BATCH)):
                 if kept:
@@ -155,7 +159,7 @@ def _take(bundle: Stranger, database: Database, run_id: str, place: Path, *, kep
     return written
 
 
-def _impossible(bundle: Stranger, what: str) -> InconsistentError:
+def _impossible(bundle: UntrustedBundle, what: str) -> InconsistentError:
     return InconsistentError(
         f"the bundle {bundle.path} tells what cannot have happened: {what}", hint=EXPORT_AGAIN
     )
@@ -164,3 +168,38 @@ def _impossible(bundle: Stranger, what: str) -> InconsistentError:
 def _brought(rows: Iterator[dict[str, Any]], run_id: str) -> Iterator[dict[str, Any]]:
     """Vectors of texts that the events name, yet the bundle's word alone for what a model made of them."""
     return (row | {"model": brought(row["model"], run_id)} for row in rows)
+
+
+def texts_of(history: History, as_of: AsOf) -> Rows:
+    """The texts of a run; one may come twice. Raises StoreError at one that is missing or not its digest's:
+    no such bundle could be imported."""
+    artifacts = Artifacts(history.database)
+    events = history.events(*NAMING, as_of=as_of)
+    for page in _pages(digest for fact in events for _, digest in named_texts(fact.event)):
+        kept = artifacts.kept(page)
+        for digest in page:
+            if digest not in kept:
+                raise StoreError(
+                    f"the text {digest} is missing",
+                    hint="see which event names it: diagevo memory verify --deep",
+                )
+            yield {"digest": digest, "content": utf8(kept[digest])}
+
+
+def vectors_of(history: History, as_of: AsOf) -> Rows:
+    """The vectors that there are, of each embedding model that the run had; one may come twice."""
+    configured = history.events(RunConfigured, as_of=as_of)
+    for embedder in {fact.event.embedder: None for fact in configured}:
+        vectors = Vectors(history.database, history.run_id, embedder)
+        events = history.events(*_EMBEDDED, as_of=as_of)
+        for page in _pages(text for fact in events if (text := embedded(fact.event)) is not None):
+            for text, vector in vectors.stored(page).items():
+                row = {"model": vectors.model, "text_hash": text_hash(text)}
+                yield row | {"vector": vector.astype("<f4").tobytes()}
+
+
+def _pages(names: Iterable[str]) -> Iterator[list[str]]:
+    """So many at a time; what comes again in a page counts once."""
+    remaining = iter(names)
+    while page := list(dict.fromkeys(islice(remaining, BATCH))):
+        yield page

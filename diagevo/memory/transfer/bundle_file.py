@@ -4,10 +4,12 @@ What is read was written by somebody else, and SQLite says how such a file is op
 (https://www.sqlite.org/security.html): for reading alone and as it lies, with no trust in its schema, cells
 checked, nothing mapped into memory, bounds on what a row may weigh and on the time that a step may take. It
 holds these tables, word for word, and nothing else: no view, trigger, index or virtual table can be run.
-They are STRICT: SQLite's own check finds a value of another type.
+They are STRICT: SQLite's own check finds a value of another type. Nothing of a bundle is believed before the
+events say it.
 """
 
 import errno
+import hashlib
 import os
 import sqlite3
 import stat
@@ -18,12 +20,25 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 from sqlalchemy import Table
 
 from diagevo.errors import ConfigError, StoreError
+from diagevo.memory.events import (
+    CauseCreated,
+    Event,
+    FailureDiagnosed,
+    NodeCreated,
+    NodesMerged,
+    RunConfigured,
+)
+from diagevo.memory.events.named_texts import named_texts
+from diagevo.memory.events.records import GENESIS, Recorded
+from diagevo.memory.log.artifacts import Seen
 from diagevo.memory.log.migrate import declared
 from diagevo.memory.log.tables import ArtifactRow, EventRow, RunRow, VectorRow
 from diagevo.memory.log.tables import table as table_of
+from diagevo.memory.log.vectors import model_of, text_hash
 
 EXPORT_AGAIN = "take a whole copy of the bundle, or write it again: diagevo runs export RUN -o FILE"
 APPLICATION = 0x44674576
@@ -34,6 +49,7 @@ LONGEST = 64 * 2**20
 SECONDS = 60
 """That one step of reading may take; the look at the whole file a second more for each 4 MiB."""
 PAGE = 500
+Rows = Iterator[dict[str, Any]]
 
 TABLES: dict[str, Table] = {
     found.name: found for found in map(table_of, (RunRow, EventRow, ArtifactRow, VectorRow))
@@ -77,8 +93,9 @@ class Writer:
         self._file.close()
 
 
-class Stranger:
-    """A bundle that somebody sent."""
+class UntrustedBundle:
+    """A bundle that somebody sent: its rows, each checked as it is read. The events come first: they say what
+    else belongs. Every method raises StoreError at the first row that is not what was written."""
 
     def __init__(self, path: Path) -> None:
         """Raises ConfigError where there is no file or it is no bundle, StoreError where it holds anything
@@ -95,6 +112,14 @@ class Stranger:
             except BaseException:
                 self._file.close()
                 raise
+        self.run = self._run()
+        """Which run it is, and where its chain ends."""
+        self._models: dict[str, int] = {}
+        """Embedding models of the run, with the length of their vectors."""
+        self._named = Seen()
+        """What the events name; a text that was read is taken out."""
+        self._texts = 0
+        """Texts that were not read."""
 
     def _look(self, size: int) -> None:
         for limit, bound in (
@@ -155,8 +180,7 @@ class Stranger:
         with self._explained():
             return cursor.fetchmany(PAGE)
 
-    def run(self) -> sqlite3.Row:
-        """Which run it is, and where its chain ends."""
+    def _run(self) -> sqlite3.Row:
         found = list(self.rows("run"))
         if len(found) != 1:
             raise StoreError(f"the bundle {self.path} holds {len(found)} runs, not one", hint=EXPORT_AGAIN)
@@ -175,7 +199,91 @@ class Stranger:
             raise StoreError(f"the bundle {self.path} cannot be read: {said}", hint=EXPORT_AGAIN) from error
 
     def close(self) -> None:
+        self._named.close()
         self._file.close()
+
+    def events(self) -> Iterator[Recorded]:
+        """The events, up to the end that the bundle names. What each says is judged by whoever takes it
+        (`copying`), who gives it to `note`."""
+        head, number = GENESIS, 0
+        for number, row in enumerate(self.rows("event"), start=1):
+            recorded = Recorded(*row)
+            if recorded.run_id != self.run["run_id"]:
+                raise self.refusal("event", number, f"is an event of run {recorded.run_id}")
+            yield recorded
+            head = recorded.hash
+        sequence, hash_ = self.run["sequence"], self.run["hash"]
+        if not number or (number, head) != (sequence, hash_):
+            ends = f"the bundle {self.path} ends at event {number} in {head[:12]}…"
+            raise StoreError(f"{ends}; its run says {sequence} in {hash_[:12]}…", hint=EXPORT_AGAIN)
+
+    def note(self, event: Event) -> None:
+        """What else an event, which was taken, asks for."""
+        if isinstance(event, RunConfigured):
+            self._models[model_of(event.embedder)] = event.embedder.dimension
+        for _, digest in named_texts(event):
+            self._texts += self._named.add(f"text\n{digest}")
+        if (text := embedded(event)) is not None:
+            self._named.add(f"vector\n{text_hash(text)}")
+
+    def texts(self) -> Rows:
+        """The texts, each against its digest, and all that the events name."""
+        for number, row in enumerate(self.rows("artifact"), start=1):
+            digest, content = row
+            if hashlib.sha256(content).hexdigest() != digest:
+                raise self.refusal("artifact", number, "is not the text of its digest")
+            try:
+                content.decode()
+            except UnicodeDecodeError as error:
+                raise self.refusal("artifact", number, "is not UTF-8") from error
+            if not self._named.remove(f"text\n{digest}"):
+                raise self.refusal("artifact", number, "is a text that no event names")
+            self._texts -= 1
+            yield dict(row)
+        if self._texts:
+            raise self._lacking()
+
+    def _lacking(self) -> StoreError:
+        """The first event that names a text which the bundle does not have."""
+        number, event, field, digest = next(
+            (number, event, field, digest)
+            for number, row in enumerate(self.rows("event"), start=1)
+            for event in (Recorded(*row),)
+            for field, digest in named_texts(event.event)
+            if f"text\n{digest}" in self._named
+        )
+        return StoreError(
+            f"event {number} of the bundle {self.path}, {event.type} of round {event.round}, names a"
+            f" text that the bundle lacks: {field} {digest}",
+            hint=EXPORT_AGAIN,
+        )
+
+    def vectors(self) -> Rows:
+        """The vectors, each of a model of the run and of a text that an event names, of its length and
+        finite."""
+        for number, row in enumerate(self.rows("vector"), start=1):
+            model, hash_, vector = row
+            if model not in self._models or f"vector\n{hash_}" not in self._named:
+                raise self.refusal("vector", number, "is a vector that no event asks for")
+            if not self._models[model]:  # a model that was never named: whatever comes first
+                self._models[model] = len(vector) // 4
+            length = 4 * self._models[model]
+            if not vector or len(vector) != length:
+                raise self.refusal("vector", number, f"has {len(vector)} bytes, not {length}")
+            if not np.isfinite(np.frombuffer(vector, dtype="<f4")).all():
+                raise self.refusal("vector", number, "is not finite")
+            yield dict(row)
+
+
+def embedded(event: Event) -> str | None:
+    """The text of an event that is embedded, where it has one."""
+    match event:
+        case CauseCreated(description=text) | FailureDiagnosed(description=text):
+            return text
+        case NodeCreated(label=text) | NodesMerged(label=text):
+            return text
+        case _:
+            return None
 
 
 def _size(path: Path) -> int:

@@ -18,11 +18,10 @@ from sqlalchemy.exc import IntegrityError
 
 from diagevo.errors import ConfigError, ConflictError, StoreError
 from diagevo.memory.events import Event
-from diagevo.memory.events.chain import UNFIT, Chain
 from diagevo.memory.events.decode import Fact
-from diagevo.memory.events.records import Recorded, pending
+from diagevo.memory.events.records import UNFIT, Chain, Recorded, pending
 from diagevo.memory.log import heads
-from diagevo.memory.log.heads_check import Comparison
+from diagevo.memory.log.heads import Comparison
 from diagevo.memory.log.log import LOG, RUN, Log, now
 from diagevo.memory.log.statements import INSERT
 from diagevo.memory.state.fold import advance

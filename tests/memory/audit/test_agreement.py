@@ -10,10 +10,10 @@ from sqlalchemy import text
 
 from diagevo.equations.policy import Frequency
 from diagevo.memory.audit.cause_story import Sampled
-from diagevo.memory.audit.questions import question_story
+from diagevo.memory.audit.failures import question_story
 from diagevo.memory.audit.references import Reference
 from diagevo.memory.audit.replay import describe, next_schedule
-from diagevo.memory.audit.timeline.rounds import observations
+from diagevo.memory.audit.rounds import observations
 from diagevo.memory.audit.whatif import Changes, what_if
 from diagevo.memory.audit.why import why_cause
 from diagevo.memory.events import CandidateScored, RoundOpened

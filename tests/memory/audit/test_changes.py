@@ -6,7 +6,7 @@ import pytest
 
 from diagevo.errors import ConfigError
 from diagevo.memory.audit.compare import diff_memory
-from diagevo.memory.audit.trail import Trail, trail
+from diagevo.memory.audit.references import Trail, trail
 from diagevo.memory.history import AsOf, History
 
 

@@ -121,7 +121,7 @@ def test_asking_loads_no_polars_before_a_frame_is_wanted() -> None:
     code = """
 import sys
 from diagevo.memory.transfer import backup, bundle, fork
-from diagevo.memory.audit import compare_runs, frames, query, whatif, why
+from diagevo.memory.audit import compare, frames, query, whatif, why
 print([m for m in ("polars", "pyarrow", "lancedb", "torch") if m in sys.modules])
 """
     out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

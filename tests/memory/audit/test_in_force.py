@@ -1,7 +1,7 @@
 """A round is judged by the configuration that it was played with, whatever a fork set later.
 
 The twin below reads the raw events once, with its own arithmetic: it shares no code with the equations, the
-fold or the timeline.
+fold or the rows of rounds.
 """
 
 import random
@@ -18,14 +18,12 @@ from hypothesis import strategies as st
 
 from diagevo.memory.audit.cause_story import Promoted, Sampled
 from diagevo.memory.audit.compare import diff_memory
-from diagevo.memory.audit.failures import failure_story
-from diagevo.memory.audit.questions import question_story
+from diagevo.memory.audit.failures import failure_story, question_story
 from diagevo.memory.audit.references import Reference
 from diagevo.memory.audit.replay import describe, next_schedule, steps
-from diagevo.memory.audit.retention import retention
+from diagevo.memory.audit.rounds import observations
 from diagevo.memory.audit.runs import list_runs, run_story
-from diagevo.memory.audit.timeline.rounds import observations
-from diagevo.memory.audit.whatif import Changes, what_if
+from diagevo.memory.audit.whatif import Changes, retention, what_if
 from diagevo.memory.audit.why import why_cause
 from diagevo.memory.events import (
     CandidateScored,

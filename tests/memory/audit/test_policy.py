@@ -12,7 +12,7 @@ import diagevo
 from diagevo.config.models import ScheduleConfig
 from diagevo.equations.states import Tally
 from diagevo.errors import ConfigError
-from diagevo.memory.audit.timeline.rounds import observations
+from diagevo.memory.audit.rounds import observations
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.audit.whatif import Changes, what_if
 from diagevo.memory.audit.why import why_cause

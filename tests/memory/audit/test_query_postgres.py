@@ -15,9 +15,8 @@ from sqlalchemy import make_url
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.audit import query_postgres
-from diagevo.memory.audit.query import query
+from diagevo.memory.audit.query import Limits, query
 from diagevo.memory.audit.query_postgres import NOT_A_READER, not_a_reader
-from diagevo.memory.audit.query_result import Limits
 from diagevo.memory.log.database import Database
 from tests.cli.program import invoke
 from tests.contracts.databases import Store
@@ -257,7 +256,7 @@ def test_ctrl_c_ends_a_query_that_would_never_end(
 ) -> None:
     store = request.getfixturevalue("played_sqlite" if dialect == "sqlite" else "played_postgres")
     code = f"""
-from diagevo.memory.audit.query_result import Work
+from diagevo.memory.audit.query import Work
 step = Work.step
 def told(self, execute):
     print("asked", flush=True)

@@ -14,7 +14,7 @@ from diagevo.errors import (
     NotFoundError,
     StoreError,
 )
-from diagevo.memory.audit.compare_runs import diff_runs, learnt
+from diagevo.memory.audit.compare import diff_runs, learnt
 from diagevo.memory.audit.runs import list_runs, run_story
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import Artifact, CauseReactivated, RunConfigured

@@ -5,7 +5,7 @@ from msgspec import structs
 from diagevo.memory.events import GroupRewards, StepTrained
 from diagevo.memory.history import History
 from diagevo.memory.read.asking import ask
-from diagevo.memory.read.steps import StepMetric, step_metrics
+from diagevo.memory.read.rounds import StepMetric, step_metrics
 from tests.contracts.databases import Store
 
 STEP = StepTrained(

@@ -11,9 +11,8 @@ from diagevo.answers.votes import Votes
 from diagevo.equations.filter import verdict
 from diagevo.equations.settings import Filter
 from diagevo.errors import ConfigError
-from diagevo.memory.audit.retention import first_changed, keeps, retention
-from diagevo.memory.audit.timeline.rounds import VoteKind, observations
-from diagevo.memory.audit.whatif import Changes, what_if
+from diagevo.memory.audit.rounds import VoteKind, observations
+from diagevo.memory.audit.whatif import Changes, first_changed, keeps, retention, what_if
 from diagevo.memory.history import History, open_history, point_of
 from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import SQLiteStores

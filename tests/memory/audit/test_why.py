@@ -9,9 +9,8 @@ import pytest
 
 import diagevo
 from diagevo.memory.audit.cause_story import Counted, Created, Merged, Promoted, Reactivated, Sampled, Turn
-from diagevo.memory.audit.failures import failure_story
+from diagevo.memory.audit.failures import failure_story, question_story
 from diagevo.memory.audit.nodes import why_node
-from diagevo.memory.audit.questions import question_story
 from diagevo.memory.audit.references import Reference
 from diagevo.memory.audit.why import why_cause
 from diagevo.memory.history import History

@@ -12,7 +12,7 @@ from diagevo.memory.audit.frames import RunFrames
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
-from diagevo.memory.read.matrix import matrix
+from diagevo.memory.read.counts import matrix
 from diagevo.memory.read.rollouts import PassRates, pass_rates
 from diagevo.memory.read.rounds import rounds
 from diagevo.memory.transfer.rebuilding import rebuild_projections

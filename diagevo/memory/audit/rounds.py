@@ -1,21 +1,19 @@
 """Rounds as they were played: the configuration in force, the schedule, the votes, the failures."""
 
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import msgspec
-from sqlalchemy import func, select
 
 from diagevo.equations.policy import built_in, shares
 from diagevo.equations.schedule import Share
 from diagevo.equations.states import Tally, tallied
-from diagevo.errors import DamagedError
-from diagevo.memory.events import CandidateScored, CauseCreated, RoundCommitted, RoundOpened
+from diagevo.memory.events import CandidateScored, RoundCommitted, RoundOpened
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import AsOf, History
-from diagevo.memory.log.log import EVENT
+from diagevo.memory.read.asking import ask
 from diagevo.memory.state.stored_config import Configured
 
 
@@ -90,77 +88,57 @@ class Observed:
     """What was recorded of one round, as far as filter (Equation 3) and states (Equations 6 to 8) go."""
 
     round: int
+    position: int
+    committed: RoundCommitted
     configured: Configured
     """In force in that round; a fork may change it."""
     following: Configured
     """In force when the next round was opened, or now: what its schedule is made with."""
+    failures: Mapping[str, int]
+    """Δ: failures assigned to each cause, the one that created it included."""
+    created: Sequence[str]
     scores: dict[str, Tally] = field(default_factory=dict[str, Tally])
     """P_t(e) of each cause aimed at."""
-    failures: Counter[str] = field(default_factory=Counter[str])
-    """Δ: failures assigned to each cause, the one that created it included."""
-    created: list[str] = field(default_factory=list[str])
     votes: Counter[VoteKind] = field(default_factory=Counter[VoteKind])
-    committed: RoundCommitted | None = None
-    position: int = 0
+
+
+class _Assigned(msgspec.Struct):
+    """`cause_history`: the failures of a round that were counted under a cause."""
+
+    round: int
+    cause_id: str
+    failures: int
 
 
 def observations(history: History, as_of: AsOf) -> list[Observed]:
-    """Every committed round that counted then, in order. What a run has by the hundred thousand, its votes
-    and matches, is counted a round at a time and never held."""
-    found: list[Observed] = []
-    now: Observed | None = None
-    created: set[str] = set()
+    """Every committed round that counted then, in order. What a run has by the hundred thousand, its votes,
+    is counted a round at a time and never held."""
     gone = history.superseded(as_of)
-    for fact in history.events(RoundOpened, CauseCreated, RoundCommitted, as_of=as_of):
-        if fact.round in gone:
-            continue
-        if isinstance(fact.event, RoundOpened):
-            configured = history.in_force(fact.position)
-            if now is not None:
-                now.following = configured
-            now = Observed(fact.round, configured, configured)
-            continue
-        assert now is not None
-        if isinstance(fact.event, CauseCreated):
-            now.created.append(fact.event.cause_id)
-            continue
-        created |= set(now.created)
-        now.failures = _matched(history, now, created)
-        for (cause_id, kind), count in _votes(history, now.round).items():
-            _scored(now, cause_id, kind, count)
-        now.committed, now.position = fact.event, fact.position
+    opened = {one.number: one for one in played(history, as_of) if one.number not in gone}
+    following = dict(zip(opened, [*opened.values()][1:], strict=False))
+    failures = defaultdict[int, dict[str, int]](dict)
+    for row in ask(history, "cause_history", _Assigned, "failures > 0"):  # the view has what counts now
+        failures[row.round][row.cause_id] = row.failures
+    created = defaultdict[int, list[str]](list)
+    for cause in history.state(as_of).causes.values():
+        created[cause.created_round].append(cause.cause_id)
+    found: list[Observed] = []
+    for commit in history.counted(as_of):
+        number, configured = commit.round, opened[commit.round].configured
+        after = following[number].configured if number in following else history.in_force(as_of.position)
+        now = Observed(
+            round=number,
+            position=commit.position,
+            committed=commit.event,
+            configured=configured,
+            following=after,
+            failures=failures[number],
+            created=created[number],
+        )
+        for fact in history.events(CandidateScored, round=number):
+            votes, cause_id = fact.event, fact.event.cause_id
+            now.votes[kind_of(votes)] += 1
+            if cause_id is not None and votes.verdict != "invalid":
+                now.scores[cause_id] = tallied(now.scores.get(cause_id), votes.first, votes.responses)
         found.append(now)
-    if found and now is found[-1]:
-        found[-1].following = history.in_force(as_of.position)
     return found
-
-
-def _matched(history: History, now: Observed, created: Collection[str]) -> Counter[str]:
-    """Δ of a round. Raises DamagedError where a failure is assigned to a cause that nothing created."""
-    query = (
-        select(EVENT.c.cause_id, func.count())
-        .where(EVENT.c.run_id == history.run_id, EVENT.c.type == "CauseMatched", EVENT.c.round == now.round)
-        .group_by(EVENT.c.cause_id)
-    )
-    with history.database.read() as connection:
-        counts = Counter({row[0]: row[1] for row in connection.execute(query)})
-    if unknown := counts.keys() - created:
-        cause = min(map(str, unknown))
-        raise DamagedError(f"round {now.round} counts a failure under {cause}, which nothing created")
-    counts.update(now.created)
-    return counts
-
-
-def _votes(history: History, round: int) -> Counter[tuple[str | None, VoteKind]]:
-    """The questions of a round with the same aim and the same figures."""
-    counts: Counter[tuple[str | None, VoteKind]] = Counter()
-    for fact in history.events(CandidateScored, round=round):
-        counts[fact.event.cause_id, kind_of(fact.event)] += 1
-    return counts
-
-
-def _scored(now: Observed, cause_id: str | None, kind: VoteKind, count: int) -> None:
-    now.votes[kind] += count
-    if cause_id is not None and kind.valid:
-        tally = now.scores.get(cause_id)
-        now.scores[cause_id] = tallied(tally, count * kind.first, kind.responses, count)
