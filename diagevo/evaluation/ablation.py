@@ -35,11 +35,12 @@ from diagevo.errors import (
     extra,
 )
 from diagevo.evaluation.protocol import estimate
-from diagevo.memory.events import CheckpointEvaluated, RoundCommitted, RunConfigured
-from diagevo.memory.history import expect
+from diagevo.memory.events import RoundCommitted, RunConfigured
+from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.places import check_name
+from diagevo.memory.read.rounds import validations
 from diagevo.private import private, private_folder
 from diagevo.progress import handling_stops
 from diagevo.text.redaction import holds_secret, masked
@@ -386,19 +387,15 @@ def last_scores(database: Database, plan: Plan, metric: str) -> dict[str, dict[i
 
     Raises NotFoundError where runs ended and none recorded this metric.
     """
-    log = Log(database)
     scores: dict[str, dict[int, float]] = {}
     known: set[str] = set()
     for state in states(database, plan):
         if state.state != "trained":
             continue
-        run, last = state.planned.run, (plan.rounds, plan.rounds)
-        for recorded in log.read(run, types=[CheckpointEvaluated.__name__], rounds=last):
-            event = expect(recorded, CheckpointEvaluated)
-            if event.benchmark == "validation" and event.role == "solver":
-                known |= event.metrics.keys()
-                if metric in event.metrics:
-                    scores.setdefault(state.planned.variant, {})[state.planned.seed] = event.metrics[metric]
+        for metrics in validations(History(database, state.planned.run), plan.rounds).values():
+            known |= metrics.keys()
+            if metric in metrics:
+                scores.setdefault(state.planned.variant, {})[state.planned.seed] = metrics[metric]
     if known and not scores:
         raise NotFoundError(
             f"no run of {plan.name} recorded {metric}", hint=f"--metric: one of {', '.join(sorted(known))}"

@@ -190,6 +190,24 @@ def no_gold(row: Row) -> str:
     return ""
 
 
+UNSTATED = "not stated upstream"
+GATED = "CC-BY-4.0, gated: its authors ask that it is not put online in plain text"
+
+
+def _mathematics(title: str, questions: int, part: QuestionSource, **more: Any) -> Benchmark:
+    return Benchmark(part.name, title, "mathematics", (part,), questions, judged=True, **more)
+
+
+def _general(title: str, questions: int, part: QuestionSource) -> Benchmark:
+    return Benchmark(part.name, title, "general", (part,), questions)
+
+
+def _choice(
+    name: str, hub: Hub, licence: str, category: str, choices: Choices, question: str = "question"
+) -> QuestionSource:
+    return QuestionSource(name, hub, question, no_gold, licence, "choice", category, choices)
+
+
 MATH_TRAIN = QuestionSource(
     "math_train",
     Hub("DigitalLearningGmbH/MATH-lighteval", "train"),
@@ -199,120 +217,74 @@ MATH_TRAIN = QuestionSource(
     category=("type", "subject"),
     keep=level_three_or_four,
 )
-MMLU_VALIDATION = QuestionSource(
+MMLU_VALIDATION = _choice(
     "mmlu_val",
     Hub("cais/mmlu", "validation", "all"),
-    "question",
-    no_gold,
     "MIT",
-    kind="choice",
-    category="subject",
-    choices=listed("choices", lambda row: int(pick(row, "answer"))),
+    "subject",
+    listed("choices", lambda row: int(pick(row, "answer"))),
 )
-AMC, MATH = Hub("zwhe99/amc23", "test"), Hub("HuggingFaceH4/MATH-500", "test")
-MINERVA = Hub("zwhe99/simplerl-minerva-math", "test")
-OLYMPIAD = Hub("zwhe99/simplerl-OlympiadBench", "test")
-UNSTATED = "not stated upstream"
-GATED = "CC-BY-4.0, gated: its authors ask that it is not put online in plain text"
-MATHEMATICS = (
-    ("AMC", 40, QuestionSource("amc", AMC, "question", number("answer"), UNSTATED)),
-    (
-        "Minerva Math",
-        272,
-        QuestionSource("minerva", MINERVA, ("problem", "question"), column("answer"), UNSTATED),
-    ),
-    (
-        "MATH-500",
-        500,
-        QuestionSource("math500", MATH, "problem", column("answer"), "MIT", category="subject"),
-    ),
-    (
-        "GSM8K",
-        1319,
-        QuestionSource("gsm8k", Hub("openai/gsm8k", "test", "main"), "question", after_hashes, "MIT"),
-    ),
-    (
-        "OlympiadBench",
-        675,
-        QuestionSource(
-            "olympiadbench", OLYMPIAD, "question", first_final_answer, "Apache-2.0", category="subfield"
-        ),
-    ),
+AMC = QuestionSource("amc", Hub("zwhe99/amc23", "test"), "question", number("answer"), UNSTATED)
+MINERVA = QuestionSource(
+    "minerva",
+    Hub("zwhe99/simplerl-minerva-math", "test"),
+    ("problem", "question"),
+    column("answer"),
+    UNSTATED,
 )
-
-
-def _choice(
-    name: str, hub: Hub, licence: str, category: str, choices: Choices, question: str = "question"
-) -> QuestionSource:
-    return QuestionSource(
-        name, hub, question, gold=no_gold, kind="choice", licence=licence, category=category, choices=choices
-    )
-
-
-GENERAL = (
-    (
-        "MMLU-Pro",
-        12032,
-        _choice(
-            "mmlu_pro",
-            Hub("TIGER-Lab/MMLU-Pro", "test"),
-            "Apache-2.0",
-            "category",
-            listed("options", letter("answer")),
-        ),
-    ),
-    (
-        "SuperGPQA",
-        26529,
-        _choice(
-            "supergpqa",
-            Hub("m-a-p/SuperGPQA", "train"),
-            "ODC-BY",
-            "discipline",
-            listed("options", letter("answer_letter")),
-        ),
-    ),
-    (
-        "GPQA-Diamond",
-        198,
-        _choice(
-            "gpqa_diamond",
-            Hub("Idavidrein/gpqa", "train", "gpqa_diamond"),
-            GATED,
-            "High-level domain",
-            shuffled_gpqa,
-            "Question",
-        ),
-    ),
-    (
-        "BBEH",
-        4520,
-        QuestionSource(
-            "bbeh",
-            Hub("MrLight/bbeh-eval", "train"),
-            ("question", "input"),
-            column("answer", "target"),
-            "CC-BY-4.0",
-            kind="text",
-            category="task",
-        ),
-    ),
+MATH = QuestionSource(
+    "math500", Hub("HuggingFaceH4/MATH-500", "test"), "problem", column("answer"), "MIT", category="subject"
+)
+GSM8K = QuestionSource("gsm8k", Hub("openai/gsm8k", "test", "main"), "question", after_hashes, "MIT")
+OLYMPIAD = QuestionSource(
+    "olympiadbench",
+    Hub("zwhe99/simplerl-OlympiadBench", "test"),
+    "question",
+    first_final_answer,
+    "Apache-2.0",
+    category="subfield",
+)
+MMLU_PRO = _choice(
+    "mmlu_pro",
+    Hub("TIGER-Lab/MMLU-Pro", "test"),
+    "Apache-2.0",
+    "category",
+    listed("options", letter("answer")),
+)
+SUPERGPQA = _choice(
+    "supergpqa",
+    Hub("m-a-p/SuperGPQA", "train"),
+    "ODC-BY",
+    "discipline",
+    listed("options", letter("answer_letter")),
+)
+GPQA = _choice(
+    "gpqa_diamond",
+    Hub("Idavidrein/gpqa", "train", "gpqa_diamond"),
+    GATED,
+    "High-level domain",
+    shuffled_gpqa,
+    "Question",
+)
+BBEH = QuestionSource(
+    "bbeh",
+    Hub("MrLight/bbeh-eval", "train"),
+    ("question", "input"),
+    column("answer", "target"),
+    "CC-BY-4.0",
+    "text",
+    "task",
 )
 BENCHMARKS: tuple[Benchmark, ...] = (
-    *(
-        Benchmark(
-            part.name,
-            title,
-            "mathematics",
-            (part,),
-            size,
-            samples=32 if title == "AMC" else 1,
-            temperature=1.0 if title == "AMC" else 0.0,
-            judged=True,
-        )
-        for title, size, part in MATHEMATICS
-    ),
-    *(Benchmark(part.name, title, "general", (part,), size) for title, size, part in GENERAL),
+    _mathematics("AMC", 40, AMC, samples=32, temperature=1.0),
+    _mathematics("Minerva Math", 272, MINERVA),
+    _mathematics("MATH-500", 500, MATH),
+    _mathematics("GSM8K", 1319, GSM8K),
+    _mathematics("OlympiadBench", 675, OLYMPIAD),
+    _general("MMLU-Pro", 12032, MMLU_PRO),
+    _general("SuperGPQA", 26529, SUPERGPQA),
+    _general("GPQA-Diamond", 198, GPQA),
+    _general("BBEH", 4520, BBEH),
     Benchmark(
         "validation",
         "Validation (MATH train, MMLU validation)",

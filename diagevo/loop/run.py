@@ -27,6 +27,7 @@ from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
 from diagevo.memory.read.rounds import rounds as figures_of
+from diagevo.memory.read.rounds import validations
 from diagevo.progress import STAGES, VALIDATION, WARM_START, Observer, StageProgress, StopFlag, playing
 from diagevo.sampling.device import numbers_of
 from diagevo.sampling.kept import CachedSampler
@@ -188,9 +189,12 @@ class Run:
             committing = played.committing
             self.measure(number)
             self.rotate()
-            [figures] = figures_of(History(self.memory.database, self.memory.run_id), number)
+            [figures] = figures_of(self._history(), number)
             self.observer.round_finished(number, figures)
         return self.memory.state.round
+
+    def _history(self) -> History:
+        return History(self.memory.database, self.memory.run_id)
 
     def policy(self, role: str) -> Path:
         """The policy that the last committed round left: the newest that a stage recorded, or the start.
@@ -237,15 +241,8 @@ class Run:
         validation = self.roles.validation
         if validation is None:
             return
-        recorded = self.memory.log.read(
-            self.memory.run_id, types=["CheckpointEvaluated"], rounds=(number, number)
-        )
-        for found in recorded:
-            if (
-                isinstance(event := found.event, events.CheckpointEvaluated)
-                and event.benchmark == "validation"
-            ):
-                return
+        if number in validations(self._history(), number):
+            return
         settings, policy = self.roles.config.validation, self.policy("solver")
         params, seed = self.roles.params, self.roles.seed("validation")
         answers = self.folder / f"validation-{number:03d}-answers.jsonl"
@@ -322,15 +319,8 @@ class Run:
     def best(self) -> int | None:
         """The round whose solver validated best (ties: the earlier one); None where nothing is validated."""
         metric = self.roles.config.validation.metric
-        found = self.memory.log.read(self.memory.run_id, types=["CheckpointEvaluated"])
-        scores = {
-            recorded.round: event.metrics[metric]
-            for recorded in found
-            if isinstance(event := recorded.event, events.CheckpointEvaluated)
-            and event.benchmark == "validation"
-            and metric in event.metrics
-        }
-        scores.pop(0, None)
+        measured = validations(self._history()).items()
+        scores = {number: metrics[metric] for number, metrics in measured if number and metric in metrics}
         return best_round(scores) if scores else None
 
     def rotate(self) -> None:

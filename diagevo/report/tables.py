@@ -13,8 +13,9 @@ from diagevo.evaluation.benchmarks import BENCHMARKS
 from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.audit.method import family, method
-from diagevo.memory.events import CheckpointEvaluated, RunConfigured
+from diagevo.memory.events import RunConfigured
 from diagevo.memory.history import History
+from diagevo.memory.read.rounds import validations
 from diagevo.text.fractions import fraction
 
 NINE = {entry.name: entry for entry in BENCHMARKS if entry.group != "validation"}
@@ -133,11 +134,7 @@ def results(history: History, plan: Plan | None = None) -> list[RunResult]:
     measured whole. A run of a plan is known by its variant, and is no place to look for the base model.
     """
     configuration = history.configuration()
-    validated = {
-        fact.round: event.metrics
-        for fact in history.events(CheckpointEvaluated)
-        if (event := fact.event).benchmark == "validation" and event.role == "solver"
-    }
+    validated = validations(history)
     measured = by_protocol(EvaluationStore(history.database).list(history.run_id))
     planned = next((p for p in plan.runs if p.run == history.run_id), None) if plan else None
     metric = configuration.config.get("validation", {}).get("metric", "greedy")

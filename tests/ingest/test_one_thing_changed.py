@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import Result
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, plain, prime_rl, read, slime, trl
+from diagevo.ingest.formats import Format, plain, prime_rl, read, trainers
 from diagevo.ingest.formats.rows import step_of
 from diagevo.ingest.formats.tables import Columns, TableReader
 from diagevo.ingest.rollouts import RolloutStep, grouped
@@ -195,7 +195,7 @@ def test_a_column_of_another_type_is_read_or_refused_by_its_row(tmp_path: Path, 
 
         def take() -> None:
             if format == "trl":
-                held(trl.load(file, 1, tables=tables, reward="correct"))
+                held(trainers.trl(file, 1, "correct", tables))
             else:
                 held(step_of(1, name, [one for _, one in plain.RowReader({}, tables).rollouts(file)]))
 
@@ -241,7 +241,7 @@ def test_a_sample_of_slime_with_one_thing_changed_is_read_or_refused_by_its_row(
     other = changed(SAMPLE, path, data.draw(VALUES), gone=data.draw(st.booleans()))
     file = tmp_path / "rollout_1.pt"
     torch.save({"rollout_id": 1, "samples": [SAMPLE | {"rollout_id": 2}, other]}, file)
-    said = complaint(lambda: held(slime.load(file, 1, tables=tables, reward="acc+0.1*form")))
+    said = complaint(lambda: held(trainers.slime(file, 1, "acc+0.1*form", tables)))
     assert not said or (f"{file}, row 2" in said or f"{file} cannot be read" in said)
 
 

@@ -13,17 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import (
-    areal,
-    inspect_log,
-    lm_eval,
-    nemo_rl,
-    plain,
-    prime_rl,
-    slime,
-    trl,
-    verl,
-)
+from diagevo.ingest.formats import evaluations, plain, prime_rl, trainers
 from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.formats.rows import step_number
 from diagevo.ingest.formats.tables import TableReader
@@ -35,6 +25,20 @@ __all__ = ["Format", "messages", "read"]
 
 Format = Literal["verl", "trl", "nemo-rl", "prime-rl", "slime", "areal", "lm-eval", "inspect", "jsonl"]
 Told = Callable[[str], None]
+TRAINERS: Mapping[Format, tuple[Sequence[str], str, Callable[..., RolloutStep]]] = {
+    "verl": (["*.jsonl"], r"(\d+)\.jsonl", trainers.verl),
+    "areal": (["[0-9]*", "rollout/[0-9]*"], r".*/(\d+)", trainers.areal),
+    "slime": (["*.pt", "rollout_data/*.pt"], r"(?!.*eval_\d+\.pt).*?(\d+)\.pt", trainers.slime),
+    "nemo-rl": (["train_data_step*.jsonl"], r"train_data_step(\d+)\.jsonl", trainers.nemo_rl),
+    "trl": (
+        ["completions_*.parquet", "completions/completions_*.parquet"],
+        r".*completions_(\d+)\.parquet",
+        trainers.trl,
+    ),
+}
+"""Where the files of steps are, their names with the step's number, and who reads one. A name with a / is
+the end of a path."""
+_LATER = "ingest it once it has ended, without --follow"
 
 
 def read(
@@ -62,43 +66,24 @@ def read(
             yield from plain.read(path, reward, mapped, wait, on_cut, on_note)
         case "lm-eval" | "inspect":
             if wait is not None:
-                hint = "ingest it once it has ended, without --follow"
-                raise ConfigError("an evaluation is read whole", hint=hint)
-            yield from (lm_eval if format == "lm-eval" else inspect_log).read(path, reward)
-        case "verl":
-            load = partial(verl.load, reward=reward)
-            yield from _steps(path, ["*.jsonl"], r"(\d+)\.jsonl", load, wait, on_cut)
-        case "areal":
-            if wait is not None:
-                hint = "ingest it once it has ended, without --follow"
-                raise ConfigError("AReaL still writes to a version when the next has begun", hint=hint)
-            load = partial(areal.load, reward=reward)
-            yield from _steps(path, ["[0-9]*", "rollout/[0-9]*"], r".*/(\d+)", load, wait, on_cut)
-        case "slime":
-            name = r"(?!.*eval_\d+\.pt).*?(\d+)\.pt"
-            with TableReader() as tables:
-                load = partial(slime.load, tables=tables, reward=reward)
-                yield from _steps(path, ["*.pt", "rollout_data/*.pt"], name, load, wait, on_cut)
-        case "nemo-rl":
-            load = partial(nemo_rl.load, reward=reward)
-            globs = ["train_data_step*.jsonl"]
-            yield from _steps(path, globs, r"train_data_step(\d+)\.jsonl", load, wait, on_cut)
+                raise ConfigError("an evaluation is read whole", hint=_LATER)
+            yield from (evaluations.lm_eval if format == "lm-eval" else evaluations.inspect)(path, reward)
         case "prime-rl":
-            globs = [f"{root}step_*/train/effective/traces.jsonl" for root in ("", "rollouts/")]
-            name = r".*step_(\d+)/train/effective/traces\.jsonl"
             reader = prime_rl.EpisodeReader(reward)
-            yield from _steps(path, globs, name, reader.load, wait, on_cut)
+            yield from _steps(path, prime_rl.GLOBS, prime_rl.NAME, reader.load, wait, on_cut)
             if reader.waiting:
                 on_note(
                     f"{count(reader.waiting, 'group')} of prime-rl arrived, and no step has "
                     f"trained on them yet: they are read once one has, or after {prime_rl.LATE} steps"
                 )
-        case "trl":
-            globs = ["completions_*.parquet", "completions/completions_*.parquet"]
-            name = r".*completions_(\d+)\.parquet"
+        case _:
+            if format == "areal" and wait is not None:
+                raise ConfigError("AReaL still writes to a version when the next has begun", hint=_LATER)
+            globs, name, load = TRAINERS[format]
             with TableReader() as tables:
-                load = partial(trl.load, tables=tables, reward=reward)
-                yield from trl.once(_steps(path, globs, name, load, wait, on_cut), on_note)
+                of_one = partial(load, reward=reward, tables=tables)
+                steps = _steps(path, globs, name, of_one, wait, on_cut)
+                yield from trainers.without_repeats(steps, on_note) if format == "trl" else steps
 
 
 def _steps(

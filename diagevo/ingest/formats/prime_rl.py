@@ -16,6 +16,8 @@ from diagevo.ingest.formats.rows import ANOTHER, answer, number, step_number, st
 from diagevo.ingest.lines import CutLine, decoded, raw
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
+GLOBS = [f"{root}step_*/train/effective/traces.jsonl" for root in ("", "rollouts/")]
+NAME = r".*step_(\d+)/train/effective/traces\.jsonl"
 LATE = 9
 """Steps after which a group that was never trained on is taken as it is. prime-rl voids what is more than
 eight versions old (`max_off_policy_steps`)."""

@@ -81,6 +81,22 @@ def number(value: BatchedReward) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
+def scored(
+    reward: BatchedReward,
+    prompt: str,
+    response: str,
+    answer: str | None = None,
+    group: str | int | None = None,
+) -> IngestedRollout | None:
+    """A rollout; None where it has no reward."""
+    value = number(reward)
+    return (
+        None
+        if value is None
+        else IngestedRollout(prompt, response, value, answer, None if group is None else str(group))
+    )
+
+
 def answer(place: str, value: Any) -> str | None:
     """An expected answer as text; what is no text is written as JSON, and NaN is a table's word for none."""
     if value is None or isinstance(value, str):

@@ -1,0 +1,283 @@
+"""The logs of evaluations: lm-eval's samples, and Inspect's by its own reader. All of one model are one step.
+
+An evaluation of lm-eval has one response a document, so groups come of the same evaluation run several times,
+each with a seed of its own; a row stands once for each of the task's filters. Of Inspect the epochs of a
+sample are a group.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile, is_zipfile
+
+import msgspec
+
+from diagevo.errors import ConfigError
+from diagevo.ingest.formats.messages import messages
+from diagevo.ingest.formats.plain import worded
+from diagevo.ingest.formats.rows import Reward, answer, named, number, step_of
+from diagevo.ingest.lines import TIMES, UNPACKED, CutLine, regular, rows
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+
+# An extra of its own, which the checks run without.
+# pyright: reportMissingImports=false
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalSample
+
+
+class SampleRow(msgspec.Struct):
+    """A document with one filter's result; each of its metrics is a field of that name."""
+
+    doc_id: int
+    arguments: dict[str, dict[str, Any]]
+    resps: list[Any]
+    filter: str
+    metrics: list[str]
+    target: Any = None
+
+
+class Results(msgspec.Struct):
+    """What lm-eval writes of a whole evaluation, beside its samples."""
+
+    model_name: str | None = None
+
+
+def lm_eval(path: Path, reward: str | None) -> Iterator[RolloutStep]:
+    """`samples_TASK_DATE.jsonl` of `--log_samples`, a document a line, with what its metrics gave.
+
+    `reward` is a metric as lm-eval's results name it, `exact_match,strict-match`; None: the only one. Raises
+    ConfigError where there are several, or several models, or a row holds no response.
+    """
+    files = (
+        [path] if path.is_file() else sorted([*path.glob("samples_*.jsonl"), *path.glob("*/samples_*.jsonl")])
+    )
+    if not files:
+        raise ConfigError(
+            f"{path} has no samples_*.jsonl", hint="write them: lm_eval … --log_samples --output_path FOLDER"
+        )
+    folders = sorted({file.parent for file in files})
+    if len(folders) > 1:
+        names = ", ".join(folder.name for folder in folders)
+        raise ConfigError(f"{path} has evaluations of several models: {names}", hint="name the folder of one")
+    if len(models := _models(files)) > 1:
+        hint = "move the files of each into a folder of its own, or name one file"
+        raise ConfigError(f"{path} has evaluations of several models: {', '.join(models)}", hint=hint)
+    name, _, filter_ = (reward or "").partition(",")
+    found: list[IngestedRollout | None] = []
+    known: dict[tuple[str, str], str] = {}  # where each metric of a filter stands first
+    for file in files:
+        regular(file)
+        task = file.stem.removeprefix("samples_").rpartition("_")[0]
+        try:
+            for line, row in rows(file):
+                place = f"{file}, line {line}"
+                sample = _sample(place, row)
+                for metric in sample.metrics:
+                    known.setdefault((metric, sample.filter), place)
+                if filter_ in ("", sample.filter):
+                    found.append(_rollout(place, row, sample, name or next(iter(sample.metrics), ""), task))
+        except CutLine as error:
+            hint = "let the evaluation end, or remove its file"
+            raise ConfigError(f"{file} ends inside a line", hint=hint) from error
+    asked = [each for each in known if name in ("", each[0]) and filter_ in ("", each[1])]
+    if len(asked) != 1:
+        names = "; ".join(",".join(each) for each in known) or "none"
+        place = known[asked[-1]] if asked else path
+        said = f"another metric, {','.join(asked[-1])}" if asked else f"no metric {reward or ''}".rstrip()
+        raise ConfigError(f"{place} has {said}", hint=f"name one, --reward METRIC,FILTER: {names}")
+    yield step_of(1, named(files), found)
+
+
+def _models(files: list[Path]) -> list[str]:
+    """What the `results_DATE.json` beside them name as evaluated. Raises ConfigError for one that is none."""
+    found: set[str] = set()
+    for file in {each.with_name(f"results_{each.stem.rpartition('_')[2]}.json") for each in files}:
+        if not file.exists():
+            continue  # the samples alone were copied
+        regular(file)
+        try:
+            results = msgspec.json.decode(file.read_bytes(), type=Results)
+        except (OSError, ValueError, RecursionError) as error:
+            hint = "let the evaluation end, or remove the file"
+            raise ConfigError(f"{file} cannot be read: {error}", hint=hint) from error
+        if results.model_name is not None:
+            found.add(results.model_name)
+    return sorted(found)
+
+
+def _sample(place: str, row: dict[str, Any]) -> SampleRow:
+    try:
+        return msgspec.convert(row, SampleRow)
+    except (msgspec.ValidationError, RecursionError) as error:
+        hint = "name the format that wrote it, or the file of lm-eval's samples"
+        raise ConfigError(f"{place}: {error}", hint=hint) from error
+
+
+def _rollout(
+    place: str, row: dict[str, Any], sample: SampleRow, metric: str, task: str
+) -> IngestedRollout | None:
+    if metric == "bypass":
+        raise ConfigError(
+            f"{place} was evaluated with --predict_only: nothing says whether it is right",
+            hint="evaluate without --predict_only, or score the responses and ingest them as jsonl",
+        )
+    if metric not in row:
+        raise ConfigError(
+            f"{place} has no {metric}", hint=f"its metrics: {', '.join(sample.metrics) or 'none'}"
+        )
+    try:
+        value = number(msgspec.convert(row[metric], Reward))
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"{place}: {metric} is not a number", hint="name another metric: --reward METRIC,FILTER"
+        ) from error
+    response = _response(place, sample.resps)
+    if value is None or response is None:
+        return None
+    asked = next(iter(sample.arguments.values()), {}).get("arg_0")
+    prompt = _prompt(place, asked)
+    return IngestedRollout(prompt, response, value, answer(place, sample.target), f"{task}/{sample.doc_id}")
+
+
+def _response(place: str, resps: list[Any]) -> str | None:
+    """The response; None where the document was answered several times, for the metric is of all together."""
+    match resps:
+        case [[str(response)]]:
+            return response
+        case [[str(), *_]]:
+            return None
+        case _:
+            raise ConfigError(
+                f"{place} holds likelihoods of choices, and no response",
+                hint="evaluate a task that generates: output_type: generate_until",
+            )
+
+
+def _prompt(place: str, asked: Any) -> str:
+    """A text, or for a chat model its messages as JSON."""
+    if isinstance(asked, list) and len(asked) == 1 and isinstance(asked[0], str):
+        try:
+            asked = msgspec.json.decode(asked[0])
+        except (msgspec.DecodeError, RecursionError):
+            asked = asked[0]
+    try:
+        return messages(asked)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error.message}", hint=error.hint) from error
+
+
+def inspect(path: Path, reward: str | None) -> Iterator[RolloutStep]:
+    """Logs in `.eval` or `.json`.
+
+    `reward` is a scorer, or a `scorer.key` whose value has several; None: the only one. Raises ConfigError
+    where there are several, or several models, or what Inspect cannot read.
+    """
+    try:
+        from inspect_ai.log import read_eval_log
+    except ImportError as error:
+        raise ConfigError(
+            "reading Inspect's logs needs inspect_ai", hint="pip install 'diagevo[inspect]'"
+        ) from error
+
+    files = [path] if path.is_file() else sorted([*path.glob("*.eval"), *path.glob("*.json")])
+    files = [file for file in files if file.name != "logs.json"]  # Inspect's list of a bundled folder
+    if not files:
+        raise ConfigError(
+            f"{path} has no .eval file", hint="name the folder: inspect eval … --log-dir FOLDER"
+        )
+    found: list[IngestedRollout | None] = []
+    models: set[str] = set()
+    for file in files:
+        regular(file)
+        try:
+            _check_parts(file)
+            log = read_eval_log(str(file), resolve_attachments="full")
+            models.add(log.eval.model)
+            samples = log.samples or []
+            if samples and not any(sample.scores for sample in samples):
+                raise ConfigError(f"{file} has no scores", hint=f"score it: inspect score {file}")
+            found += [_of_inspect(file, sample, reward, log.eval.task) for sample in samples]
+        except ConfigError:
+            raise
+        except Exception as error:  # whatever a damaged file makes Inspect say
+            raise ConfigError(
+                f"{file}: Inspect cannot read it: {error}", hint="see: inspect log dump FILE"
+            ) from error
+    if len(models) > 1:
+        names = ", ".join(sorted(models))
+        raise ConfigError(f"{path} has evaluations of several models: {names}", hint="name the logs of one")
+    yield step_of(1, named(files), found)
+
+
+def _check_parts(file: Path) -> None:
+    """Inspect's reader looks at no checksum, and takes whatever a part unpacks to."""
+    if not is_zipfile(file):
+        return
+    most = max(UNPACKED, TIMES * file.stat().st_size)
+    with ZipFile(file) as log:
+        for part in log.infolist():
+            with log.open(part) as stream:
+                while piece := stream.read(2**20):
+                    most -= len(piece)
+                    if most < 0:
+                        raise ConfigError(
+                            f"{file}: unpacked it is more than {TIMES} times as large",
+                            hint="if you trust it: inspect log convert --to json",
+                        )
+
+
+def _of_inspect(file: Path, sample: "EvalSample", reward: str | None, task: str) -> IngestedRollout | None:
+    place = f"{file}, sample {sample.id} of epoch {sample.epoch}"
+    turns = sample.messages
+    first = next((i for i, turn in enumerate(turns) if turn.role == "assistant"), None)
+    if sample.error is not None or not sample.scores or first is None:
+        return None
+    value = _value(place, {name: score.value for name, score in sample.scores.items()}, reward)
+    if value is None:
+        return None
+    given = turns[:first] or sample.input
+    prompt = messages(given if isinstance(given, str) else [_message(turn) for turn in given])
+    response = messages([_message(turn) for turn in turns[first:]])
+    target = sample.target  # Inspect's word for none is "", and a single answer may stand in a list
+    expected = target[0] if isinstance(target, list) and len(target) == 1 else target or None
+    return IngestedRollout(prompt, response, value, answer(place, expected), f"{task}/{sample.id}")
+
+
+def _value(place: str, scores: dict[str, Any], reward: str | None) -> float | None:
+    """The score as Inspect counts it: C is 1, P a half, I and N are 0. A word that it does not know is 0
+    to it, and refused here."""
+    known: dict[str, Any] = {}
+    for name, value in scores.items():
+        parts = value.items() if isinstance(value, dict) else [("", value)]
+        known |= {f"{name}.{key}" if key else name: each for key, each in parts}
+    if reward is None and len(known) == 1:
+        reward = next(iter(known))
+    if reward not in known:
+        said = "several scores" if reward is None else f"no score {reward}"
+        raise ConfigError(f"{place} has {said}: {', '.join(known)}", hint="name one: --reward SCORER")
+    value = known[reward]
+    if value is None or isinstance(value, list):
+        return None
+    return worded(place, value, "--reward SCORER") if isinstance(value, str) else number(value)
+
+
+def _message(turn: Any) -> dict[str, Any]:
+    """A message in the form of OpenAI's, which tells a tool's call from a text."""
+    content: list[str] = []
+    thought: list[str] = []
+    for part in [turn.content] if isinstance(turn.content, str) else turn.content:
+        if isinstance(part, str):
+            content.append(part)
+        elif part.type == "reasoning":
+            thought.append(part.reasoning)
+        elif part.type == "text":
+            content.append(part.text)
+    calls = getattr(turn, "tool_calls", None) or []
+    return {
+        "role": turn.role,
+        "content": "\n".join(content),
+        "reasoning_content": "\n".join(thought) or None,
+        "name": getattr(turn, "function", None),
+        "tool_calls": [{"name": call.function, "arguments": call.arguments} for call in calls],
+    }
