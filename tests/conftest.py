@@ -18,7 +18,9 @@ from tests.order import shares
 if TYPE_CHECKING:
     from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 
-settings.register_profile("deep", max_examples=1000)
+settings.register_profile("untimed", settings(), deadline=None)  # a machine may be busy
+settings.register_profile("deep", max_examples=1000, deadline=None)
+settings.load_profile("untimed")
 
 # The number of torch's threads decides the last bits of weights, which tests compare between processes. Set
 # before anything imports torch; a program that a test starts inherits it.

@@ -435,44 +435,25 @@ class Config(Section):
     validation: ValidationConfig = ValidationConfig()
 
     @model_validator(mode="after")
-    def _adapters_are_whole(self) -> "Config":
-        if self.training.lora is not None and self.hardware.accelerate_config is not None:
+    def _consistent(self) -> "Config":
+        hardware, one_model = self.hardware, self.roles.challenger == self.roles.solver
+        if self.training.lora is not None and hardware.accelerate_config is not None:
             raise ValueError(
                 "training.lora keeps a whole model on each GPU: leave out hardware.accelerate_config"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_base(self) -> "Config":
-        inside = self.hardware.colocate_vllm and self.training.lora is not None
-        if inside and self.roles.challenger != self.roles.solver:
+        if hardware.colocate_vllm and self.training.lora is not None and not one_model:
             raise ValueError(
                 "training.lora with hardware.colocate_vllm needs roles.challenger and roles.solver to be one "
                 "model: one vLLM answers for both, from the same base"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _groups_are_whole(self) -> "Config":
-        hardware = self.hardware
-        if hardware.fsdp_size is None:
-            return self
-        if hardware.accelerate_config is None:
+        if hardware.fsdp_size is not None and hardware.accelerate_config is None:
             raise ValueError(
                 "hardware.fsdp_size is for FSDP: set hardware.accelerate_config to fsdp, or it to null"
             )
-        if hardware.processes % hardware.fsdp_size:
+        if hardware.fsdp_size is not None and hardware.processes % hardware.fsdp_size:
             raise ValueError("hardware.processes must be a multiple of hardware.fsdp_size")
-        return self
-
-    @model_validator(mode="after")
-    def _one_start(self) -> "Config":
-        if self.warm_start.documents is not None and self.roles.challenger != self.roles.solver:
+        if self.warm_start.documents is not None and not one_model:
             raise ValueError("warm_start needs roles.challenger and roles.solver to be one model")
-        return self
-
-    @model_validator(mode="after")
-    def _truth_is_known(self) -> "Config":
         if self.round.true_labels and self.world is None:
             raise ValueError("round.true_labels needs a world that knows the truth: world: arithmetic")
         return self

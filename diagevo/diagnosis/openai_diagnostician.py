@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole
@@ -57,15 +56,12 @@ from diagevo.sampling.vllm_metrics import cached_tokens
 
 T = TypeVar("T")
 
-_SCHEMAS: Mapping[Decision, dict[str, Any]] = MappingProxyType(
-    {
-        "extract": ExtractionReply.model_json_schema(),
-        "duplicate": DuplicateReply.model_json_schema(),
-        "assign": AssignmentReply.model_json_schema(),
-        "merge": MergeReply.model_json_schema(),
-    }
-)
-
+_SCHEMAS: Mapping[Decision, dict[str, Any]] = {
+    "extract": ExtractionReply.model_json_schema(),
+    "duplicate": DuplicateReply.model_json_schema(),
+    "assign": AssignmentReply.model_json_schema(),
+    "merge": MergeReply.model_json_schema(),
+}
 
 OF_A_SERVICE = 16
 """Requests at once to a server whose room is not known."""

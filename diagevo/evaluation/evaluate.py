@@ -119,14 +119,7 @@ def evaluate(
     Raises StoppedSafely once `should_stop`, with what was in flight kept; the same call goes on from there.
     """
     conditions = conditions_of(loaded, subject, procedure, templates, judge)
-    key = store.begin(
-        conditions,
-        benchmark=loaded.benchmark.name,
-        model=subject.model,
-        questions=len(loaded.questions),
-        run_id=subject.run_id,
-        round=subject.round,
-    )
+    key = store.begin(conditions)
     if store.find(key).metrics is not None:
         return store.find(key)
     done, total = store.answered(key), len(loaded.questions)

@@ -150,31 +150,15 @@ class EvaluationStore:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def begin(
-        self,
-        conditions: Mapping[str, Any],
-        *,
-        benchmark: str,
-        model: str,
-        questions: int,
-        run_id: str | None,
-        round: int | None,
-    ) -> str:
+    def begin(self, conditions: Mapping[str, Any]) -> str:
         """The id of the measurement under these conditions; its row is made where there is none yet."""
         key = evaluation_id(conditions)
         with self.database.write() as connection:
             known = connection.execute(select(EVALUATION).where(EVALUATION.c.evaluation_id == key)).first()
             if known is None:
-                row = {
-                    "evaluation_id": key,
-                    "run_id": run_id,
-                    "round": round,
-                    "benchmark": benchmark,
-                    "model": model,
-                    "conditions": canonical(conditions),
-                    "questions": questions,
-                    "began_at": now(),
-                }
+                named = {name: conditions[name] for name in ("benchmark", "model", "questions", "round")}
+                row = {"evaluation_id": key, "run_id": conditions["run"], **named}
+                row |= {"conditions": canonical(conditions), "began_at": now()}
                 connection.execute(insert(EVALUATION), row)
         return key
 

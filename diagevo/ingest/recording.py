@@ -102,12 +102,10 @@ class Recorder:
         if not groups:
             return
         known = self._recorded(step.number)
-        keep = _digests if known else self.memory.artifacts.put_many
-        events = events_of(keep, step.number, step.source, groups, self.settings.pass_at)
-        if known and not _same(known, events):
-            events = events_of(
-                self.memory.artifacts.put_many, step.number, step.source, groups, self.settings.pass_at
-            )
+        described = step.number, step.source, groups, self.settings.pass_at
+        events = events_of(_digests, *described) if known else []
+        if not _same(known, events) or not known:
+            events = events_of(self.memory.artifacts.put_many, *described)
         if step.number in self.batches:
             if not _same(known, events):
                 if _grown(known, events):

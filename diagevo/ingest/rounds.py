@@ -213,7 +213,7 @@ class Rounds:
         legibility.rest()
 
     def supersede(self, first: int, reason: str) -> RoundsSuperseded:
-        """Let the diagnoses of rounds from `first` on count no more; their groups wait again, to be played as
+        """Supersede the diagnoses of rounds from `first` on; their groups wait again, to be played as
         the rounds that follow.
 
         Raises NotFoundError where `first` does not count, ConfigError where it was not ingested: what

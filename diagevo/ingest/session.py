@@ -93,29 +93,24 @@ class IngestSession:
         A new run begins with a pass beside a failure, since a wrong --pass-at leaves none. Raises ConfigError
         where there is no rollout, or no such beginning, and for what is no rollout: then the steps before it
         are recorded."""
+        begun = self._known or self._follow
         try:
-            self._take(steps, path, pass_at, report)
+            found = steps() if begun else self._begun(steps, path, pass_at, report)
+            for together in self._together(found):
+                self.recorder.record(together, report)
+                if self._follow:
+                    [step] = together
+                    self._say(f"step {step.number}: {len(step.rollouts)} rollouts")
+            if not report.rollouts and not self._follow:
+                raise _nothing(path, report)
+            if report.steps:
+                self._open_next(full=False)
         except ConfigError as error:
             if report.steps:
                 going = f"{count(report.steps, 'step')} before it recorded: the same command goes on there"
                 hint = going if error.hint is None else f"{error.hint}; {going}"
                 raise ConfigError(error.message, hint=hint) from error
             raise
-
-    def _take(
-        self, steps: Callable[[], Iterable[RolloutStep]], path: Path, pass_at: float, report: IngestSummary
-    ) -> None:
-        begun = self._known or self._follow
-        found = steps() if begun else self._begun(steps, path, pass_at, report)
-        for together in self._together(found):
-            self.recorder.record(together, report)
-            if self._follow:
-                [step] = together
-                self._say(f"step {step.number}: {len(step.rollouts)} rollouts")
-        if not report.rollouts and not self._follow:
-            raise _nothing(path, report)
-        if report.steps:
-            self._open_next(full=False)
 
     def _begun(
         self, steps: Callable[[], Iterable[RolloutStep]], path: Path, pass_at: float, report: IngestSummary

@@ -98,7 +98,7 @@ def train(
                 _adjust(memory, values, observer)
                 memory.allow_policy(config.schedule.policy)
                 memory.policy()  # told now where it is not there or has changed
-                run.tell_before()
+                run.report_earlier_stages()
             else:
                 run.configure()
             return run.play(rounds or config.round.rounds, until)
@@ -153,7 +153,7 @@ class Run:
             )
         )
 
-    def tell_before(self) -> None:
+    def report_earlier_stages(self) -> None:
         """Tell who watches a resumed run what its stages took so far."""
         took: dict[int, dict[str, float]] = {}
         types = ["StageCompleted", "CheckpointEvaluated"]

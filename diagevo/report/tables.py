@@ -204,7 +204,7 @@ def table(name: TableName, found: Sequence[RunResult], world: str | None = None)
     labels: dict[str, list[RunResult]] = {}
     for each in _chosen(name, found):
         labels.setdefault(each.label, []).append(each)
-    groups = {row: runs for label, each in labels.items() for row, runs in told_apart(label, each).items()}
+    groups = {row: runs for label, each in labels.items() for row, runs in by_row(label, each).items()}
     columns = [*(main_columns() if name == "main" else GROUPS), *VALIDATION.values()]
     present = [c for c in columns if any(c in o.scores for runs in groups.values() for o in runs)]
     if not present:
@@ -266,7 +266,7 @@ def _variants(name: str) -> list[str]:
     return [own[0], FULL.name, own[1]] if name == "tau" else [*own, FULL.name]
 
 
-def told_apart(label: str, runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+def by_row(label: str, runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
     """Runs of one label by row: replicates together, and beside the label what a setting says where it is not
     the same for all. Runs that share rounds or a seed are no replicates: each has a row by its name."""
     every = sorted({key for run in runs for key in run.settings})

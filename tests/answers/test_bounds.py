@@ -166,7 +166,7 @@ def test_no_pattern_is_superlinear_in_what_broke_one(case):
     assert superlinear(patterns(), case, 50) == []
 
 
-@settings(max_examples=settings().max_examples // 20, deadline=None)
+@settings(max_examples=settings().max_examples // 20)
 @given(few, run, few)
 def test_no_pattern_is_superlinear_in_any_repetition(start, unit, end):
     assert superlinear(patterns(), (start, unit, end), 50) == []
@@ -201,7 +201,7 @@ SEARCHES: list[Callable[[str], Any]] = [
 ]
 
 
-@settings(max_examples=settings().max_examples // 5, deadline=None)
+@settings(max_examples=settings().max_examples // 5)
 @given(few, run, few)
 @example("", "\\boxed{", "}")
 @example("", "{", "}")
@@ -222,7 +222,7 @@ def decided(a: str, b: str) -> int:
     return lines(lambda: comparison.decide(a, b), BOUND)
 
 
-@settings(max_examples=settings().max_examples // 5, deadline=None)
+@settings(max_examples=settings().max_examples // 5)
 @given(few, run, few, st.integers(1, 1000), run)
 def test_any_repetition_is_decided_within_the_bound(start, unit, end, length, other):
     a = repeated(start, unit, end, length)

@@ -99,7 +99,7 @@ def spellings(value: Fraction):
 FRACTIONS = st.builds(Fraction, st.integers(-9999, 9999), st.sampled_from([1, 1, 2, 3, 4, 5, 7, 8, 10, 12]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(FRACTIONS, FRACTIONS)
 def test_numbers_agree_exactly_when_they_are_equal(x, y):
     assume(abs(x - y) >= Fraction(1, 1000) or x == y)
@@ -120,7 +120,7 @@ TERMS = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(TERMS, TERMS)
 def test_terms_agree_exactly_when_sympy_says_so(a, b):
     import sympy
@@ -139,7 +139,7 @@ _PIECES = r"1 -2 3.5 x \frac { } ( ) , \sqrt ^ _ % = \pm $ and"
 PIECES = [*_PIECES.split(), " cm"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(PIECES), max_size=12), st.lists(st.sampled_from(PIECES), max_size=12))
 def test_any_two_texts_are_decided_alike_in_both_directions(a, b):
     a, b = "".join(a), "".join(b)

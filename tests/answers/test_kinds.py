@@ -8,7 +8,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from diagevo.answers.comparison import decide
@@ -77,7 +77,6 @@ x+y=3|?"""
 POOL = _POOL.replace("\n", "|").split("|")
 
 
-@settings(deadline=None)
 @given(st.data(), st.lists(st.sampled_from(POOL), min_size=1, max_size=8))
 def test_any_vote_has_the_same_groups_in_any_other_order(data, answers):
     with AnswerChecker(workers=1) as checker:
@@ -110,7 +109,6 @@ WORTH = {
 MEASURED = st.sampled_from([(kind, unit) for kind, units in WORTH.items() for unit in units])
 
 
-@settings(deadline=None)
 @given(MEASURED, MEASURED, st.integers(1, 5000), st.integers(1, 5000))
 def test_units_are_converted_within_a_dimension_and_never_across(left, right, x, y):
     (kind, unit), (other_kind, other_unit) = left, right
@@ -123,7 +121,6 @@ def test_units_are_converted_within_a_dimension_and_never_across(left, right, x,
         )
 
 
-@settings(deadline=None)
 @given(st.integers(0, 50), st.integers(1, 59), st.integers(1, 59))
 def test_a_value_in_several_units_is_their_sum(hours, minutes, seconds):
     text = f"{hours} hours {minutes} minutes and {seconds} s"

@@ -91,7 +91,8 @@ def _evaluate(url: str) -> None:
     try:
         store = EvaluationStore(database)
         conditions = {"samples": 1, "temperature": 0.0, "whole": False, "judge": None, "data": KINDS[0]}
-        key = store.begin(conditions, benchmark=KINDS[0], model=ALL, questions=2, run_id="a", round=1)
+        of = {"benchmark": KINDS[0], "model": ALL, "questions": 2, "run": "a", "round": 1}
+        key = store.begin(conditions | of)
         texts = [ALL, KINDS[0]]
         asked = [{"role": "user", "content": ALL}]
         store.save(

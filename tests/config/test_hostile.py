@@ -47,7 +47,7 @@ SIGNS = " \n-?:ab&*[]{},'\"|>#@`~1x!%\t\r\0\x85\ufeff\ud800"
 WORDS = ["a: ", "- ", "? ", "&a ", "*a", "<<: ", "!!int ", "!!set ", "!!omap ", "%YAML 1.2\n", "%TAG ! x:\n"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from([*WORDS, *SIGNS]), max_size=12))
 def test_any_text_is_a_value_or_refused(pieces: list[str]) -> None:
     with suppress(ConfigError):

@@ -13,7 +13,8 @@ from diagevo.evaluation.store import Answered, EvaluationStore
 from diagevo.memory.log.database import Database
 from tests.contracts.databases import Store
 
-CONDITIONS = {"benchmark": "hand", "samples": 2, "temperature": 1.0}
+OF = {"benchmark": "hand", "model": "m", "questions": 2, "run": "a", "round": 3}
+CONDITIONS = OF | {"samples": 2, "temperature": 1.0}
 ANSWERS = [
     Answered(
         question=number,
@@ -38,8 +39,7 @@ def database(store: Store) -> Iterator[Database]:
 
 
 def begin(store: EvaluationStore, **changes: object) -> str:
-    conditions = CONDITIONS | changes
-    return store.begin(conditions, benchmark="hand", model="m", questions=2, run_id="a", round=3)
+    return store.begin(CONDITIONS | changes)
 
 
 def test_an_evaluation_goes_on_under_its_conditions_and_ends_with_its_figures(database: Database) -> None:

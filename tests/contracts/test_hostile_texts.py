@@ -112,9 +112,8 @@ def test_an_answer_of_a_benchmark_is_kept_on_both_databases(store: Store) -> Non
     database = Database(store.url)
     try:
         evaluations = EvaluationStore(database)
-        key = evaluations.begin(
-            {"data": "a\ud800"}, benchmark="b", model=EVERY_KIND, questions=1, run_id=None, round=None
-        )
+        of = {"benchmark": "b", "model": EVERY_KIND, "questions": 1, "run": None, "round": None}
+        key = evaluations.begin(of | {"data": "a\ud800"})
         given = Answered(
             0,
             EVERY_KIND,

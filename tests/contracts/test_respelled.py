@@ -187,7 +187,7 @@ def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @given(events=st.lists(_spelled(), min_size=8, max_size=16))
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=25, phases=(Phase.explicit, Phase.generate))
 def test_the_fold_reads_what_each_view_shows_or_the_event_is_refused(
     database: Database, events: list[tuple[type[Event], str, str]]
 ) -> None:

@@ -137,7 +137,7 @@ def test_ten_thousand_generated_replies_are_read_as_they_were_built():
     assert all(count >= 50 for count in outcomes.values())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.text(max_size=400), st.lists(st.text(max_size=5), max_size=3))
 def test_no_text_at_all_upsets_a_reader(text: str, ids: list[str]):
     for reading in (
@@ -156,7 +156,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     st.dictionaries(
         st.sampled_from(

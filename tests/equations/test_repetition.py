@@ -89,7 +89,7 @@ def test_adversarial_text_is_sacrebleus_to_twelve_places():
     assert np.abs(distances(ADVERSARIAL) - by_sacrebleu(ADVERSARIAL)).max() <= 1e-12
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.sampled_from("abcü "), max_size=9).map(" ".join), max_size=7))
 def test_any_text_is_sacrebleus_to_twelve_places(texts):
     matrix = distances(texts)
@@ -130,7 +130,7 @@ def test_the_partition_is_scikit_learns(questions, threshold):
     assert shares(texts, threshold).tolist() == [sizes[i] / len(texts) for i in range(len(texts))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 12), st.integers(0, 10**6))
 def test_any_partition_is_scikit_learns(size, seed):
     rng = np.random.default_rng(seed)
@@ -139,7 +139,7 @@ def test_any_partition_is_scikit_learns(size, seed):
     assert partition(clusters(matrix, 0.5)) == by_sklearn(matrix, 0.5)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.lists(st.sampled_from("abc"), max_size=8).map(" ".join), min_size=1, max_size=12),
     st.sampled_from([0.2, 0.45, 0.5, 0.9, 1.0]),
@@ -154,7 +154,7 @@ def test_the_pairs_below_the_threshold_are_found_without_the_matrix(texts, thres
     assert near_pairs(tokens, threshold) == below
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.sampled_from("ab"), max_size=9).map(" ".join), min_size=1, max_size=14))
 def test_the_shares_of_any_batch_are_those_of_its_whole_matrix(texts):
     labels = clusters(distances(texts), 0.5)

@@ -122,7 +122,7 @@ def held(step: RolloutStep) -> None:
 
 
 @pytest.mark.parametrize("format", PLACES)
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_line_with_one_thing_changed_is_read_or_refused_by_its_number(
     tmp_path: Path, format: Format, data: st.DataObject
@@ -232,7 +232,7 @@ SAMPLE: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_sample_of_slime_with_one_thing_changed_is_read_or_refused_by_its_row(
     tmp_path: Path, tables: TableReader, data: st.DataObject

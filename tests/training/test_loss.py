@@ -199,7 +199,7 @@ KINDS: list[Any] = [
 ]
 
 
-@hypothesis.settings(max_examples=20, deadline=None)
+@hypothesis.settings(max_examples=20)
 @hypothesis.given(st.integers(0, 2**32), st.lists(st.sampled_from(HELD), min_size=37, max_size=37))
 def test_padding_changes_neither_loss_nor_gradient_whatever_it_holds(seed: int, held: list[float]) -> None:
     """Of every kind of loss. The third completion counts nowhere, its advantage neither."""

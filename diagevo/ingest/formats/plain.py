@@ -291,7 +291,7 @@ class RowReader:
         if isinstance(value, list):
             hint = f"write a row for each rollout, or name one of the list: --map {field}={name}.0"
             return ConfigError(said, hint=hint)
-        return ConfigError(said, hint=f"mend {name}, or name another field: --map {field}=FIELD")
+        return ConfigError(said, hint=f"fix {name}, or name another field: --map {field}=FIELD")
 
 
 def _missing(place: str, field: str, path: tuple[str, ...], known: Iterable[str]) -> ConfigError:

@@ -153,8 +153,10 @@ def nemo_rl(file: Path, step: int, reward: str | None, tables: TableReader) -> R
                 " NeMo-RL's TransferQueue path leaves the prompt out",
                 hint="turn that path off for the run, or write the plain JSONL",
             )
-        filtered = field == "rewards" and not isinstance(row.filtered_rewards, msgspec.UnsetType)
-        found.append((_prompt_tokens(row), content, row.filtered_rewards if filtered else row.reward))
+        given = row.reward
+        if field == "rewards" and not isinstance(row.filtered_rewards, msgspec.UnsetType):
+            given = row.filtered_rewards
+        found.append((_prompt_tokens(row), content, given))
     prompts, firsts = {key for key, _, _ in found if key}, {content[0] for _, content, _ in found}
     asked = 2 if len(firsts) < len(prompts) else 1  # a system prompt of its own, the same for several prompts
     rollouts = [
