@@ -61,7 +61,7 @@ class Resolved:
         ]
 
 
-def value_at(tree: Mapping[str, Any], path: KeyPath) -> Any:
+def value_at(tree: Mapping[str, Any], path: Sequence[str]) -> Any:
     value: Any = tree
     for name in path:
         value = value[name]

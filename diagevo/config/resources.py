@@ -104,35 +104,35 @@ def rollouts(settings: GRPOConfig) -> int:
 def workload(config: Config, measured: Mapping[str, float]) -> list[StageWork]:
     """Each stage of one round. `measured`: seconds of a round's stages in an earlier run."""
     play, challenger, solver = config.round, config.challenger_grpo, config.solver_grpo
-    questions = rollouts(challenger) if play.train_challenger else 0
+    train = play.train_challenger
+    questions = rollouts(challenger) if train else 0
     lessons = min(solver.max_steps * solver.batch_questions, play.candidates)
     answers = lessons * solver.group
     per_question = config.diagnosis.failures_per_question
     failures = answers if per_question is None else min(answers, lessons * per_question)
     votes = config.round.challenger_votes
     asked = config.diagnosis.enabled and config.roles.diagnostician.engine == "openai"
-    rows = [
-        (
+
+    def stage(name: str, steps: int | None, completions: int, about: str, calls: int = 0) -> StageWork:
+        return StageWork(name, steps, completions, calls, measured.get(name), about)
+
+    return [
+        stage(
             "challenger",
-            challenger.max_steps if play.train_challenger else 0,
+            challenger.max_steps if train else 0,
             questions * (1 + votes),
-            0,
             f"{questions} questions, {votes} votes each",
         ),
-        ("candidates", None, play.candidates, 0, "a fresh pool under the same schedule"),
-        ("votes", None, play.candidates * play.responses, 0, f"{play.responses} answers a candidate"),
-        ("solver", solver.max_steps, answers, 0, f"one pass over at most {lessons} kept questions"),
-        (
+        stage("candidates", None, play.candidates, "a fresh pool under the same schedule"),
+        stage("votes", None, play.candidates * play.responses, f"{play.responses} answers a candidate"),
+        stage("solver", solver.max_steps, answers, f"one pass over at most {lessons} kept questions"),
+        stage(
             "diagnosis",
             None,
             0,
-            failures * 3 if asked else 0,
             f"at most {failures} failures: extraction, and for new causes deduplication and a node"
             if config.diagnosis.enabled
             else f"off: at most {failures} failures are recorded, and none is diagnosed",
+            failures * 3 if asked else 0,
         ),
-    ]
-    return [
-        StageWork(stage, steps, completions, calls, measured.get(stage), about)
-        for stage, steps, completions, calls, about in rows
     ]

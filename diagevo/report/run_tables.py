@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from diagevo.config.loading import value_at
 from diagevo.config.paper import STATED
 from diagevo.errors import NotFoundError
 from diagevo.memory.history import History
@@ -56,18 +56,11 @@ def settings_table(name: TableName, history: History) -> ReportTable:
         )
     columns = ("the paper", history.run_id)
     rows = {
-        label: dict(zip(columns, (_cell(STATED[key][0]), _cell(_value(config, key))), strict=True))
+        label: dict(zip(columns, map(_cell, (STATED[key][0], value_at(config, key.split(".")))), strict=True))
         for label, key in ROWS[name]
     }
     note = f"The paper's values, and those that run {history.run_id} was last configured with."
     return ReportTable(TITLES[name], columns, rows, note, first="Setting", exact=True)
-
-
-def _value(config: Mapping[str, Any], key: str) -> Any:
-    found: Any = config
-    for part in key.split("."):
-        found = found[part]
-    return found
 
 
 def _cell(value: Any) -> Cell:
@@ -90,59 +83,37 @@ COMPONENTS: dict[str, tuple[str, float | None]] = {
 """The rows of the paper's table of training time with its shares, and what it does not have."""
 
 
-@dataclass(frozen=True, slots=True)
-class _TimeShare:
-    share: float
-    """Percent of the whole."""
-    seconds: float
-
-
-def _spent(material: Material) -> tuple[dict[str, _TimeShare], float]:
-    """Each component's time, diagnosis and memory also as a whole, and what ran beside training. An older log
-    has no time between stages."""
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for _, part, took in material.seconds:
-        seconds["deduplication" if part == "assignment" else part] += took
-    beside = seconds.pop("beside training", 0.0)
-    total = sum(seconds.values()) or 1.0
-    inner = ("extraction", "deduplication", "consolidation", "update")
-    seconds["diagnosis"] = sum(seconds[part] for part in inner)
-    known = [part for part in COMPONENTS if part in seconds or part != "orchestration"]
-    return {part: _TimeShare(100 * seconds[part] / total, seconds[part]) for part in known}, beside
-
-
-def _time_note(material: Material, spent: Mapping[str, _TimeShare], beside: float) -> str:
-    total = sum(each.seconds for part, each in spent.items() if part != "diagnosis")
-    abandoned = spent["abandoned"].seconds
-    given_up = f" Attempts that were given up took {abandoned:,.0f} s." if abandoned else ""
-    return (
-        f"Wall time over {len(material.rounds)} committed rounds of this run ({total:,.0f} s in all) beside"
-        " the shares of the paper's run on eight H200 GPUs. Extraction counts where the round waited for it;"
-        f" {beside:,.0f} s of it ran beside the solver's training and took no time of their own.{given_up}"
-        f" Validation, and the commit of the last round, are not in it. {material.setting}"
-    )
-
-
 def time_table(material: Material) -> ReportTable:
-    """The paper's table of training time, of a run. Raises NotFoundError where none was recorded."""
+    """The paper's table of training time, of a run: each component's, diagnosis and memory also as a whole.
+
+    An older log has no time between stages. Raises NotFoundError where none was recorded.
+    """
     if not material.seconds:
         raise NotFoundError(
             f"no stage of run {material.run_id} has recorded its time",
             hint=f"play a round: {material.next_round}",
         )
-    spent, beside = _spent(material)
-    rows = {
-        name: {
-            column: Cell(value, None, 1)
-            for column, value in (
-                ("time (%)", spent[part].share if part in spent else None),
-                ("seconds", spent[part].seconds if part in spent else None),
-                ("the paper (%)", paper),
-            )
-            if value is not None
-        }
-        for part, (name, paper) in COMPONENTS.items()
-    }
+    spent: defaultdict[str, float] = defaultdict(float)
+    for _, part, took in material.seconds:
+        spent["deduplication" if part == "assignment" else part] += took
+    beside = spent.pop("beside training", 0.0)
+    total = sum(spent.values()) or 1.0
+    parts = [part for part in COMPONENTS if part in spent or part != "orchestration"]
+    whole = sum(spent[part] for part in parts if part != "diagnosis")
+    spent["diagnosis"] = sum(
+        spent[part] for part in ("extraction", "deduplication", "consolidation", "update")
+    )
     columns = ("time (%)", "seconds", "the paper (%)")
-    note = _time_note(material, spent, beside)
+    rows: dict[str, dict[str, Cell]] = {}
+    for part, (name, paper) in COMPONENTS.items():
+        values = (100 * spent[part] / total, spent[part], paper) if part in parts else (None, None, paper)
+        found = zip(columns, values, strict=True)
+        rows[name] = {column: Cell(value, None, 1) for column, value in found if value is not None}
+    given_up = f" Attempts that were given up took {spent['abandoned']:,.0f} s." if spent["abandoned"] else ""
+    note = (
+        f"Wall time over {len(material.rounds)} committed rounds of this run ({whole:,.0f} s in all) beside"
+        " the shares of the paper's run on eight H200 GPUs. Extraction counts where the round waited for it;"
+        f" {beside:,.0f} s of it ran beside the solver's training and took no time of their own.{given_up}"
+        f" Validation, and the commit of the last round, are not in it. {material.setting}"
+    )
     return ReportTable(TITLES["time"], columns, rows, note, first="Component")
