@@ -11,7 +11,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ _TABLE = re.compile(r"(\w+)\(([\w, ]+)\)")
 _CLAUSE = re.compile(
     r"\s*(SELECT|WITH|FROM|JOIN|INNER|LEFT|WHERE|GROUP|HAVING|ORDER|LIMIT|FETCH|OFFSET|--)", re.IGNORECASE
 )
+_FIRST = re.compile(r"\bWhich \d")
+"""Questions that ask for the first ones."""
 
 Rows = list[tuple[Any, ...]]
 
@@ -87,12 +89,10 @@ def _outcome(database: sqlite3.Connection, response: str, question: str) -> Rows
     names = [
         (row[0], *(float(cell or 0) for cell in row[1:] if not isinstance(cell, str))) for row in found if row
     ]
+    if "Rank" in question:  # those of one value may come in any order
+        return [row for _, equal in groupby(names, key=lambda row: row[1:]) for row in sorted(equal, key=str)]
     kept = [row[:1] for row in names] if "Which" in question else names
-    return (
-        kept
-        if "Rank" in question or ("Which" in question and "more than" not in question)
-        else sorted(kept, key=str)
-    )
+    return kept if _FIRST.search(question) else sorted(kept, key=str)
 
 
 def _feedback(got: Rows | str, expected: Rows | str) -> str:

@@ -6,13 +6,13 @@ Nothing is read or written here, no model is asked, and the same prompts give th
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from diagevo.diagnosis.levels import contrast
-from diagevo.diagnosis.levels.contrast import Side, Signed
-from diagevo.diagnosis.levels.features import Vocabulary
+from diagevo.diagnosis.levels.contrast import Groups, Side, Signed
+from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary
 from diagevo.diagnosis.levels.located import Located, located, nearest
 from diagevo.diagnosis.levels.material import TOKEN, Evidence, Failure, LocalCause, Prompt, Response
 from diagevo.diagnosis.levels.plain import FALSE, KINDS, Habits
@@ -26,8 +26,12 @@ SMALL = 12
 NEIGHBOURS = 5
 """Passing responses, to the questions nearest to it, that stand in for siblings where a prompt has none."""
 SHOWN = 80
-ALIKE = 20
+ALIKE = 40
 """Features that go together, of which the most legible is shown."""
+SPOKEN = 4
+"""Letters from which a word says something by itself."""
+SAID = 4
+"""Ways to say something that are shown."""
 COMPUTED = (
     "§a given number not used",
     "§several given numbers not used",
@@ -49,6 +53,10 @@ class Explained:
     located: Located | None
 
 
+_Place = tuple[int, Signed] | None
+"""The group of a failure, and the features of it that lead groups; None where it is in none."""
+
+
 class Levels:
     """What a run's failures have in common. `of` says it of each failure of a prompt."""
 
@@ -66,8 +74,9 @@ class Levels:
             known: By the key of a failure the cause that it has already; a group that holds most of a cause's
                 failures goes on under its name.
         """
-        failing, passing = list(failing), list(passing)
+        failing, passing = _ordered(failing), _ordered(passing)
         self._habits = Habits([each for prompt in [*failing, *passing] for each in prompt.passed[:2]])
+        self._learned: dict[str, Mapping[str, Evidence]] = {}
         self._kinds = self._claimed(failing, passing)
         self._vocabulary = Vocabulary([*failing, *passing])
         self._pool = _Pool(self._vocabulary, [*passing, *(each for each in failing if each.passed)])
@@ -82,6 +91,7 @@ class Levels:
         else:
             found = contrast.tested(sides)
             self._groups = contrast.grouped(found, rows) if len(found.names) else None
+        self._placed: dict[str, _Place] = {}
         self._causes = self._described(left, rows, keys, known or {}) if self._groups is not None else []
 
     @property
@@ -91,9 +101,10 @@ class Levels:
     def of(self, prompt: Prompt) -> list[Explained]:
         """By failure of the prompt, in order."""
         plain = self._plain(prompt)
-        signed = (
-            self._signed(prompt) if self._groups is not None and len(plain) < len(prompt.failed) else None
-        )
+        left = [each.key for place, each in enumerate(prompt.failed) if place not in plain]
+        placed = {key: self._placed[key] for key in left if key in self._placed}
+        if self._groups is not None and len(placed) < len(left):
+            placed = self._held(self._groups, _without(prompt, plain))
         found: list[Explained] = []
         for place, failure in enumerate(prompt.failed):
             sibling = nearest(failure.response, prompt.passed)
@@ -112,11 +123,10 @@ class Levels:
                 )
                 continue
             cause, shown = None, ()
-            if signed is not None and self._groups is not None:
-                number = self._groups.of(self._groups.row(signed[place]))
-                if number is not None:
-                    cause = self._causes[number]
-                    shown = tuple(self._evidence(number, prompt, failure.response, sibling, signed[place]))
+            if (held := placed.get(failure.key)) is not None:
+                number, marks = held
+                cause = self._causes[number]
+                shown = tuple(self._evidence(number, prompt, failure.response, sibling, marks))
             found.append(Explained(cause, shown, where))
         return found
 
@@ -126,11 +136,17 @@ class Levels:
         """By place of the failure the first kind of level 1 that it shows."""
         found: dict[int, tuple[str, Evidence]] = {}
         for place, failure in enumerate(prompt.failed):
-            shown = dict(reversed(list(self._habits.kinds(prompt, failure.response, failure.feedback))))
+            shown = self._shown(prompt, failure)
             kind = next((each for each in KINDS if each in self._kinds and each in shown), None)
             if kind is not None:
                 found[place] = kind, shown[kind]
         return found
+
+    def _shown(self, prompt: Prompt, failure: Failure) -> Mapping[str, Evidence]:
+        """Each kind of level 1 or 2, with the first that shows it."""
+        if (known := self._learned.get(failure.key)) is not None:
+            return known
+        return dict(reversed(list(self._habits.kinds(prompt, failure.response, failure.feedback))))
 
     def _claimed(self, failing: Sequence[Prompt], passing: Sequence[Prompt]) -> set[str]:
         """The kinds that failures show more often than passes do, more than chance allows."""
@@ -139,11 +155,9 @@ class Levels:
         for prompt in [*failing, *passing]:
             if prompt.failed:
                 fails += 1
-                shown = [
-                    {k for k, _ in self._habits.kinds(prompt, each.response, each.feedback)}
-                    for each in prompt.failed
-                ]
-                failed.update({kind for each in shown for kind in each})
+                for each in prompt.failed:
+                    self._learned[each.key] = self._shown(prompt, each)
+                failed.update({kind for each in prompt.failed for kind in self._learned[each.key]})
             if prompt.passed:
                 passes += 1
                 shown = [
@@ -192,9 +206,11 @@ class Levels:
         failed = [self._vocabulary.features(prompt, each.response) for each in prompt.failed]
         return Side(passed, failed, borrowed=not own)
 
-    def _signed(self, prompt: Prompt) -> list[Signed] | None:
+    def _held(self, groups: Groups, prompt: Prompt) -> dict[str, _Place]:
         side = self._side(prompt)
-        return None if side is None else contrast.signed(side)
+        marks = contrast.signed(side) if side is not None else []
+        keys = [each.key for each in prompt.failed]
+        return {key: _place(groups, each) for key, each in zip(keys, marks, strict=False)}
 
     def _described(
         self,
@@ -211,9 +227,11 @@ class Levels:
         for each in led:  # the one that a reader understands stands for those that go together
             groups.bundles[each].sort(key=lambda one: _legible(self._names.get(one[0], "")))
         members: dict[int, list[str]] = defaultdict(list)
-        for (_, marks), key in zip(rows, keys, strict=True):
-            if (number := groups.of(groups.row(marks))) is not None:
-                members[number].append(key)
+        self._placed = {key: _place(groups, marks) for (_, marks), key in zip(rows, keys, strict=True)}
+        for key, held in self._placed.items():
+            if held is not None:
+                members[held[0]].append(key)
+        of = {each.key: (prompt, each.response) for prompt in failing for each in prompt.failed}
         causes: list[LocalCause] = []
         taken: set[str] = set()
         for number, leaders in enumerate(groups.leaders):
@@ -227,14 +245,32 @@ class Levels:
                 ),
                 None,
             )
+            found = [groups.bundles[each][0] for each in leaders]
+            self._use([name for name, _ in found], [of[key][0] for key in members[number]])
             cause = (
                 of_key[same]
                 if same is not None
-                else self._cause([groups.bundles[each][0] for each in leaders], taken)
+                else self._cause(found, self._example(found, [of[key] for key in members[number]]), taken)
             )
             taken.add(cause.key)
             causes.append(cause)
         return causes
+
+    def _use(self, names: Sequence[int], prompts: Sequence[Prompt]) -> None:
+        """Of ways to say the same those that passes of these prompts use, the commonest first."""
+        said = Counter(word for prompt in prompts for each in prompt.passed for word in set(each.words))
+        for name in names:
+            if (known := self._names.get(name, "")).startswith(ONE):
+                used = [word for word in known.removeprefix(ONE).split(", ") if said[word]]
+                if used:
+                    self._names[name] = ONE + ", ".join(sorted(used, key=lambda word: (-said[word], word)))
+
+    def _example(self, leaders: Sequence[tuple[int, int]], members: Sequence[tuple[Prompt, Response]]) -> str:
+        """Where such words lead, the sentence that says what no pass says with most of them."""
+        names = [self._names.get(name, "") for name, sign in leaders if sign > 0]
+        said = {name.removeprefix(NEW) for name in names if name.startswith(NEW)}
+        new = [each for member in members for each in self._vocabulary.new(*member)] if said else []
+        return max(new, key=lambda each: len(said.intersection(each[2])))[1] if new else ""
 
     def _named(self, failing: Sequence[Prompt], wanted: set[int]) -> dict[int, str]:
         names: dict[int, str] = {}
@@ -249,8 +285,8 @@ class Levels:
             names.update(self._vocabulary.named(prompt, response, wanted - names.keys()))
         return names
 
-    def _cause(self, leaders: Sequence[tuple[int, int]], taken: set[str]) -> LocalCause:
-        """Its words from the features that lead it: what failures lack first, then what they have instead."""
+    def _cause(self, leaders: Sequence[tuple[int, int]], example: str, taken: set[str]) -> LocalCause:
+        """Its words from the features that lead it, with a sentence that says what no pass says."""
         first = leaders[0]
         name = self._names.get(first[0], "?")
         key = f"3:{'+' if first[1] > 0 else '-'}{name}"
@@ -258,14 +294,17 @@ class Levels:
             key += "'"
         level = 2 if name in COMPUTED and first[1] > 0 else 3
         shown = list(dict.fromkeys((self._names.get(name, "?"), sign) for name, sign in leaders))
-        lacks = [_phrase(name) for name, sign in shown if sign < 0][:2]
-        has = [_phrase(name) for name, sign in shown if sign > 0][:2]
+        lacks = _apart(name for name, sign in shown if sign < 0)[:2]
+        has = _apart(name for name, sign in shown if sign > 0 and not name.startswith(NEW))[:2]
+        if example:
+            has = [*has[:1], f"a sentence unlike any that passed: {_cut(example)}"]
         parts = [f"leaves out {' and '.join(lacks)}"] if lacks else []
         parts += [f"has {' and '.join(has)}"] if has else []
         if first[1] > 0:
             parts.reverse()
-        text = "; ".join(parts) + (", unlike every passing response" if len(parts) == 1 else "")
-        return LocalCause(key, level, text, SKILLS[level])
+        if len(parts) == 1 and not example:
+            parts = [f"{parts[0]}, unlike every passing response"]
+        return LocalCause(key, level, "; ".join(parts), SKILLS[level])
 
     def _evidence(
         self,
@@ -284,11 +323,36 @@ class Levels:
                 continue
             words = self._names.get(name, "?")
             if sign > 0:
-                line, text = _where(words, response)
-                yield Evidence(line, f"only in failures: {_phrase(words)}" + (f": {text}" if text else ""))
+                new = words.removeprefix(NEW)
+                line, text = (
+                    _where(words, response)
+                    if new == words
+                    else next(
+                        (
+                            (line, text)
+                            for line, text, words in self._vocabulary.new(prompt, response)
+                            if new in words
+                        ),
+                        (None, ""),
+                    )
+                )
+                yield Evidence(
+                    line, f"only in failures: {_phrase(words)}" + (f": {_cut(text)}" if text else "")
+                )
             else:
                 _, text = _where(words, sibling) if sibling is not None else (None, "")
-                yield Evidence(None, f"missing: {_phrase(words)}" + (f"; passed has: {text}" if text else ""))
+                yield Evidence(
+                    None, f"missing: {_phrase(words)}" + (f"; passed has: {_cut(text)}" if text else "")
+                )
+
+
+def _place(groups: Groups, marks: Signed) -> _Place:
+    number = groups.of(groups.row(marks))
+    if number is None:
+        return None
+    only, lacks, every = marks
+    led = np.array([groups.bundles[each][0][0] for each in groups.leaders[number]], np.uint64)
+    return number, (np.intersect1d(only, led), np.intersect1d(lacks, led), every[:0])
 
 
 class _Pool:
@@ -339,6 +403,21 @@ class _Pool:
         return ((prompt, prompt.passed[0]) for prompt in self._prompts)
 
 
+def _ordered(prompts: Iterable[Prompt]) -> list[Prompt]:
+    """By their texts, so that causes do not hang on the order of rows."""
+    return sorted(
+        (
+            replace(
+                each,
+                passed=sorted(each.passed, key=lambda response: response.text),
+                failed=sorted(each.failed, key=lambda failure: (failure.response.text, failure.key)),
+            )
+            for each in prompts
+        ),
+        key=lambda each: (each.question, each.key),
+    )
+
+
 def _each(sides: Iterable[Side]) -> Iterable[Side]:
     """The side of each failure."""
     return (side for side in sides for _ in side.failed)
@@ -353,31 +432,53 @@ def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:
     )
 
 
-def _legible(name: str) -> tuple[int, int, int, str]:
-    """Before others a property in words, then words, the fewest, then what is a shape or a fragment."""
+def _legible(name: str) -> tuple[int, int, tuple[bool, int], str]:
+    """Before others a property in words, then the fewest words, then what has signs in it, then ways to
+    say something, then what is a shape or a fragment."""
     words = name.split()
     signs = sum(not word[0].isalnum() for word in words if word[0] != "§")
     shape = any(part in name for part in (" → ", " like ", " new number", " lines"))
-    return (
-        (3 if not name or shape else 0 if name[0] == "§" else 1 if not signs else 2),
-        signs,
-        len(words),
-        name,
+    kind = (
+        4
+        if not name or shape
+        else 3
+        if name.startswith((ONE, NEW))
+        else 0
+        if name[0] == "§"
+        else 1
+        if not signs
+        else 2
     )
+    return kind, signs, (len(name) < SPOKEN, len(words)), name
+
+
+def _apart(names: Iterable[str]) -> list[str]:
+    """As a reader sees them, without one whose words another has too."""
+    kept: list[tuple[str, set[str]]] = []
+    for name in names:
+        words = set(name.removeprefix(ONE).replace(",", "").split())
+        if not any(words <= other or other <= words for _, other in kept):
+            kept.append((_phrase(name), words))
+    return [phrase for phrase, _ in kept]
 
 
 def _phrase(name: str) -> str:
     """A feature as a reader sees it: `left join`, a subtraction."""
+    if name.startswith(ONE):
+        return "any of " + ", ".join(f"`{word}`" for word in name.removeprefix(ONE).split(", ")[:SAID])
+    if name.startswith(NEW):
+        return f"{NEW[1:]}`{name.removeprefix(NEW)}`"
     return name[1:] if name.startswith("§") else f"`{name.replace('#', 'N').replace('•', '…')}`"
 
 
 def _where(name: str, response: Response) -> tuple[int | None, str]:
-    """The line with these words."""
-    words = [word for word in name.split() if word not in "#•"]
-    if name.startswith("§") or not words:
+    """The line with most of these words."""
+    words = set(name.removeprefix(ONE).replace(", ", " ").split() if name.startswith(ONE) else name.split())
+    if name.startswith("§") and not name.startswith(ONE):
         return None, ""
-    for line, text in response.steps:
-        there = set(TOKEN.findall(text.lower()))
-        if all(word in there for word in words):
-            return line, text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
-    return None, ""
+    there = [len(words.intersection(TOKEN.findall(text.lower()))) for _, text in response.steps]
+    return response.steps[there.index(max(there))] if any(there) else (None, "")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -11,6 +11,7 @@ from hashlib import blake2b
 
 import numpy as np
 
+from diagevo.diagnosis.levels import ways
 from diagevo.diagnosis.levels.material import Prompt, Response
 from diagevo.diagnosis.levels.sums import given, numbers
 
@@ -22,6 +23,9 @@ _TEXT = re.compile(r'"(\w+)"\s*:\s*"([^"]{1,40})"')
 _ARGUMENT = re.compile(r'"(\w+)"\s*:|(?<![\w.])(\w+)\s*=')
 CONSTANTS = (2, 3, 4, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)
 """Numbers that come with units and shares."""
+ONE = "§one of "
+NEW = "§a sentence unlike any that passed, with "
+"""Before ways to say the same, and before a word of a sentence that says what no pass says."""
 NOWHERE = "a number from nowhere"
 MANY = 14
 """Numbers of a question, and new ones of a response, that are followed."""
@@ -34,6 +38,20 @@ class Vocabulary:
         self._ids: dict[str, int] = {}
         counted = Counter(word for prompt in prompts for word in prompt.words)
         self._common = {word for word, number in counted.items() if number > max(2, len(prompts) // 5)}
+        passed = ways.spread(prompts, passed=True)
+        self._sentences = ways.Sentences(passed, {prompt.key: self._topic(prompt) for prompt, _ in passed})
+        self._ways = ways.alternatives([self._said(*each) for each in ways.spread(prompts)])
+
+    def _topic(self, prompt: Prompt) -> frozenset[str]:
+        return prompt.words - self._common
+
+    def _said(self, prompt: Prompt, response: Response) -> frozenset[str]:
+        topic = self._topic(prompt)
+        return frozenset(word for word in response.words[:LONGEST] if word[0].isalpha() and word not in topic)
+
+    def new(self, prompt: Prompt, response: Response) -> list[tuple[int, str, list[str]]]:
+        """Line, text and words of its sentences that say what no pass says."""
+        return list(self._sentences.new(prompt, response, self._topic(prompt)))
 
     def id(self, word: str) -> int:
         """The same in every process, in whatever order words come."""
@@ -45,9 +63,12 @@ class Vocabulary:
     def parts(self, prompt: Prompt, response: Response) -> tuple[list[str], list[str], list[str]]:
         """Words, the same with what is masked, and what else sets it apart."""
         words = list(response.words[:LONGEST])
-        topic = prompt.words - self._common
-        masked = [_masked(word, topic) for word in words]
-        return words, masked, list(_further(prompt, response))
+        topic = self._topic(prompt)
+        masked = [ways.masked(word, topic) for word in words]
+        there = self._said(prompt, response)
+        said = (ONE + ", ".join(each) for each in self._ways if not there.isdisjoint(each))
+        new = {word for _, _, found in self.new(prompt, response) for word in found if word[0].isalpha()}
+        return words, masked, [*_further(prompt, response), *said, *(NEW + word for word in sorted(new))]
 
     def features(self, prompt: Prompt, response: Response) -> np.ndarray:
         """(n,) uint64: each once."""
@@ -79,10 +100,6 @@ def _joined(row: np.ndarray, n: int) -> np.ndarray:
     for place in range(1, n):
         found = (found ^ (found >> np.uint64(29))) * _C + row[place : len(row) - n + 1 + place] * _B
     return found ^ np.uint64(n)
-
-
-def _masked(word: str, topic: frozenset[str]) -> str:
-    return "#" if word[0].isdigit() else "•" if word in topic and word[0].isalpha() else word
 
 
 def _further(prompt: Prompt, response: Response) -> Iterator[str]:

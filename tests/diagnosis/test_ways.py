@@ -1,0 +1,58 @@
+"""What is said in many ways, told by what goes together and not by who passed."""
+
+from diagevo.diagnosis.levels import ways
+from diagevo.diagnosis.levels.engine import Levels
+from diagevo.diagnosis.levels.material import Failure, Prompt, Response
+
+SORRY = ("We regret this", "My apologies", "So sorry", "Please excuse us", "Pardon the trouble")
+FIX = ("a new one is coming", "we repair it", "you get another", "our van picks it up")
+BLAME = ("you dropped it yourself", "you never read the manual", "you broke it, not us", "you misused it")
+
+
+def letter(place: int, *, sorry: bool = True, blame: bool = False) -> Response:
+    parts = [
+        *([SORRY[place % 5]] if sorry else []),
+        FIX[place % 4],
+        *([BLAME[place // 2 % 4]] if blame else []),
+    ]
+    return Response("\n".join(parts))
+
+
+def test_words_of_which_each_response_has_one_are_ways_to_say_the_same() -> None:
+    """Two slots of three words each, in all nine pairs: no word of one slot excludes one of the other."""
+    said = [frozenset((one, other, "the")) for one in ("a", "b", "c") for other in ("x", "y", "z")] * 4
+    assert sorted(ways.alternatives(said)) == [("a", "b", "c"), ("x", "y", "z")]
+
+
+def test_a_sentence_is_new_where_no_pass_of_another_prompt_has_its_words() -> None:
+    passed = [Response("We send it on Monday."), Response("It comes on Friday to you.")]
+    prompts = [Prompt(str(place), "When?", None, [each], []) for place, each in enumerate(passed)]
+    every = {prompt.key: frozenset[str]() for prompt in prompts}
+    sentences = ways.Sentences(list(zip(prompts, passed, strict=True)), every)
+    third = Prompt("third", "When?", None, [], [])
+
+    def new(prompt: Prompt, text: str) -> list[str]:
+        return [sentence for _, sentence, _ in sentences.new(prompt, Response(text), frozenset())]
+
+    assert new(third, "We send it on Monday. Call our hotline about it.") == ["Call our hotline about it."]
+    assert new(prompts[0], "We send it on Monday.") == ["We send it on Monday."]
+
+
+def test_what_is_left_out_or_added_in_ever_other_words_is_one_cause_each() -> None:
+    prompts = [
+        Prompt(
+            f"q{place}",
+            f"Answer letter {place}.",
+            None,
+            [letter(place + each) for each in range(4)],
+            [Failure(f"f{place}", letter(place, sorry=place % 2 == 0, blame=place % 2 == 0))],
+        )
+        for place in range(40)
+    ]
+    levels = Levels(prompts, [])
+    causes = [levels.of(prompt)[0].cause for prompt in prompts]
+    blaming, silent = ({each.description for each in causes[start::2] if each} for start in (0, 1))
+    assert len(silent) == 1
+    assert silent.pop().startswith("leaves out any of `")
+    assert len(blaming) == 1
+    assert "a sentence unlike any that passed: you " in blaming.pop()
