@@ -79,14 +79,10 @@ def _exact(term: Term) -> Fraction:
             return _root(left, right)
         if right.denominator == 1 and abs(right) * _bits(left) <= MAX_BITS:
             return left ** int(right)
-    if kind == "!":
+    if kind in ("!", "!!"):
         value = _exact(term[1])
         if value.denominator == 1 and 0 <= value <= MAX_FACTORIAL:
-            return Fraction(math.factorial(int(value)))
-    if kind == "!!":
-        value = _exact(term[1])
-        if value.denominator == 1 and 0 <= value <= MAX_FACTORIAL:
-            return Fraction(math.prod(range(int(value), 0, -2)))
+            return Fraction(math.prod(range(int(value), 0, -len(kind))))
     if kind == "binom":
         top, bottom = _exact(term[1]), _exact(term[2])
         if top.denominator == bottom.denominator == 1 and bottom >= 0 and 0 <= top <= MAX_FACTORIAL:

@@ -134,10 +134,6 @@ def _question(part: QuestionSource, row: Row, rng: random.Random) -> Question:
     return Question(asked, LETTERS[right], category, "choice", len(options))
 
 
-def ungrouped(question: str) -> None:
-    """No question is of a group."""
-
-
 def labelled(
     name: str,
     title: str,
@@ -147,7 +143,7 @@ def labelled(
     temperature: float = 1.0,
     source: str,
     kind: Kind = "answer",
-    group: Callable[[str], str | None] = ungrouped,
+    group: Callable[[str], str | None] = lambda _: None,
 ) -> Loaded:
     """Pairs of question and reference answer as something to evaluate on; `group` says what results are
     grouped by."""

@@ -19,7 +19,7 @@ from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder, embedder_for
 from diagevo.errors import ConfigError, MissingDependencyError, extra
 from diagevo.evaluation.benchmarks import Loaded, benchmark
-from diagevo.evaluation.loading import labelled, limited, load, ungrouped
+from diagevo.evaluation.loading import labelled, limited, load
 from diagevo.loop.players import ChallengerReward, PlayContext, World, plays_here
 from diagevo.memory.memory import Memory
 from diagevo.private import private
@@ -310,20 +310,15 @@ def validation_of(config: Config) -> Loaded | None:
         folder = [] if settings.data is None else [Path(settings.data).expanduser()]
         return load(named, folder, limit=settings.limit)
     world = f", {config.world} world" if config.world else ""
+    group: dict[str, Any] = {}
     if settings.questions == BUILTIN:
         from diagevo.arithmetic import families, held_out
 
-        pairs, group = held_out(), families.group
+        pairs, group = held_out(), {"group": families.group}
     else:
-        pairs, group = _read_questions(Path(settings.questions).expanduser()), ungrouped
-    found = labelled(
-        "held-out",
-        f"Held-out questions{world}",
-        pairs,
-        samples=settings.samples,
-        source=settings.questions,
-        group=group,
-    )
+        pairs = _read_questions(Path(settings.questions).expanduser())
+    named = f"Held-out questions{world}"
+    found = labelled("held-out", named, pairs, samples=settings.samples, source=settings.questions, **group)
     return limited(found, settings.limit, seed=0)
 
 

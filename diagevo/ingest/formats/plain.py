@@ -6,6 +6,7 @@ another shape; `samples.*.content` makes a rollout of each sample of a row.
 """
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -337,7 +338,8 @@ def read(
         on_note(f"{beside[0].name} is not read beside the other files: name it alone, where it has rollouts")
     with TableReader() as tables:
         if wait is None:
-            _check(files, reader := RowReader(mapped, tables))  # before a step of it is kept
+            reader = RowReader(mapped, tables)
+            deque(_steps(files, reader, None, lambda _: None), maxlen=0)  # before a step of it is kept
             reader.check_found(path)
             for note in reader.notes():
                 on_note(note)
@@ -384,16 +386,6 @@ def _steps(
             return  # the step is not whole
     if found:
         yield step_of(step, source, found)
-
-
-def _check(files: list[Path], reader: RowReader) -> None:
-    """Raises ConfigError for a row that is no rollout."""
-    for file in files:
-        try:
-            for _ in reader.rollouts(file):
-                pass
-        except CutLine:
-            pass
 
 
 def _path(name: str) -> tuple[str, ...]:
