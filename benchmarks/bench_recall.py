@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.rows import Row, at_most, faster, side_by_side
-from diagevo.memory.nearest.recall import Matrix, best_first
+from diagevo.memory.nearest.similarity import Matrix, best_first
 
 CAUSES, DIMENSION, SEARCHES = 1000, 1024, 200
 

@@ -6,6 +6,7 @@ run's main thread and from rank 0 alone.
 """
 
 import math
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,9 +14,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from types import FrameType, MappingProxyType
+from typing import Any
 
 from diagevo.errors import StoppedSafely
+from diagevo.private import private
+from diagevo.text.escaping import json_text
+from diagevo.text.redaction import masked
 
 _playing: ContextVar[str] = ContextVar("playing", default="sampling")
 
@@ -123,36 +129,36 @@ class StageProgress:
 class Observer:
     """Told what a run does, as it does it. This one tells nobody."""
 
-    def heard(self, event: str, **what: object) -> None:
+    def on_event(self, event: str, **what: object) -> None:
         """Each of the calls below, by its name and its arguments."""
 
     def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
         """A run goes on: what its stages took so far by round, and the cause that was found last."""
-        self.heard("resumed", seconds=seconds, newest_cause=newest_cause)
+        self.on_event("resumed", seconds=seconds, newest_cause=newest_cause)
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         """Round `round` of `rounds` opens with its ε and the F before it (None before the first commit)."""
-        self.heard("round_started", round=round, rounds=rounds, epsilon=epsilon, failures=failures)
+        self.on_event("round_started", round=round, rounds=rounds, epsilon=epsilon, failures=failures)
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
         """A stage begins or is tried again; `total`: its units of work (steps, questions, …) if known."""
-        self.heard("stage_started", round=round, stage=stage, attempt=attempt, total=total)
+        self.on_event("stage_started", round=round, stage=stage, attempt=attempt, total=total)
 
     def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
         """How far it is now."""
-        self.heard("stage_progress", round=round, stage=stage, **asdict(progress))
+        self.on_event("stage_progress", round=round, stage=stage, **asdict(progress))
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         """A stage is complete; `summary` holds plain values worth a line (counts, reward, reasons)."""
-        self.heard("stage_finished", round=round, stage=stage, seconds=seconds, summary=summary)
+        self.on_event("stage_finished", round=round, stage=stage, seconds=seconds, summary=summary)
 
     def round_finished(self, round: int, figures: RoundFigures) -> None:
         """A round is committed."""
-        self.heard("round_finished", round=round, figures=figures)
+        self.on_event("round_finished", round=round, figures=figures)
 
     def message(self, text: str) -> None:
         """A line for the person who watches: a path of a log file, a restart, a warning."""
-        self.heard("message", text=text)
+        self.on_event("message", text=text)
 
 
 @contextmanager
@@ -206,3 +212,111 @@ class StopFlag:
         """In the midst of work that will be done again: raises StoppedSafely where it is to be broken off."""
         if self.overdue:
             self.check()
+
+
+PROGRESS = "progress.json"
+"""In a run's folder: how far it is, for whoever looks from another process (`diagevo view`)."""
+SECONDS = 0.5
+"""Between two writes for the replies of a stage; a training step is written at once."""
+MESSAGES = 50
+"""The last messages that are kept."""
+POINTS = 200
+"""Rewards of a stage at most: of more steps every second one, and so on."""
+
+
+def _begun(stage: str, attempt: int, total: int | None) -> dict[str, Any]:
+    now = {"stage": stage, "attempt": attempt, "done": 0, "total": total, "detail": ""}
+    return {**now, "rewards": [], "seconds": None}
+
+
+class ProgressFile(Observer):
+    """An observer that writes what it is told to a file, whole and at once, and passes it on."""
+
+    def __init__(self, observer: Observer, file: Path) -> None:
+        self.observer, self.file = observer, file
+        self._now: dict[str, Any] = {
+            "round": 0,
+            "rounds": 0,
+            "epsilon": None,
+            "failures": None,
+            "stages": [],
+            "messages": [],
+            "last": None,
+            "ended": False,
+        }
+        self._before: Mapping[int, Mapping[str, float]] = {}
+        self._written = 0.0
+
+    def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
+        self._before = seconds
+        self.observer.resumed(seconds, newest_cause)
+
+    def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
+        self._now |= {"round": round, "rounds": rounds, "epsilon": str(epsilon), "failures": failures}
+        done = self._before.get(round, {})
+        stages = [_begun(stage, 1, None) | {"seconds": spent} for stage, spent in done.items()]
+        self._now |= {"stages": stages, "ended": False}
+        self._write()
+        self.observer.round_started(round, rounds, epsilon, failures)
+
+    def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
+        self._now["stages"].append(_begun(stage, attempt, total))
+        self._write()
+        self.observer.stage_started(round, stage, attempt, total)
+
+    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
+        now = self._stage(stage)
+        now.update(done=progress.done, total=progress.total, detail=progress.detail)
+        if progress.reward is not None:
+            now["rewards"].append((progress.done, float(f"{progress.reward:.4g}")))
+            if len(now["rewards"]) > POINTS:
+                now["rewards"] = now["rewards"][::-2][::-1]  # the last one stays
+        if progress.reward is not None or time.monotonic() - self._written > SECONDS:
+            self._write()
+        self.observer.stage_progress(round, stage, progress)
+
+    def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
+        said = ", ".join(f"{name} {value}" for name, value in summary.items())
+        self._stage(stage).update(seconds=seconds, detail=said)
+        self._write()
+        self.observer.stage_finished(round, stage, seconds, summary)
+
+    def round_finished(self, round: int, figures: RoundFigures) -> None:
+        dropped = ", ".join(
+            f"{name.replace('_', ' ')} {number}"
+            for name, number in sorted(figures.verdicts.items())
+            if name != "kept" and number
+        )
+        kept = f"{figures.kept} of {figures.candidates} candidates kept"
+        self._now["last"] = (
+            f"Round {figures.round}: {kept}{f' ({dropped})' if dropped else ''}, F = {figures.failures},"
+            f" ε next = {figures.epsilon_next}, {figures.active} Active, {figures.mastered} Mastered,"
+            f" reactivated: {', '.join(figures.reactivated) or 'none'}"
+        )
+        self._now["ended"] = True
+        self._write()
+        self.observer.round_finished(round, figures)
+
+    def message(self, text: str) -> None:
+        self._now["messages"] = [*self._now["messages"], masked(text)][-MESSAGES:]
+        self._write()
+        self.observer.message(text)
+
+    def _stage(self, stage: str) -> dict[str, Any]:
+        """The attempt under way; a stage that was told of before this process began has a row of its own."""
+        found = next((one for one in reversed(self._now["stages"]) if one["stage"] == stage), None)
+        if found is None:
+            found = _begun(stage, 1, None)
+            self._now["stages"].append(found)
+        return found
+
+    def _write(self) -> None:
+        """A reader finds the old file or the new one. A disk that is full costs the picture, not the run."""
+        beside = self.file.with_suffix(".json.new")
+        try:
+            with open(beside, "w", encoding="utf-8", opener=private) as file:
+                file.write(json_text(self._now))
+            os.replace(beside, self.file)
+        except OSError:
+            return
+        self._written = time.monotonic()

@@ -40,7 +40,7 @@ def program() -> None:
 
 
 def _stand_still_at(moments: list[str]) -> None:
-    heard = JsonDisplay.heard
+    heard = JsonDisplay.on_event
 
     def heard_and_stopped(display: JsonDisplay, event: str, **what: Any) -> None:
         heard(display, event, **what)
@@ -48,4 +48,4 @@ def _stand_still_at(moments: list[str]) -> None:
             moments.remove(moment)
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    JsonDisplay.heard = heard_and_stopped
+    JsonDisplay.on_event = heard_and_stopped

@@ -88,7 +88,7 @@ def train(
     from diagevo.config.sources import Layer
     from diagevo.memory.log.database import Database
     from diagevo.memory.places import check_name, check_place, runs_folder
-    from diagevo.progress_file import PROGRESS, ProgressFile
+    from diagevo.progress import PROGRESS, ProgressFile
 
     check_name(run_id)
     database_ = Database(call.database)

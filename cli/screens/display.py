@@ -116,7 +116,7 @@ class PlainDisplay(_Lines):
 class JsonDisplay(Board):
     """One JSON object a line on stdout: `event` names the observer's method, the rest are its arguments."""
 
-    def heard(self, event: str, **what: object) -> None:
+    def on_event(self, event: str, **what: object) -> None:
         sys.stdout.write(json_text({"event": event, "run": self.run, **render.plain(what)}) + "\n")
         sys.stdout.flush()
 

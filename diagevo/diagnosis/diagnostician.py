@@ -17,7 +17,7 @@ from typing import Protocol
 from diagevo.errors import ServiceError
 from diagevo.memory.events import Call, DiagnosisVerdict, FailureDiagnosed, WrongStep
 from diagevo.memory.events.catalogue import Votes
-from diagevo.memory.nearest.recall import NodeCandidate
+from diagevo.memory.nearest.similarity import NodeCandidate
 from diagevo.memory.state.model import KnownCause
 from diagevo.text.escaping import visible
 

@@ -48,7 +48,7 @@ from diagevo.diagnosis.replies import (
 )
 from diagevo.memory.events import Call
 from diagevo.memory.log.artifacts import Artifacts
-from diagevo.memory.nearest.recall import NodeCandidate
+from diagevo.memory.nearest.similarity import NodeCandidate
 from diagevo.memory.state.model import KnownCause
 from diagevo.sampling.sampler import Message
 from diagevo.sampling.service import RETRIES, Service

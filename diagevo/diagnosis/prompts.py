@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from diagevo.diagnosis.diagnostician import FailurePair, NodeContents
-from diagevo.memory.nearest.recall import NodeCandidate
+from diagevo.memory.nearest.similarity import NodeCandidate
 from diagevo.memory.state.model import KnownCause
 from diagevo.sampling.sampler import Message
 from diagevo.selfplay.templates import fill, load_templates

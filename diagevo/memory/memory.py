@@ -57,8 +57,7 @@ from diagevo.memory.events import (
 from diagevo.memory.events.records import event_id, payload_of, storable_event
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.vectors import Embed, Vectors
-from diagevo.memory.nearest.recall import NodeCandidate
-from diagevo.memory.nearest.similarity import Similarity
+from diagevo.memory.nearest.similarity import NodeCandidate, Similarity
 from diagevo.memory.policy import Policies, models_of
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.effects import unsettled
@@ -160,13 +159,13 @@ class Memory:
         """A run that nobody configured gets what it was opened with. Within `atomic()`."""
         if self.state.config is not None:
             return
-        unsaid = RunConfigured(
+        default = RunConfigured(
             config=self._config,
             models=models_of(self._config),
             embedder=self._embedder,
             version=version("diagevo"),
         )
-        self._run.append([Item(unsaid)])
+        self._run.append([Item(default)])
 
     def _configured(self) -> RunConfigured:
         """The latest configuration."""

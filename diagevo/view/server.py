@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
 from diagevo.memory.log.database import Database
-from diagevo.progress_file import PROGRESS
+from diagevo.progress import PROGRESS
 from diagevo.view.page import Site
 from diagevo.view.site import View
 

@@ -11,7 +11,7 @@ from diagevo.errors import OutOfOrderError
 from diagevo.ingest.recording import IngestSummary, Recorder, events_of
 from diagevo.ingest.rollouts import grouped
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.audit.groups import first_stranger
+from diagevo.memory.audit.groups import first_mismatch
 from diagevo.memory.events import FailureObserved
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory
@@ -96,7 +96,7 @@ def test_they_are_asked_with_the_answer_alone_and_told_as_evidence_of_another_ki
     assert "as it was written" in run(home, "memory", "verify", "--run", "own", "--deep")
     run(home, "view", "--export", str(home / "pages"), "--run", "own")
     page = next((home / "pages").rglob("r1.q1.a1.html")).read_text("utf-8")
-    assert "no response passed, so it is compared with the known answer" in page
+    assert "no response passed: compared with the known answer" in page
 
 
 def test_the_wish_is_remembered_and_without_it_nothing_changes(home: Path) -> None:
@@ -170,7 +170,7 @@ def opened(memory: Memory) -> Memory:
     """An open round of two groups; in the second all failed, and the answer is 7."""
     Recorder(memory, SETTINGS).record([step(1, a="+-", b="--")], IngestSummary())
     Rounds(memory).open_next()
-    assert first_stranger(memory.log, memory.state) is None
+    assert first_mismatch(memory.log, memory.state) is None
     return memory
 
 
@@ -189,11 +189,11 @@ def test_a_question_that_some_response_passed_is_not_held_against_the_answer(ope
 def test_all_failures_of_a_group_are_held_against_the_answer_or_none(opened: Memory) -> None:
     first, second = against(opened, 0, "7"), against(opened, 1, "7")
     opened.observe([first])
-    found = first_stranger(opened.log, opened.state)
+    found = first_mismatch(opened.log, opened.state)
     assert found is not None
     assert "has 2 failures of 3" in found[1]
     opened.observe([second])
-    assert first_stranger(opened.log, opened.state) is None
+    assert first_mismatch(opened.log, opened.state) is None
     assert first.reference == digest_of("7")
 
 
@@ -205,4 +205,4 @@ def test_a_log_that_kept_no_failures_of_such_groups_takes_the_same_files_again(m
     summary = IngestSummary()
     Recorder(memory, SETTINGS).record([rollouts], summary)
     assert (summary.steps, summary.new_steps) == (1, 0)
-    assert first_stranger(memory.log, memory.state) is None
+    assert first_mismatch(memory.log, memory.state) is None

@@ -15,7 +15,7 @@ from diagevo.errors import ConflictError, OutOfOrderError
 from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.audit.groups import first_stranger
+from diagevo.memory.audit.groups import first_mismatch
 from diagevo.memory.audit.rounds import observations
 from diagevo.memory.audit.whatif import retention
 from diagevo.memory.events import CandidateScored, CausePromoted, FailureObserved, GroupIngested
@@ -240,4 +240,4 @@ def test_a_step_that_was_missing_is_no_beginning_of_the_attempt_that_it_comes_in
     resume(memory, step(3, a="--"))
     record(memory, step(1, a="-+"))
     assert set(Recorder(memory, SETTINGS).batches) == {1, 2, 3}
-    assert first_stranger(memory.log, memory.state) is None
+    assert first_mismatch(memory.log, memory.state) is None

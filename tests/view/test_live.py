@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from diagevo.memory.log.database import Database
-from diagevo.progress import Observer, RoundFigures, StageProgress
-from diagevo.progress_file import PROGRESS, ProgressFile
+from diagevo.progress import PROGRESS, Observer, ProgressFile, RoundFigures, StageProgress
 from tests.run.program import first, start, stood_still
 from tests.view.conftest import Served, serving
 
@@ -25,7 +24,7 @@ import sys, time
 from fractions import Fraction
 from pathlib import Path
 from diagevo.progress import StageProgress, Observer
-from diagevo.progress_file import ProgressFile
+from diagevo.progress import ProgressFile
 told = ProgressFile(Observer(), Path(sys.argv[1]))
 told.round_started(3, 5, Fraction(31, 50), 1234)
 told.stage_started(3, "challenger", 2, 40)

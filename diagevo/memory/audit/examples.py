@@ -1,13 +1,13 @@
 """Failures as a person is told them: the question, and what their cause rests on in them; else the step that
 was computed to be wrong, else the first that differs from what passed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from diagevo.memory.audit.failures import FailureStory
 from diagevo.memory.events import CandidateScored, FailureDiagnosed, FailureObserved
 from diagevo.memory.events.records import event_id
-from diagevo.memory.history import History, expect
+from diagevo.memory.history import E, History, expect
 from diagevo.text.steps import parted
 
 COMPARED = 20_000
@@ -38,28 +38,21 @@ class Example:
 
 def examples(history: History, failures: Mapping[str, tuple[int, FailureObserved]]) -> dict[str, Example]:
     """Of failures by their ids, each with its round."""
-    wanted = {
-        name: event_id(number, CandidateScored.__name__, failure.question_id)
-        for name, (number, failure) in failures.items()
-    }
-    scored = {
-        key: expect(found, CandidateScored)
-        for key, found in history.log.known(history.run_id, set(wanted.values())).items()
-    }
-    diagnosed = {
-        name: event_id(number, FailureDiagnosed.__name__, f"{name}.{failure.attempt}.1")
-        for name, (number, failure) in failures.items()
-    }
-    diagnoses = {
-        key: expect(found, FailureDiagnosed)
-        for key, found in history.log.known(history.run_id, set(diagnosed.values())).items()
-    }
+
+    def recorded(kind: type[E], key: Callable[[FailureObserved], str]) -> dict[str, E]:
+        """By failure, the event of this key in its round."""
+        ids = {name: event_id(n, kind.__name__, key(one)) for name, (n, one) in failures.items()}
+        found = history.log.known(history.run_id, set(ids.values()))
+        return {name: expect(found[one], kind) for name, one in ids.items() if one in found}
+
+    scored = recorded(CandidateScored, lambda failure: failure.question_id)
+    diagnosed = recorded(FailureDiagnosed, lambda failure: f"{failure.failure_id}.{failure.attempt}.1")
     digests = {one.question for one in scored.values()}
     for _, failure in failures.values():
         digests |= {failure.reference, failure.trajectory}
     texts = history.texts(sorted(digests))
     return {
-        name: _example(failure, scored.get(wanted[name]), texts, diagnoses.get(diagnosed[name]), history.head)
+        name: _example(failure, scored.get(name), texts, diagnosed.get(name), history.head)
         for name, (_, failure) in failures.items()
     }
 

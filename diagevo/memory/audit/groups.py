@@ -46,13 +46,13 @@ class Attempts:
 Made = CandidateScored | FailureObserved
 
 
-def first_stranger(log: Log, state: MemoryState) -> tuple[int, str] | None:
+def first_mismatch(log: Log, state: MemoryState) -> tuple[int, str] | None:
     """Position and fault of the first event that is not its groups', or of a group out of its place. `state`
     is the fold of the run."""
     run_id = state.run_id
     if not log.count(run_id, GroupIngested.__name__):
         return None
-    return stranger(
+    return mismatch(
         state,
         Attempts.of(log, run_id),
         lambda batch: log.chosen(run_id, [GroupIngested], (batch, batch)),
@@ -60,25 +60,27 @@ def first_stranger(log: Log, state: MemoryState) -> tuple[int, str] | None:
     )
 
 
-def stranger(
+def mismatch(
     state: MemoryState,
     attempts: Attempts,
     ingested: Callable[[int], Iterable[Fact[GroupIngested]]],
     own: Callable[[int], Iterable[Fact[Made]]],
 ) -> tuple[int, str] | None:
-    """`first_stranger` over the groups of a batch and the events of a round, however they are read."""
+    """`first_mismatch` over the groups of a batch and the events of a round, however they are read."""
     for number in count(1):
         groups = list(ingested(state.batch(number)))
         # Rounds that wait come without a gap after those that were opened.
         if not groups and number > state.last_opened:
             return None
         counts = bool(state.counted([number]))
-        if (found := next(strangers(groups, own(number), number, attempts, counts=counts), None)) is not None:
+        if (
+            found := next(_mismatches(groups, own(number), number, attempts, counts=counts), None)
+        ) is not None:
             return found
     return None
 
 
-def strangers(
+def _mismatches(
     ingested: Iterable[Fact[GroupIngested]],
     told: Iterable[Fact[Made]],
     number: int,

@@ -52,14 +52,14 @@ def _settings(configuration: Configuration) -> dict[str, str]:
     templates = repr(sorted(configuration.event.prompts.items())).encode()
     values["prompt templates"] = hashlib.sha256(templates).hexdigest()[:8]
     values |= {f"revision of {role}": model.revision for role, model in configuration.event.models.items()}
-    return {key: said(value) for key, value in sorted(values.items()) if _of_method(key)}
+    return {key: as_written(value) for key, value in sorted(values.items()) if _of_method(key)}
 
 
 def _of_method(key: str) -> bool:
     return key not in ELSEWHERE and not key.startswith("hardware.") and key.split(".")[-1] not in _APART
 
 
-def said(value: Any) -> str:
+def as_written(value: Any) -> str:
     """A setting as a person writes it: 0.5 for the 1/2 of the log."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "none"}[value]

@@ -170,7 +170,7 @@ def run_story(history: History) -> RunStory:
         return RunStory(
             line=_line(history),
             configuration=replace(configuration, config=redacted(configuration.config)),
-            configurations=sum(1 for _ in history.events(RunConfigured)),
+            configurations=len(history.configurations),
             before=validations(history).get(0, {}),
             rounds=tuple(line for line in lines if line.superseded_by is None),
             superseded=tuple(line for line in lines if line.superseded_by is not None),

@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 
 from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
-from diagevo.memory.audit.groups import first_stranger
+from diagevo.memory.audit.groups import first_mismatch
 from diagevo.memory.events import Event, GroupIngested, RoundCommitted, RoundOpened, RoundsSuperseded, Trait
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import GENESIS, UNFIT, Chain, Recorded
@@ -247,8 +247,8 @@ class _Replay:
         if self._ended:
             return
         self.faults = report.faults
-        if (stranger := first_stranger(self.log, self.state)) is not None:
-            self.faults.append(Fault("replay", f"#{stranger[0]}: {stranger[1]}", stranger[0]))
+        if (mismatch := first_mismatch(self.log, self.state)) is not None:
+            self.faults.append(Fault("replay", f"#{mismatch[0]}: {mismatch[1]}", mismatch[0]))
         if self.state.open is not None:
             self._check_questions(self.state.open)
         self._compare(OPENED, self._opened, "round")

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from diagevo.errors import ConfigError, InconsistentError, StoreError
-from diagevo.memory.audit.groups import first_stranger
+from diagevo.memory.audit.groups import first_mismatch
 from diagevo.memory.events import CauseCreated, FailureDiagnosed, NodeCreated, NodesMerged, RunConfigured
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.events.records import GENESIS
@@ -147,8 +147,8 @@ def _take(
         except InconsistentError as error:
             raise _impossible(bundle, error.message) from error
         written = copy.finish(imported=copy.chain.hash)
-        if (stranger := first_stranger(copy.log, copy.state)) is not None:
-            raise _impossible(bundle, f"#{stranger[0]}: {stranger[1]}")
+        if (mismatch := first_mismatch(copy.log, copy.state)) is not None:
+            raise _impossible(bundle, f"#{mismatch[0]}: {mismatch[1]}")
         for add, taken in (
             (put_right(database), bundle.texts()),
             (insert_missing(database, VECTOR), _brought(bundle.vectors(), run_id)),
