@@ -61,15 +61,15 @@ class Program(listing.Group):
         except typer.TyperException as error:
             context = getattr(error, "ctx", None)
             path = context.command_path if context is not None else "diagevo"
-            said = error.format_message().replace("Value error, ", "")  # pydantic's words, within typer's
-            after = isinstance(context and context.command, listing.Group) and "--" in said
+            text = error.format_message().replace("Value error, ", "")  # pydantic's words, within typer's
+            after = isinstance(context and context.command, listing.Group) and "--" in text
             hint = f"see: {path} --help" + (" (options stand after the command's name)" if after else "")
-            code = _report(arguments, "usage", said, hint, USAGE)
+            code = _report(arguments, "usage", text, hint, USAGE)
         except typer.Abort:
             code = INTERRUPTED
         except OSError as error:
             code = (_refused if error.errno in REFUSED else _report_bug)(arguments, error)
-        except Exception as error:  # what nothing above knows is a bug, and told as one
+        except Exception as error:  # what nothing above knows is a bug, and reported as one
             code = _report_bug(arguments, error)
         if code == INTERRUPTED:
             print("interrupted: what was recorded stays", file=sys.stderr)
@@ -120,10 +120,10 @@ def _report(arguments: list[str], kind: str, message: str, hint: str | None, cod
         if _wants_json(arguments):
             print(json_text({"error": {"kind": kind, "message": message, "hint": hint}}))
         else:
-            told = f"error: {visible(message)}" + ("" if hint is None else f"\nhint: {visible(hint)}")
+            shown = f"error: {visible(message)}" + ("" if hint is None else f"\nhint: {visible(hint)}")
             from .render.layout import folded, width
 
-            print(folded(told, width(sys.stderr)), file=sys.stderr)
+            print(folded(shown, width(sys.stderr)), file=sys.stderr)
     return code
 
 
@@ -152,8 +152,8 @@ def _report_bug(arguments: list[str], error: Exception) -> int:
     return _report(arguments, "internal", what, hint, BUG)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from importlib.metadata import version
 
         print(f"diagevo {version('diagevo')}")

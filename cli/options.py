@@ -158,7 +158,7 @@ def _call(context: typer.Context, path: str, given: dict[str, Any]) -> Call:
 
 
 def _ending(output: Path | None) -> RowFormat:
-    """The format that the end of a file's name tells; a table where there is no name, or it ends in .txt or
+    """The format by the end of a file's name; a table where there is no name, or it ends in .txt or
     nothing. Raises ConfigError for another ending."""
     ending = "" if output is None else output.suffix.removeprefix(".").lower()
     if ending in ("", "txt"):

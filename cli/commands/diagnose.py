@@ -97,7 +97,7 @@ def diagnose(
     Prints what it will cost first. Interrupted or capped, run the same command again: nothing is asked
     twice. The key is read from the variable that roles.diagnostician.api_key_env names.
     """
-    for wrong, what, mend in (
+    for wrong, what, fix in (
         (
             not again and (dry_run or round is not None),
             "--round and --dry-run are about what was diagnosed before",
@@ -112,10 +112,10 @@ def diagnose(
         (dry_run and local, "a dry run compares a model's answers", "leave --local or --dry-run out"),
     ):
         if wrong:
-            raise ConfigError(what, hint=mend)
-    said = _said(model, base_url, local=local)
-    said += ("ingest.all_failed=true",) if all_failed else ()
-    call = replace(call, settings=(*call.settings, *said))
+            raise ConfigError(what, hint=fix)
+    typed = _role_settings(model, base_url, local=local)
+    typed += ("ingest.all_failed=true",) if all_failed else ()
+    call = replace(call, settings=(*call.settings, *typed))
     if dry_run:
         return compare(call, sample=20 if sample is None else sample, round=round)
     from diagevo.ingest.cost import cost
@@ -152,18 +152,18 @@ def diagnose(
         engine = config.roles.diagnostician.engine
         if max_calls is not None and engine != "openai":
             raise ConfigError(f"{engine} makes no calls to cap", hint="leave --max-calls out")
-        with _Heard(call) as heard:
+        with _Reporter(call) as reporter:
             first = _first_again(memory, config, round) if again else None
-            if said:
-                _keep(memory, said)
+            if typed:
+                _keep(memory, typed)
             if first is not None:
                 _supersede(call, memory, config, first)
             if every:
                 Rounds(memory).observe_all_failed()
-            asked = _diagnostician(memory, config, max_calls)
+            diagnostician = _diagnostician(memory, config, max_calls)
             found = cost(memory, config, all_failed=every)
-            heard.say(_told(run, found))
-            rows = _diagnose(heard, memory, config, asked) if found.rounds else []
+            reporter.say(_announced(run, found))
+            rows = _diagnose(reporter, memory, config, diagnostician) if found.rounds else []
         text, notes = None, []
         history = History(memory.log.database, run)
         if rows and (rates := pass_rates(history)) is not None:
@@ -193,7 +193,7 @@ def _evidence(memory: "Memory", causes: "Sequence[str]") -> dict[str, str]:
     return found
 
 
-def _said(model: str | None, base_url: str | None, *, local: bool) -> tuple[str, ...]:
+def _role_settings(model: str | None, base_url: str | None, *, local: bool) -> tuple[str, ...]:
     """What --model, --base-url and --local mean, as --set would say it."""
     if local:
         if model is not None or base_url is not None:
@@ -239,12 +239,12 @@ def _check_answers(memory: "Memory", since: int | None) -> None:
         )
 
 
-def _keep(memory: "Memory", said: tuple[str, ...]) -> None:
+def _keep(memory: "Memory", typed: tuple[str, ...]) -> None:
     """Record them, so that the same command without them goes on."""
     from diagevo.config.sources import from_settings
 
     stored: Mapping[str, Any] = memory.state.config or {}
-    memory.reconfigure(from_settings(said).nested(stored))
+    memory.reconfigure(from_settings(typed).nested(stored))
 
 
 def _first_again(memory: "Memory", config: "Config", first: int | None) -> int | None:
@@ -274,7 +274,7 @@ def _supersede(call: Call, memory: "Memory", config: "Config", first: int) -> No
     render.say(call, f"{memory.run_id}: {which} superseded, back to {back}; asking again")
 
 
-def _told(run: str, found: "Cost") -> str:
+def _announced(run: str, found: "Cost") -> str:
     if not found.rounds:
         return f"{run}: nothing waits for a diagnosis"
     text = f"{run}: {count(found.failures, 'failure')} in {count(found.rounds, 'round')}"
@@ -288,7 +288,7 @@ def _told(run: str, found: "Cost") -> str:
     )
 
 
-class _Heard:
+class _Reporter:
     """Says how far a diagnosis is: with `--verbose` at once, else whenever SILENCE has passed, also while
     nothing comes."""
 
@@ -328,7 +328,7 @@ class _Heard:
 
 
 def _diagnose(
-    heard: _Heard, memory: "Memory", config: "Config", asked: "Diagnostician | LocalCauses"
+    reporter: _Reporter, memory: "Memory", config: "Config", diagnostician: "Diagnostician | LocalCauses"
 ) -> list[dict[str, Any]]:
     from diagevo.diagnosis.embedder import embedder_for, identity
     from diagevo.ingest.rounds import Rounds
@@ -345,17 +345,17 @@ def _diagnose(
         rows.append({"round": number, **figures})
         if not evaluation:  # which has one round and no curriculum: its answer follows
             figures_ = f"F = {event.failures}, {event.active} Active, {count(event.nodes, 'node')}"
-            heard.say(f"round {number}: {figures_}")
+            reporter.say(f"round {number}: {figures_}")
 
     again = f"continue with: diagevo diagnose --run {memory.run_id}"
     with stopped_by_signals(stop):
         try:
             Rounds(memory).diagnose(
-                asked,
+                diagnostician,
                 embedder,
                 config.diagnosis,
                 config.memory,
-                heard.progress,
+                reporter.progress,
                 should_stop=lambda: bool(stop),
                 on_commit=committed,
             )
@@ -366,7 +366,7 @@ def _diagnose(
                 error.message, hint=f"{error.hint.rstrip('.')}; {again}" if error.hint else again
             ) from error
         finally:
-            _say_stored(heard.call, getattr(asked, "usage", {}))
+            _say_stored(reporter.call, getattr(diagnostician, "usage", {}))
     return rows
 
 

@@ -60,16 +60,16 @@ def compare(call: Call, *, sample: int, round: int | None) -> Result[Any]:
     with opened(call) as history:
         config = config_of(call, history)
         check_rules(config, history.run_id, played=history.ingested is None)
-        asked = diagnostician_of(config, Unrecorded(Artifacts(history.database)))
+        diagnostician = diagnostician_of(config, Unrecorded(Artifacts(history.database)))
         try:
             with open_memory(call.database, history.run_id, create=False) as memory:
-                told = Rounds(memory).computed
-                found = recheck(history, asked, sample=sample, round=round, computed=told)
+                computed = Rounds(memory).computed
+                found = recheck(history, diagnostician, sample=sample, round=round, computed=computed)
         finally:
-            if isinstance(asked, Cancellable):
-                asked.cancel()
+            if isinstance(diagnostician, Cancellable):
+                diagnostician.cancel()
     differing = [line for line in found if not line.agrees]
-    title = f"{history.run_id}, asked {asked.name} again: {_summary(found)}"
+    title = f"{history.run_id}, asked {diagnostician.name} again: {_summary(found)}"
     parts = [title, *([Rows(COMPARED, differing)] if differing else [])]
     return Result(found, COMPARED, parts, run=history.run_id)
 
@@ -79,8 +79,8 @@ def _summary(found: "list[Recheck]") -> str:
     from diagevo.diagnosis.recheck import agreement
 
     parts = [
-        f"{decision} {agreed} of {asked} ({percent(agreed / asked)})"
-        for decision, (agreed, asked) in agreement(found).items()
-        if asked
+        f"{decision} {agreed} of {total} ({percent(agreed / total)})"
+        for decision, (agreed, total) in agreement(found).items()
+        if total
     ]
     return f"agrees on {', '.join(parts)}" if parts else "there is no decision to ask about"

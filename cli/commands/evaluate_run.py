@@ -134,12 +134,12 @@ def run(
         raise ConfigError("--run and --round measure a run's solver", hint="leave them out, or --model")
     stop = StopFlag()
     with ExitStack() as stack:
-        asked = stack.enter_context(database(call, create=model is not None))
+        opened_ = stack.enter_context(database(call, create=model is not None))
         history = None if model is not None else stack.enter_context(opened(call))
         rounds = [] if history is None else subjects.solvers_named(history, round or "best")
         loaded = list(_loaded(call, names, data or [], seed, limit, history))
-        store, checker = EvaluationStore(asked), stack.enter_context(AnswerChecker())
-        grader = _judge(stack, asked, judge, judge_url, judge_key_env, stop)
+        store, checker = EvaluationStore(opened_), stack.enter_context(AnswerChecker())
+        grader = _judge(stack, opened_, judge, judge_url, judge_key_env, stop)
         done: list[Evaluation] = []
         if model is not None:
             measured = [subjects.model(model, base_url, key_env, prompts, max_new_tokens, stop)]
@@ -163,7 +163,7 @@ def run(
                     done.append(
                         measure(call, store, ready, questions, checker, procedure, stop, judge=asked_judge)
                     )
-        notes = premises(worlds_of(asked, done))
+        notes = premises(worlds_of(opened_, done))
         run_id = None if history is None else history.run_id
         return Result([row_of(e) for e in done], EVALUATIONS, run=run_id, notes=notes)
 
@@ -249,12 +249,12 @@ def _self_play(call: Call, history: "History | None", name: str, size: int, seed
             f"{name} is a run's questions", hint="measure its solver: --run RUN, without --model"
         )
     of = None if run == history.run_id else run
-    with nullcontext(history) if of is None else opened(call, of) as asked:
+    with nullcontext(history) if of is None else opened(call, of) as source:
         rounds = (
-            [commit.round for commit in asked.commits] if number is None else [asked.commit(number).round]
+            [commit.round for commit in source.commits] if number is None else [source.commit(number).round]
         )
         for each in rounds:
-            yield self_play_questions(asked, each, of=of, size=size, seed=seed)
+            yield self_play_questions(source, each, of=of, size=size, seed=seed)
 
 
 def _sources(data: list[str], names: set[str]) -> dict[str | None, list[Path]]:

@@ -91,14 +91,14 @@ def ingest(
         raise ConfigError(
             "the run for the rollouts is missing", hint="name it: diagevo ingest FORMAT PATH --run ID"
         )
-    asked = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
-    asked["map"] = None if map is None else _mapped(map, format, reward)
-    asked = {name: value for name, value in asked.items() if value is not None}
+    chosen = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
+    chosen["map"] = None if map is None else _mapped(map, format, reward)
+    chosen = {name: value for name, value in chosen.items() if value is not None}
     report, stop = IngestSummary(), StopFlag("continue with the same command")
     session = IngestSession(
         call.database,
         call.run,
-        asked,
+        chosen,
         call.load_config,
         stop=stop,
         follow=follow,

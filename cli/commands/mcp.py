@@ -22,7 +22,7 @@ def mcp(call: Call) -> None:
 
     if call.json:
         raise ConfigError("the tools speak JSON by their own protocol", hint="leave --json out")
-    with opened(call) as history:  # what is wrong with the run is said now, not to the agent
+    with opened(call) as history:  # a fault of the run is reported here, not to the agent
         reasons = may_not_query(history)
     if reasons:
         render.say(call, f"the tool query is not offered: this role {'; '.join(reasons[:3])}")

@@ -85,8 +85,8 @@ def server(call: Call, *, queries: bool = True) -> "MCPServer":
 
     tools, offered = Tools(call), list[Tool]()
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    asked = [tools.why, tools.replay, tools.schedule, tools.what_if, tools.diff, tools.verify]
-    for each in (*asked, tools.query) if queries else asked:
+    reading = [tools.why, tools.replay, tools.schedule, tools.what_if, tools.diff, tools.verify]
+    for each in (*reading, tools.query) if queries else reading:
         tool = Tool.from_function(each, annotations=reads)
         arguments = tool.fn_metadata.arg_model
         arguments.model_config["extra"] = "forbid"  # an argument that is ignored answers another question
@@ -115,7 +115,7 @@ class Tools:
         from diagevo.memory.audit.references import resolve
         from diagevo.memory.audit.why import why_cause
 
-        with self._asked(round) as (history, as_of):
+        with self._opened(round) as (history, as_of):
             found = resolve(history, ref, as_of)
             match found.kind:
                 case "cause":
@@ -127,26 +127,26 @@ class Tools:
                 case _:
                     story = failure_story(history, found, as_of, full=full)
             data = render.plain(story)
-            return self._told(history, as_of, data if full else _compact(data))
+            return self._answer(history, as_of, data if full else _compact(data))
 
     def replay(self, round: Round = None) -> dict[str, Any]:
         """The memory rebuilt from events alone: F, F₁, z, ε, and every cause with its state, f and p."""
         from diagevo.memory.audit.replay import compare_with_commit, describe
 
-        with self._asked(round) as (history, as_of):
+        with self._opened(round) as (history, as_of):
             memory = describe(history.state(as_of, snapshots=False))
             data = {**render.plain(memory), "differences": compare_with_commit(history, as_of)}
-            return self._told(history, as_of, data)
+            return self._answer(history, as_of, data)
 
     def schedule(self, round: Round = None) -> dict[str, Any]:
         """ε and p(e) of the round after the last commit, or after `round`."""
         from diagevo.memory.audit.replay import describe, next_schedule
 
-        with self._asked(round) as (history, as_of):
+        with self._opened(round) as (history, as_of):
             if round is None:
                 as_of = history.settled
             found = next_schedule(describe(history.state(as_of)))
-            return self._told(history, as_of, render.plain(found))
+            return self._answer(history, as_of, render.plain(found))
 
     def what_if(
         self,
@@ -162,28 +162,28 @@ class Tools:
 
         from .memory_whatif import checked
 
-        with self._asked(None) as (history, as_of):
+        with self._opened(None) as (history, as_of):
             given = {"k": k, "theta_up": theta_up}
             values = {name: fraction(checked(text, name)) for name, text in given.items() if text is not None}
             changes = Changes(**values, drop=frozenset(drop or ()), since=1)
             found = what_if(observations(history, as_of), changes)
-            return self._told(history, as_of, render.plain(found))
+            return self._answer(history, as_of, render.plain(found))
 
     def diff(self, a: int, b: int) -> dict[str, Any]:
         """What changed in the memory between the commits of two rounds."""
         from diagevo.memory.audit.compare import diff_memory
 
-        with self._asked(b) as (history, as_of):
-            return self._told(history, as_of, render.plain(diff_memory(history, history.as_of(a), as_of)))
+        with self._opened(b) as (history, as_of):
+            return self._answer(history, as_of, render.plain(diff_memory(history, history.as_of(a), as_of)))
 
     def verify(self) -> dict[str, Any]:
         """Whether the log is as it was written: hash chain, invariants, replay against projections, heads."""
         from diagevo.memory.audit.verify import verify
         from diagevo.memory.places import runs_folder
 
-        with self._asked(None) as (history, as_of):
+        with self._opened(None) as (history, as_of):
             report = verify(history.log, history.run_id, runs_folder(history.database) / history.run_id)
-            return self._told(history, as_of, {"ok": report.ok, **render.plain(report)})
+            return self._answer(history, as_of, {"ok": report.ok, **render.plain(report)})
 
     def query(
         self,
@@ -200,7 +200,7 @@ class Tools:
         from diagevo.memory.audit.query import AGENT, query
 
         with (
-            self._asked(None) as (history, as_of),
+            self._opened(None) as (history, as_of),
             query(history.database, sql, run_id=history.run_id, limits=AGENT) as answer,
         ):
             found = [[_cut(render.plain(cell)) for cell in row] for row in islice(answer.rows, rows + 1)]
@@ -212,7 +212,7 @@ class Tools:
             return {"run": history.run_id, "as_of": _where(as_of), "data": data}
 
     @contextmanager
-    def _asked(self, round: int | None) -> "Iterator[tuple[History, AsOf]]":
+    def _opened(self, round: int | None) -> "Iterator[tuple[History, AsOf]]":
         """The run at a point. What DiagEvo refuses becomes the tool's error, with the next step."""
         from mcp.server.mcpserver.exceptions import ToolError
 
@@ -223,7 +223,7 @@ class Tools:
             hint = "" if error.hint is None else f"\nhint: {error.hint}"
             raise ToolError(f"{error.kind}: {error.message}{hint}") from error
 
-    def _told(self, history: "History", as_of: "AsOf", data: Any) -> dict[str, Any]:
+    def _answer(self, history: "History", as_of: "AsOf", data: Any) -> dict[str, Any]:
         return {"run": history.run_id, "as_of": _where(as_of), "data": _bounded(_apart(data))}
 
 
@@ -263,9 +263,9 @@ def _apart(data: Any) -> Any:
     """Texts of models and data sets under `untrusted`, beside what the program says."""
 
     def each(value: dict[str, Any]) -> dict[str, Any]:
-        told = {key: value[key] for key in value if key in UNTRUSTED and value[key] is not None}
+        foreign = {key: value[key] for key in value if key in UNTRUSTED and value[key] is not None}
         own = {key: inner for key, inner in value.items() if key not in UNTRUSTED}
-        return {**own, "untrusted": told} if told else own
+        return {**own, "untrusted": foreign} if foreign else own
 
     return _walk(data, each)
 

@@ -46,7 +46,6 @@ def show(
     from dataclasses import replace
 
     from diagevo.memory.audit.replay import by_frequency, describe
-    from diagevo.memory.read.rollouts import observed, pass_rates
 
     from ..render import layout as screen
     from ..render.result import Rows
@@ -56,17 +55,19 @@ def show(
         as_of = history.as_of(round, at)
         memory = describe(history.state(as_of))
         _say_superseded(call, history, round)
-        rates = pass_rates(history) if as_of == history.end else None
-        against, failures, evaluation = 0, 0, history.evaluation
-        if history.in_force().config.get("ingest", {}).get("all_failed"):
-            failures, against = observed(history, as_of)
+        rates, against, failures, evaluation = None, 0, 0, history.evaluation
+        if history.ingested is not None:
+            from diagevo.memory.read.rollouts import observed, pass_rates
+
+            rates = pass_rates(history) if as_of == history.end else None
+            if history.in_force().config.get("ingest", {}).get("all_failed"):
+                failures, against = observed(history, as_of)
     memory = replace(memory, causes=by_frequency(memory.causes))
     title = memory_text.headline(history.run_id, memory)
     place: dict[str, Any] = {"run": history.run_id, "as_of": as_of, "notes": []}
     if against:
         of = f"{against:,} of {count(failures, 'failure')}"
-        said = f"{of} compared with the known answer, because no response passed"
-        place["notes"].append(said)
+        place["notes"].append(f"{of} compared with the known answer, because no response passed")
     if tree:
         return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, screen.width())}", **place)
     if rates is None:

@@ -89,16 +89,16 @@ def checked(text: str, name: str) -> str:
     """A number within its bounds, as it was written. Raises ConfigError."""
     text = text.strip()
     low, high, allowed = _LIMITS[name]
-    told = text if len(text) <= 80 else f"{text[:80]}…"
+    shown = text if len(text) <= 80 else f"{text[:80]}…"
     try:
         value = fraction(text)
     except ValueError as error:
         raise ConfigError(
-            f"{name} is {told}: it must be {allowed}",
+            f"{name} is {shown}: it must be {allowed}",
             hint="give a number like 0.7 or a fraction like 7/10",
         ) from error
     if not low <= value <= high or (name == "k" and not value):
-        raise ConfigError(f"{name} is {told}: it must be {allowed}", hint="give another value")
+        raise ConfigError(f"{name} is {shown}: it must be {allowed}", hint="give another value")
     return text
 
 
@@ -136,8 +136,8 @@ def _rows(
 
     change = _named(values, dropped)
 
-    def row(kind: str, number: int, status: str, **said: Any) -> dict[str, Any]:
-        return {"kind": kind, "change": change, "round": number, "status": status, **said}
+    def row(kind: str, number: int, status: str, **figures: Any) -> dict[str, Any]:
+        return {"kind": kind, "change": change, "round": number, "status": status, **figures}
 
     rows: list[dict[str, Any]] = []
     rerun = None
@@ -147,19 +147,22 @@ def _rows(
         kept = retention(over, filtered)
         rerun = first_changed(kept)
         for r, own in zip(kept, over, strict=True):
-            said = {name: getattr(r, name) for name in ("candidates", "kept", "share", "label_truth")}
-            said |= {"was_kept": r.recorded, "kept_both": r.both}
-            said["own"] = ", ".join(f"{name} = {getattr(own.configured.filter, name)}" for name in filtered)
-            rows.append(row("retention", r.round, RECORDED, **said))
+            figures = {name: getattr(r, name) for name in ("candidates", "kept", "share", "label_truth")}
+            figures |= {"was_kept": r.recorded, "kept_both": r.both}
+            figures["own"] = ", ".join(
+                f"{name} = {getattr(own.configured.filter, name)}" for name in filtered
+            )
+            rows.append(row("retention", r.round, RECORDED, **figures))
     replayed = {name: fraction(values[name]) for name in ("k", "theta_up") if name in values}
-    told = what_if(observed, Changes(**replayed, drop=dropped, since=round_ or 1))
-    for r in told.rounds:
+    outcome = what_if(observed, Changes(**replayed, drop=dropped, since=round_ or 1))
+    for r in outcome.rounds:
         if round_ is not None and r.round != round_:
             continue
         exact = rerun is None or r.round < rerun
-        said = {name: getattr(r, name) for name in _REPLAYED} | {"diverges": told.diverges} if exact else {}
-        said |= {f"was_{name}": getattr(r, f"recorded_{name}") for name in _CHANGED if name != "kept"}
-        rows.append(row("replay", r.round, r.status if exact else "needs a rerun", **said))
+        figures = {name: getattr(r, name) for name in _REPLAYED} if exact else {}
+        figures |= {"diverges": outcome.diverges} if exact else {}
+        figures |= {f"was_{name}": getattr(r, f"recorded_{name}") for name in _CHANGED if name != "kept"}
+        rows.append(row("replay", r.round, r.status if exact else "needs a rerun", **figures))
     return rows
 
 

@@ -43,8 +43,8 @@ def _folder(history: "History", folder: Path | None) -> Path:
     return folder or runs_folder(history.database) / history.run_id / "report"
 
 
-def _embedder(material: "Material", asked: bool) -> "Embedder | None":
-    if not asked:
+def _embedder(material: "Material", wanted: bool) -> "Embedder | None":
+    if not wanted:
         return None
     from diagevo.config.loading import of_run
     from diagevo.diagnosis.embedder import embedder_for

@@ -65,8 +65,8 @@ def list_(call: Call) -> Result[Any]:
     """List the runs of the database, latest first."""
     from diagevo.memory.audit.runs import list_runs
 
-    with database(call) as asked:
-        found = list_runs(asked)
+    with database(call) as opened_:
+        found = list_runs(opened_)
     if not found:
         render.say(call, "no runs yet; start one: diagevo train")
     rows = [_line(line) for line in found]
@@ -119,8 +119,8 @@ def _settings(line: "RunLine", configuration: "RunConfigured") -> str:
 
     read = configured(configuration.config)
     pass_at = configuration.config.get("ingest", {}).get("pass_at", 0.5)
-    told = f"a reward of {pass_at:g} passes, θ_dup = {number(read.theta_dup, 2)}"
-    return f"{told}: profile {line.profile}" if line.profile else told
+    text = f"a reward of {pass_at:g} passes, θ_dup = {number(read.theta_dup, 2)}"
+    return f"{text}: profile {line.profile}" if line.profile else text
 
 
 def _story_text(story: "RunStory") -> str:

@@ -76,9 +76,9 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
     data |= {"learnt": render.plain(outcomes), "prompts": render.plain(prompts)}
     parts: list[str | Rows] = [compare_text.memory_diff(history.run_id, found, changed)]
     if found.causes:
-        parts.append(Rows(compare_text.CHANGES, compare_text.change_rows(found)))
+        parts.append(Rows(compare_text.CHANGES, found.causes))
     if outcomes:
-        parts.append(Rows(compare_text.learnt_columns(outcomes), compare_text.learnt_of_one(outcomes)))
+        parts.append(Rows(compare_text.learnt_columns(outcomes, of_one=True), outcomes))
     parts += in_both(prompts, (f"round {a}", f"round {b}"))
     notes = premises([history.world] if outcomes else [])
     return Result(data, text=parts, run=history.run_id, as_of=last, notes=notes)
@@ -102,7 +102,7 @@ def _compare_runs(
     data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
     data |= {"prompts": render.plain(prompts)}
     tables = (
-        Rows(compare_text.learnt_columns(outcomes), compare_text.learnt_rows(outcomes)),
+        Rows(compare_text.learnt_columns(outcomes), outcomes),
         Rows(compare_text.MATCHED, compare_text.matched_rows(found)),
         Rows(compare_text.ALONE, compare_text.alone_rows(found)),
     )

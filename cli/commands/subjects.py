@@ -79,8 +79,8 @@ def _best(history: "History") -> int:
 def checkpoint(
     call: Call, history: "History", round: int, stop: "StopFlag | None" = None
 ) -> Iterator[EvaluatedModel]:
-    """The solver of a run after a round; 0 is the model it started from. `stop` is heard while it is read and
-    samples."""
+    """The solver of a run after a round; 0 is the model it started from. `stop` also ends its loading and
+    sampling."""
     from diagevo.config.loading import of_run
     from diagevo.evaluation.evaluate import Subject, checkpoint_of
     from diagevo.loop.roles import Roles

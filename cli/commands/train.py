@@ -94,7 +94,7 @@ def train(
     database_ = Database(call.database)
     root = runs_folder(database_)
     check_place(database_, root / run_id)
-    said, given = _said(call, run_id) if resume else ({}, Layer())
+    words, given = _resumed(call, run_id) if resume else ({}, Layer())
     view = display_for(display, call, run_id)
     stop = StopFlag()
     if config is not None:
@@ -110,7 +110,7 @@ def train(
                 run_id=run_id,
                 root=root,
                 resume=resume,
-                said=said,
+                said=words,
                 given=given,
                 observer=ProgressFile(view, root / run_id / PROGRESS),
                 stop=stop,
@@ -134,7 +134,7 @@ def train(
     return None
 
 
-def _said(call: Call, run_id: str) -> "tuple[dict[KeyPath, Any], Layer]":
+def _resumed(call: Call, run_id: str) -> "tuple[dict[KeyPath, Any], Layer]":
     """The user's own words, for a run from outside; and what `--set` changes of any run."""
     from diagevo.config.adjusting import REACHING, refuse_fixed
     from diagevo.config.sources import from_settings

@@ -97,7 +97,7 @@ def _serve(call: Call, host: str, port: int, *, no_open: bool) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket on that address, so that the port is known before it is told. Raises ConfigError."""
+    """A socket on that address, so that the port is known before it is printed. Raises ConfigError."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, UnicodeError) as error:
@@ -117,10 +117,10 @@ def _export(call: Call, to: Path, pages: int | None) -> Result[Any]:
         with render.writing(to):
             written, left_out = write(found, to, runs=runs, most=pages or PAGES)
     index = to / "index.html"
-    said = f"{written} pages written; open {index}"
+    text = f"{written} pages written; open {index}"
     if left_out:
-        said += f"\nleft out: {left_out} pages that these lead to (--pages)"
-    return Result({"index": str(index), "pages": written, "left_out": left_out}, text=said)
+        text += f"\nleft out: {left_out} pages that these lead to (--pages)"
+    return Result({"index": str(index), "pages": written, "left_out": left_out}, text=text)
 
 
 def _alone(call: Call, to: Path, cause: str) -> Result[Any]:

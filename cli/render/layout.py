@@ -11,7 +11,7 @@ from diagevo.text.escaping import visible
 from diagevo.text.lines import Line
 
 ROWS = (4, 2)
-"""Rows that a text of a story may take, where more than a screen would be told otherwise."""
+"""Rows that a text of a story may take, where it would not fit on a screen otherwise."""
 SCREEN = 22
 """Lines of a story on a terminal of 24, which keeps one for the run's name and one for the prompt."""
 _HELD = re.compile(r"(?<=\S) ([=→≥≤<>]) (?=\S)")

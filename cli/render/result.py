@@ -42,11 +42,11 @@ class Result(Generic[T]):
     rows: Values | None = None
     """The rows, where they are not the data."""
     title: str | None = None
-    """What a person is told first, on stderr; of a text, by default, which run it is about."""
+    """Printed first, on stderr; of a text, by default, which run it is about."""
     run: str | None = None
     as_of: Point | None = None
     notes: Iterable[str] = ()
-    """What is said after it, on stderr."""
+    """Printed after it, on stderr."""
     exit_code: int = 0
 
 

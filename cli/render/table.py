@@ -117,15 +117,15 @@ def draw(console: "Console", columns: Sequence[Column], lines: Sequence[Sequence
     """
     from rich.text import Text
 
-    said = [
+    kept = [
         place
         for place, (_, *values) in enumerate(zip(*lines, strict=True))
         if columns[place].always or not values or set(values) != {_NONE}
     ]
-    lines = [[line[n] for n in said] for line in lines]
+    lines = [[line[n] for n in kept] for line in lines]
     for narrow in (False, True):
         table = _table(lines, narrow=narrow)
-        if sum(column.min_width or 0 for column in table.columns) + 2 * (len(said) - 1) > console.width:
+        if sum(column.min_width or 0 for column in table.columns) + 2 * (len(kept) - 1) > console.width:
             continue
         if table.__rich_measure__(console, console.options.update(width=sys.maxsize)).maximum > console.width:
             table.expand = True  # what is left goes to the running texts, each at least as wide as it must be
@@ -168,14 +168,14 @@ def _table(lines: Sequence[Sequence[str]], *, narrow: bool) -> "Table":
 
 def _card(headings: Sequence[str], line: Sequence[str], width: int) -> str:
     """The row's name, and below it each value that the row has, beside its heading."""
-    rows, said = broken(f"{headings[0]} {line[0]}".strip(), width), ""
+    rows, packed = broken(f"{headings[0]} {line[0]}".strip(), width), ""
     for heading, value in zip(headings[1:], line[1:], strict=True):
         if value in (_NONE, ""):
             continue
         item = f"{heading}{':' if heading and len(value) > _WORD else ''} {value}".strip()
-        if said and len(said) + len(item) + 5 > width:
-            rows += [f"  {row}" for row in broken(said, width - 2)]
-            said = item
+        if packed and len(packed) + len(item) + 5 > width:
+            rows += [f"  {row}" for row in broken(packed, width - 2)]
+            packed = item
         else:
-            said = f"{said} · {item}" if said else item
-    return "\n".join([*rows, *(f"  {row}" for row in broken(said, width - 2) if row)])
+            packed = f"{packed} · {item}" if packed else item
+    return "\n".join([*rows, *(f"  {row}" for row in broken(packed, width - 2) if row)])

@@ -17,7 +17,7 @@ REASONS = ("invalid", "no_label", "too_easy", "too_hard", "contested")
 
 @dataclass
 class Board(Observer):
-    """Keeps what it is told of a run. What it shows is its subclasses'; this one shows nothing."""
+    """Keeps what is reported of a run. What it shows is its subclasses'; this one shows nothing."""
 
     run: str
     round: int = 0
@@ -34,7 +34,7 @@ class Board(Observer):
     started: float = 0.0
     """When the stage began."""
     first: tuple[float, int] | None = None
-    """When a stage that goes on told of progress first, and how far it was: others did what is before it."""
+    """When a resumed stage first reported progress, and how far it was then."""
     earlier: dict[int, dict[str, float]] = field(default_factory=dict)
     """Stages that the log has of a run that is resumed, by round."""
     seconds: dict[str, float] = field(default_factory=dict)

@@ -1,19 +1,18 @@
 """The screens of `runs diff`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from diagevo.text.lines import Line, listed
 from diagevo.text.numbers import count, number
 
 from ..render.layout import lay
-from ..render.rows import row_of
 from ..render.table import Column, columns
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.compare import Difference, InRun, Learnt, MemoryDiff, RunsDiff
 
-CHANGES = columns("cause, what, state, frequency: f, probability: p, node, description")
 MATCHED = columns("a, b, timing, f: f a | b, description")
 LEARNT = columns(
     "round, mean_at_k: mean@k, greedy, mean_at_k_best: at its best T, labels_true: labels true, "
@@ -27,6 +26,23 @@ def _arrow(before: Any, after: Any) -> str:
     if before is None:
         return f"{after}"
     return f"{before} → {after}" if before != after else f"{after}"
+
+
+CHANGES = columns(
+    "cause_id: cause, what, state, frequency: f, probability: p, node, description",
+    probability=lambda pair: _arrow(*map(number, pair)),
+    **dict.fromkeys(("state", "frequency", "node"), lambda pair: _arrow(*pair)),
+)
+
+
+def _second(pair: Sequence[Any]) -> Any:
+    return pair[1]
+
+
+def _beside(pair: Sequence[Any]) -> str:
+    return " | ".join(
+        number(value) if isinstance(value, float) else "–" if value is None else str(value) for value in pair
+    )
 
 
 def memory_diff(run: str, found: "MemoryDiff", configuration: "Sequence[Difference]") -> str:
@@ -48,21 +64,6 @@ def memory_diff(run: str, found: "MemoryDiff", configuration: "Sequence[Differen
     head = f"{run}: after round {a} (#{found.positions[0]}) → after round {b} (#{found.positions[1]})\n"
     changed = count(len(found.causes), "cause") if found.causes else "no cause"
     return head + lay(lines, None) + f"{changed} changed\n"
-
-
-def change_rows(found: "MemoryDiff") -> list[dict[str, Any]]:
-    return [
-        {
-            "cause": change.cause_id,
-            "what": ", ".join(change.what),
-            "state": _arrow(*change.state),
-            "frequency": _arrow(*change.frequency),
-            "probability": _arrow(*(number(p) for p in change.probability)),
-            "node": _arrow(*change.node),
-            "description": change.description,
-        }
-        for change in found.causes
-    ]
 
 
 def runs_diff(found: "RunsDiff") -> str:
@@ -113,34 +114,17 @@ def matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
     ]
 
 
-def learnt_columns(found: "Sequence[Learnt]") -> list[Column]:
-    """Where rollouts of another trainer are among the runs, without what neither run measured."""
+def learnt_columns(found: "Sequence[Learnt]", *, of_one: bool = False) -> list[Column]:
+    """What was measured of both runs beside each other; of one run that stands on both sides, what the second
+    has. Where rollouts of another trainer are among the runs, without what neither run measured."""
     measured = {name for name in MEASURED if any(getattr(line, name) != (None, None) for line in found)}
+    shown = [
+        replace(column, show=None if column.key == "round" else _second if of_one else _beside)
+        for column in LEARNT
+    ]
     if "pass_rate" not in measured:
-        return [column for column in LEARNT if column.key != "pass_rate"]
-    return [column for column in LEARNT if column.key in measured or column.key not in MEASURED]
-
-
-def learnt_of_one(found: "Sequence[Learnt]") -> list[dict[str, Any]]:
-    """A row a round of the run that stands on both sides."""
-    return [
-        {name: value if name == "round" else value[1] for name, value in row_of(line).items()}
-        for line in found
-    ]
-
-
-def learnt_rows(found: "Sequence[Learnt]") -> list[dict[str, Any]]:
-    """A row a round: what was measured of both runs beside each other."""
-    return [
-        {name: value if name == "round" else _beside(value) for name, value in row_of(line).items()}
-        for line in found
-    ]
-
-
-def _beside(pair: Sequence[Any]) -> str:
-    return " | ".join(
-        number(value) if isinstance(value, float) else "–" if value is None else str(value) for value in pair
-    )
+        return [column for column in shown if column.key != "pass_rate"]
+    return [column for column in shown if column.key in measured or column.key not in MEASURED]
 
 
 def _life(cause: "InRun", until: int) -> str:

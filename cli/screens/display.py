@@ -49,8 +49,8 @@ class _Lines(Board, ABC):
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         super().stage_finished(round, stage, seconds, summary)
-        told = note(summary)
-        self._say(f"{named(round, stage)}: done in {seconds:.1f} s{': ' + told if told else ''}")
+        noted = note(summary)
+        self._say(f"{named(round, stage)}: done in {seconds:.1f} s{': ' + noted if noted else ''}")
 
     def round_finished(self, round: int, figures: RoundFigures) -> None:
         super().round_finished(round, figures)
@@ -69,7 +69,7 @@ class PlainDisplay(_Lines):
     pause = 5.0
     """Seconds between two lines of a stage's progress, at least."""
     silence = 8.0
-    """Seconds without a line, at most: then it is said what goes on."""
+    """Seconds without a line, at most."""
 
     def __init__(self, call: Call, run: str) -> None:
         super().__init__(call, run)

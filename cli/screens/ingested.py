@@ -67,7 +67,7 @@ def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]") -> str:
 
 
 def pass_rates(story: "RunStory") -> list[str | Rows]:
-    """The tables; what they leave out is said, with the command that has it."""
+    """The tables, and for what they leave out the command that shows it."""
     rates = story.pass_rates
     if rates is None:
         return []
@@ -112,7 +112,7 @@ def in_both(found: "PromptsInBoth | None", runs: tuple[str, str]) -> list[str | 
     if not found.prompts:
         return [f"no prompt is in both {a} and {b}\n"]
     rates = " → ".join(number(rate) for rate in found.pass_rates)
-    said = (
+    line = (
         f"{count(found.prompts, 'prompt')} in both: mean pass rate {rates}; in {b}, {found.less:,} passed"
         f" less often and {found.more:,} more often\n"
     )
@@ -120,4 +120,4 @@ def in_both(found: "PromptsInBoth | None", runs: tuple[str, str]) -> list[str | 
     head = common_head({each.prompt for each in found.drops})
     drops = zip(_beyond(head, found.drops), found.drops, strict=True)
     rows = [row | {"a": each.pass_rates[0], "b": each.pass_rates[1]} for row, each in drops]
-    return [said, Rows(sides, rows[:SHOWN])] if rows else [said]
+    return [line, Rows(sides, rows[:SHOWN])] if rows else [line]

@@ -141,7 +141,7 @@ def _on_gpus(config: "Config") -> dict[str, Any] | None:
         "stages": [_stage(load, CARDS[card]) for load in found],
         "fits": {str(card): fit for card, fit in fits.items()},
         "less": less(config),
-        "few_at_once": {card: said for card, said in few.items() if said},
+        "few_at_once": {card: words for card, words in few.items() if words},
         "round": [
             {"part": span.part, "minutes": span.seconds / 60}
             for span in (
@@ -175,8 +175,8 @@ def _stage(load: "Load", card: float) -> dict[str, Any]:
 
 def _few(found: "Sequence[Load]", card: float) -> str | None:
     """The first stage in which an engine on such a card decodes few answers at once."""
-    told = ((load.stage, engine.more(card)) for load in found for engine in load.engines)
-    return next((f"{stage}: {said}" for stage, said in told if said is not None), None)
+    engines = ((load.stage, engine.more(card)) for load in found for engine in load.engines)
+    return next((f"{stage}: {words}" for stage, words in engines if words is not None), None)
 
 
 def _gpu_peak(stage: dict[str, Any]) -> dict[str, Any]:
@@ -203,13 +203,13 @@ def _cards(memory: dict[str, Any]) -> list[str]:
         return ["memory        unknown: no config.json of the models is here; download them first"]
     yes = [card for card, fit in memory["fits"].items() if fit]
     no = [card for card, fit in memory["fits"].items() if not fit]
-    said = f"GPUs of {', '.join(yes)} GB" if yes else "none of the cards known here"
+    words = f"GPUs of {', '.join(yes)} GB" if yes else "none of the cards known here"
     without = f"; not of {', '.join(no)}" if yes and no else ""
-    few = [f"few at once   of {card} GB: {said}" for card, said in memory["few_at_once"].items()]
+    few = [f"few at once   of {card} GB: {words}" for card, words in memory["few_at_once"].items()]
     ranks = memory["host_ranks"]
     processes = "a training process" if ranks == 1 else f"{ranks} training processes"
     host = f"{gigabytes(memory['host_bytes'])} of a machine's memory for {processes}"
-    fits = [f"fits          {said}{without}", *([f"to use less   {memory['less']}"] if no else []), *few]
+    fits = [f"fits          {words}{without}", *([f"to use less   {memory['less']}"] if no else []), *few]
     return [*fits, f"host          {host}"]
 
 
@@ -234,7 +234,7 @@ def _on_cpu(config: "Config") -> dict[str, Any] | None:
 
 
 def _validated(config: "Config") -> int:
-    """Questions of the validation set, as far as the configuration tells."""
+    """Questions of the validation set, as far as they follow from the configuration."""
     from diagevo.arithmetic import held_out
 
     settings = config.validation

@@ -83,8 +83,8 @@ def premises(worlds: Iterable[object]) -> list[str]:
     """What results of these worlds rest on, once each."""
     from diagevo.view.scores import premise
 
-    told = dict.fromkeys(map(premise, worlds))
-    return [said for said in told if said is not None]
+    found = dict.fromkeys(map(premise, worlds))
+    return [text for text in found if text is not None]
 
 
 def worlds_of(database: "Database", evaluations: Iterable["Evaluation"]) -> list[object]:

@@ -27,11 +27,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class ChartPoint:
-    """A point, with what is said where the pointer rests on it."""
+    """A point, with the label that shows where the pointer rests on it."""
 
     x: float
     y: float
-    said: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def chart(
     def tick(value: float) -> str:
         return f"{value:.3g}" if not percent else f"{100 * value:.3g}%"
 
-    def said(value: float | None) -> str:
+    def written(value: float | None) -> str:
         if value is None:
             return "–"
         if not percent and 0 < abs(value) < 0.1:
@@ -128,7 +128,9 @@ def chart(
                 if value is not None:
                     path.append(f"{'L' if path else 'M'}{x(place)} {y(value)}")
                     marks.append(
-                        ChartPoint(x(place), y(value), f"{over} {rounds[place]}: {line.name} {said(value)}")
+                        ChartPoint(
+                            x(place), y(value), f"{over} {rounds[place]}: {line.name} {written(value)}"
+                        )
                     )
             return Curve(line.name, style, " ".join(path), tuple(marks))
 
@@ -148,7 +150,7 @@ def chart(
         (
             (over, *(line.name for line in shown)),
             *(
-                (str(number), *(said(line.values[place]) for line in shown))
+                (str(number), *(written(line.values[place]) for line in shown))
                 for place, number in enumerate(rounds)
             ),
         ),

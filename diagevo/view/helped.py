@@ -49,8 +49,8 @@ class CauseByRound:
     """MeanOfQuestions on the questions that aimed at it, and failures."""
 
 
-def by_round(counts: Counts, told: list[str]) -> tuple[list[int], list[CauseByRound]]:
-    """The last rounds, and for the causes that are told what was asked and what failed in each."""
+def by_round(counts: Counts, chosen: list[str]) -> tuple[list[int], list[CauseByRound]]:
+    """The last rounds, and for the chosen causes what was asked and what failed in each."""
     means = _means(counts)
     failed = {(one.round, one.cause_id): one.failures for one in counts.causes}
     of_all = {(one.round, None): one.with_cause for one in counts.rounds}
@@ -63,7 +63,7 @@ def by_round(counts: Counts, told: list[str]) -> tuple[list[int], list[CauseByRo
                 for number in rounds
             ),
         )
-        for cause in ((*told, None) if told else ())
+        for cause in ((*chosen, None) if chosen else ())
     ]
 
 
@@ -86,7 +86,7 @@ def helped(history: History, counts: Counts, story: RunStory) -> Iterator[Senten
     """What comes of it all first, then what it is made from."""
     run = story.line.run_id
     if not counts.candidates:
-        yield Sentence("verdict", "Nothing can be said yet: nothing has been asked.")
+        yield Sentence("verdict", "Not known yet: no question is recorded.")
         return
     accuracy, verdict = _accuracy(history, story)
     yield Sentence("verdict", verdict)
@@ -144,14 +144,14 @@ def _passed(story: RunStory) -> str | None:
 def _accuracy(history: History, story: RunStory) -> tuple[str, str]:
     """Held-out accuracy in words, and the honest sentence."""
     alone = "Only a run without causes beside this one can say how much of that the curriculum did."
-    asked = {one.round: one for one in measurements(history) if one.benchmark == "validation"}
-    known = {number: one.metrics for number, one in asked.items() if MEAN in one.metrics}
+    measured = {one.round: one for one in measurements(history) if one.benchmark == "validation"}
+    known = {number: one.metrics for number, one in measured.items() if MEAN in one.metrics}
     if not known:
         text = "Accuracy on held-out questions was not measured."
         return text, _verdict(story)
     first, last = min(known), max(known)
     was, now = known[first], known[last]
-    text = f"Accuracy (mean@k) on {count(asked[last].questions, 'held-out question')}:"
+    text = f"Accuracy (mean@k) on {count(measured[last].questions, 'held-out question')}:"
     text += f" {with_interval(was, MEAN)}"
     text += " before training" if first == 0 else f" after round {first}"
     if first == last:

@@ -39,8 +39,8 @@ class Mistake:
 def mistakes(history: History, counts: Counts) -> list[Mistake]:
     """The causes of most failures. Where the truth is known, a failure that was wrong is shown."""
     causes = history.state(history.end).causes
-    told = {cause: _failure(history, counts, cause) for cause in list(counts.failures)[:TOLD]}
-    shown = examples_of(history, told.values())
+    last = {cause: _failure(history, counts, cause) for cause in list(counts.failures)[:TOLD]}
+    shown = examples_of(history, last.values())
     of_all = sum(one.questions_with_cause for one in counts.rounds)
     return [
         Mistake(
@@ -53,7 +53,7 @@ def mistakes(history: History, counts: Counts) -> list[Mistake]:
             interval=share_interval(share, of_all),
             example=shown[failure.failure_id],
         )
-        for cause, failure in told.items()
+        for cause, failure in last.items()
     ]
 
 

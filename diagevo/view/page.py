@@ -17,7 +17,7 @@ from diagevo.memory.log.log import EVENT, Head, Log
 from diagevo.memory.places import runs_folder
 
 TEXT = 200_000
-"""Characters of a model's text on a page; the rest is said, and is in the log."""
+"""Characters of a model's text on a page; the page says how many are left out."""
 ROWS = 200
 """Rows of a table on one page."""
 

@@ -61,15 +61,15 @@ def overview(history: History, site: Site) -> Page:
     """What it kept getting wrong, what the curriculum did about it, whether it helped; then its rounds."""
     story = run_story(history)
     found = counts(history)
-    told = mistakes(history, found)
-    rounds, agreement = by_round(found, [one.cause_id for one in told])
+    worst = mistakes(history, found)
+    rounds, agreement = by_round(found, [one.cause_id for one in worst])
     bars = _bars(story) if history.evaluation else []
     data = {
         "story": story,
         "check": site.checks.quick(history.run_id),
         "counts": found,
         "failing": list(failing(found, story)),
-        "mistakes": told,
+        "mistakes": worst,
         "curriculum": list(curriculum(found, story)),
         "aimed": aimed_example(history, found),
         "helped": list(helped(history, found, story)),
@@ -279,7 +279,7 @@ def log(history: History, site: Site, kind: str | None = None, part: str | None 
     types = None if kind is None else [kind]
     rows = history.log.read(run, types=types, newest_first=True, limit=ROWS, skip=page.start)
     data = {
-        "rows": [(recorded, *_told(recorded)) for recorded in rows],
+        "rows": [(recorded, *_payload(recorded)) for recorded in rows],
         "kind": kind,
         "kinds": sorted(EVENT_TYPES),
         "total": total,
@@ -292,7 +292,7 @@ def log(history: History, site: Site, kind: str | None = None, part: str | None 
 _PAGES = {"cause_id": "causes", "node_id": "nodes", "question_id": "questions", "failure_id": "failures"}
 
 
-def _told(recorded: Recorded) -> tuple[str, list[tuple[str, str]]]:
+def _payload(recorded: Recorded) -> tuple[str, list[tuple[str, str]]]:
     """An event's payload, and what it is about with the folder of its pages."""
     values = json.loads(recorded.payload)
     names = [(folder, values[key]) for key, folder in _PAGES.items() if isinstance(values.get(key), str)]

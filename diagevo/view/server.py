@@ -110,7 +110,7 @@ def application(database: Database, *, host: str, token: str) -> Starlette:
             return Response(error.message, 404 if isinstance(error, NotFoundError) else 500)
 
     def progress(request: Request) -> Response:
-        """What the run last told; 304 where nothing is new, 204 where nothing was told yet."""
+        """The run's last progress; 304 where nothing is new, 204 where there is none yet."""
         run = request.path_params["run"]
         if run not in view.site.runs():
             return Response(status_code=404)

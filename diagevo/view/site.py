@@ -99,7 +99,7 @@ class View:
             return self._rendered(path, builder(self.site), None)
         if builder is pages.verified:  # it reads the heads outside the log before it looks at the log
             return self._rendered(path, builder(self.site.history(run), self.site), run)
-        with self.site.database.view():  # a page tells of one moment
+        with self.site.database.view():  # a page shows one moment
             return self._rendered(path, builder(self.site.history(run), self.site, **given), run)
 
     def _rendered(self, path: str, page: Page, run: str | None) -> str:

@@ -95,7 +95,7 @@ def _round(one: Observed) -> dict[str, Any]:
 
 
 def _outcomes(observed: Sequence[Observed], answer: Answer) -> list[list[Any]]:
-    """ε is there where a policy of one's own said it, else the page knows it from Equation 1."""
+    """ε is there where a policy of one's own gave it, else the page knows it from Equation 1."""
     rows: list[list[Any]] = []
     for round_, one in zip(observed, answer.rounds, strict=True):
         own = [] if round_.following.settings.policy in BUILT_IN else [_pair(one.epsilon_next)]

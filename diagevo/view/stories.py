@@ -23,7 +23,7 @@ from diagevo.view.page import TEXT, Page, Sentence, Site, part_of
 from diagevo.view.pages import below
 
 EVIDENCE = 3
-"""Failures of a turn that the story tells one by one; every one has a page, and stands in the list below."""
+"""Failures of a turn that are shown in it; every one has a page, and stands in the list below."""
 PROMOTING = 50
 """Questions of promotions that a cause's page shows, the last ones; each round's page has its own."""
 SHOWN = 3
@@ -80,15 +80,15 @@ class Sides:
     """A response, the known answer, or nothing."""
 
 
-def _sides(told: Example, reference: str | None, trajectory: str | None) -> Sides:
+def _sides(example: Example, reference: str | None, trajectory: str | None) -> Sides:
     lines = tuple(side_by_side(reference or "", trajectory or ""))
     _, should, said = parted((reference or "")[:TEXT], (trajectory or "")[:TEXT])
-    if told.wrong is not None and told.said:
-        said = should = told.said
+    if example.wrong is not None and example.said:
+        said = should = example.said
     differ = [n for n, line in enumerate(lines) if not line.same]
     part = (n for n in differ if said in (lines[n].right or "") or should in (lines[n].left or ""))
     first = next(part, next(iter(differ), None))
-    return Sides(lines, first, any(_is_cut(one or "") for one in (reference, trajectory)), told.against)
+    return Sides(lines, first, any(_is_cut(one or "") for one in (reference, trajectory)), example.against)
 
 
 def cause(history: History, site: Site, cause: str, part: str | None = None) -> Page:
@@ -108,7 +108,7 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     page = part_of(len(counted), part)
     shown = counted[page.start : page.start + page.rows]
     observed = _observed(history, shown)
-    told = examples(history, observed)
+    in_words = examples(history, observed)
     data = {
         "story": story,
         "turns": [(turn, list(turn_lines(turn, {}, rest=", listed below"))) for turn in story.turns],
@@ -116,7 +116,7 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
         "whole": _whole(history, _observed(history, counted[-LOOKED_AT:])) if page.number == 1 else [],
         "questions": [(n, one, texts.get(one.question)) for n, one in questions[-PROMOTING:]],
         "promoting": len(questions),
-        "failures": [(fact, told[fact.event.failure_id]) for fact in shown],
+        "failures": [(fact, in_words[fact.event.failure_id]) for fact in shown],
         "counted": len(counted),
         "part": page,
         "base": f"{history.run_id}/causes/{cause}",
@@ -149,11 +149,12 @@ def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -
             last.pop(failure.question_id, None)
             last[failure.question_id] = number, failure
     chosen = list(last.values())[-SHOWN:][::-1]
-    told = examples(history, {failure.failure_id: (number, failure) for number, failure in chosen})
+    in_words = examples(history, {failure.failure_id: (number, failure) for number, failure in chosen})
     texts = history.texts([digest for _, one in chosen for digest in (one.reference, one.trajectory)])
     return [
-        (story := told[one.failure_id], _sides(story, texts.get(one.reference), texts.get(one.trajectory)))
+        (example, _sides(example, texts.get(one.reference), texts.get(one.trajectory)))
         for _, one in chosen
+        if (example := in_words[one.failure_id])
     ]
 
 
@@ -208,27 +209,27 @@ def question(history: History, site: Site, question: str) -> Page:
     data = {
         "story": story,
         "lines": [line for line in question_lines(story) if line.label not in ("votes", "rewards")],
-        "told": examples_of(history, story.failures),
+        "in_words": examples_of(history, story.failures),
         "commands": [f"diagevo memory why {question} --run {history.run_id}"],
     }
     return Page("question.html", f"{question} of {history.run_id}", data, _round_above(history, reference))
 
 
 def failure(history: History, site: Site, failure: str) -> Page:
-    """Reference and failed response beside each other, what the diagnostician was asked and said."""
+    """Reference and failed response beside each other, the diagnostician's prompts and replies."""
     at = history.end
     reference = resolve(history, failure, at, "failure")
     story = failure_story(history, reference, at, full=True)
     found = history.find(CandidateScored, reference.round, story.question_id, at)
     scored = found.event if found else None
-    texts, told = story.texts, examples_of(history, [story])[failure]
+    texts, example = story.texts, examples_of(history, [story])[failure]
     assert texts is not None
     data = {
         "story": story,
         "scored": scored,
         "false_label": scored is not None and scored.label_true is False,
-        "told": told,
-        "sides": _sides(told, texts.reference, texts.trajectory),
+        "example": example,
+        "sides": _sides(example, texts.reference, texts.trajectory),
         "lines": failure_lines(story),
         "commands": [f"diagevo memory why {failure} --full --run {history.run_id}"],
     }

@@ -168,7 +168,7 @@ def curriculum(sql: Sql) -> dict[str, list[str]]:
 
 def helped(sql: Sql) -> dict[str, list[str]]:
     if not sql.one("SELECT count(*) FROM q"):
-        return {"verdict": ["Nothing can be said yet: nothing has been asked."]}
+        return {"verdict": ["Not known yet: no question is recorded."]}
     ingested = sql.one("SELECT count(*) FROM e WHERE type = 'GroupIngested'")
     called = "pass rate" if ingested else "agreement p₁"
     pairs, rose, fell, n1, n2, m1, m2 = sql.rows(
