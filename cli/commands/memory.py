@@ -114,7 +114,7 @@ def replay(
     Shows the paper's arithmetic: F, F₁, z, ε, p. The rows of --format are its causes, with --step the events.
     Whether it is what was committed: `memory verify`.
     """
-    from diagevo.memory.audit.replay import describe, steps
+    from diagevo.memory.audit.replay import by_frequency, describe, steps
 
     from ..screens import memory as memory_text
 
@@ -129,7 +129,7 @@ def replay(
             title = f"run {history.run_id}, round {stepped}"
             return Result(listed, memory_text.STEPS, title=title, run=history.run_id, as_of=as_of)
         memory = describe(history.state(as_of, snapshots=False))
-    rows = memory_text.replayed_rows(memory)
+    rows = by_frequency(memory.causes)
     text = memory_text.replay_text(history.run_id, memory, as_of.position)
     return Result(
         memory,

@@ -1,18 +1,27 @@
 """`diagevo runs diff`: two rounds of a run, or two runs, side by side."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from diagevo.errors import ConfigError
+from diagevo.text.lines import Line, listed
+from diagevo.text.numbers import count, number
 
 from .. import options
 from ..call import Call
 from ..opening import one, opened, point_named
 from ..render import console as render
+from ..render.layout import lay
 from ..render.result import Result, Rows
+from ..render.table import Column, columns
+from ..screens.ingested import in_both
 from ..screens.rounds import premises
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.compare import Difference, InRun, Learnt, MemoryDiff, RunsDiff
 
 _POINTS = "write a..b, a@3..b@3, a@2..a@5, or 2..5"
 
@@ -44,8 +53,8 @@ def diff(
     if not dots or not left or not right:
         raise ConfigError(f"{points} does not name two rounds", hint=_POINTS)
     if left.isdecimal() != right.isdecimal():
-        number, other = (left, right) if left.isdecimal() else (right, left)
-        raise ConfigError(f"{points}: {number} is a round, {other} is not", hint=_POINTS)
+        round_, other = (left, right) if left.isdecimal() else (right, left)
+        raise ConfigError(f"{points}: {round_} is a round, {other} is not", hint=_POINTS)
     (a, at_a), (b, at_b) = point_named(left), point_named(right)
     if left.isdecimal():
         found = _compare_rounds(call, call.run, int(left), int(right))
@@ -63,9 +72,6 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
     from diagevo.memory.history import AsOf
     from diagevo.memory.read.rollouts import prompts_in_both
 
-    from ..screens import compare as compare_text
-    from ..screens.ingested import in_both
-
     with opened(call, run) as history:
         first, last = (AsOf(0, 0, 0) if n == 0 else history.as_of(n) for n in (a, b))
         found = diff_memory(history, first, last)
@@ -74,11 +80,11 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
         prompts = prompts_in_both(history, history, first, last) if first.round else None
     data = render.plain(found) | {"same": found.same, "configuration": render.plain(changed)}
     data |= {"learnt": render.plain(outcomes), "prompts": render.plain(prompts)}
-    parts: list[str | Rows] = [compare_text.memory_diff(history.run_id, found, changed)]
+    parts: list[str | Rows] = [_memory_diff(history.run_id, found, changed)]
     if found.causes:
-        parts.append(Rows(compare_text.CHANGES, found.causes))
+        parts.append(Rows(CHANGES, found.causes))
     if outcomes:
-        parts.append(Rows(compare_text.learnt_columns(outcomes, of_one=True), outcomes))
+        parts.append(Rows(_learnt_columns(outcomes, of_one=True), outcomes))
     parts += in_both(prompts, (f"round {a}", f"round {b}"))
     notes = premises([history.world] if outcomes else [])
     return Result(data, text=parts, run=history.run_id, as_of=last, notes=notes)
@@ -90,9 +96,6 @@ def _compare_runs(
     from diagevo.memory.audit.compare import diff_runs, learnt
     from diagevo.memory.read.rollouts import prompts_in_both
 
-    from ..screens import compare as compare_text
-    from ..screens.ingested import in_both
-
     with opened(call, left[0]) as a, opened(call, right[0]) as b:
         at_a, at_b = a.as_of(left[1]), b.as_of(right[1])
         found = diff_runs(a, b, at_a, at_b)
@@ -102,10 +105,144 @@ def _compare_runs(
     data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
     data |= {"prompts": render.plain(prompts)}
     tables = (
-        Rows(compare_text.learnt_columns(outcomes), outcomes),
-        Rows(compare_text.MATCHED, compare_text.matched_rows(found)),
-        Rows(compare_text.ALONE, compare_text.alone_rows(found)),
+        Rows(_learnt_columns(outcomes), outcomes),
+        Rows(MATCHED, _matched_rows(found)),
+        Rows(ALONE, _alone_rows(found)),
     )
-    parts = [compare_text.runs_diff(found), *(table for table in tables if table.values)]
+    parts = [_runs_diff(found), *(table for table in tables if table.values)]
     parts += in_both(prompts, found.runs)
     return Result(data, text=parts, notes=premises(worlds if outcomes else []))
+
+
+MATCHED = columns("a, b, timing, f: f a | b, description")
+LEARNT = columns(
+    "round, mean_at_k: mean@k, greedy, mean_at_k_best: at its best T, labels_true: labels true, "
+    "solver_reward: reward, pass_rate: pass rate, kept, failures: F"
+)
+MEASURED = ("mean_at_k", "greedy", "mean_at_k_best", "labels_true", "solver_reward", "pass_rate")
+ALONE = columns("run, cause, state, f, description")
+
+
+def _arrow(before: Any, after: Any) -> str:
+    if before is None:
+        return f"{after}"
+    return f"{before} → {after}" if before != after else f"{after}"
+
+
+CHANGES = columns(
+    "cause_id: cause, what, state, frequency: f, probability: p, node, description",
+    probability=lambda pair: _arrow(*map(number, pair)),
+    **dict.fromkeys(("state", "frequency", "node"), lambda pair: _arrow(*pair)),
+)
+
+
+def _second(pair: Sequence[Any]) -> Any:
+    return pair[1]
+
+
+def _beside(pair: Sequence[Any]) -> str:
+    return " | ".join(
+        number(value) if isinstance(value, float) else "–" if value is None else str(value) for value in pair
+    )
+
+
+def _memory_diff(run: str, found: "MemoryDiff", configuration: "Sequence[Difference]") -> str:
+    """What was configured anew, the figures of both points, and the nodes."""
+    a, b = found.rounds
+    lines = [
+        *(Line("config", f"{d.key}: {_arrow(d.a, d.b)}") for d in configuration),
+        Line("F", _arrow(*found.failures)),
+        Line("z", _arrow(*(number(z) for z in found.z))),
+        Line("ε next", _arrow(*(number(e) for e in found.epsilon_next))),
+        Line("Active", _arrow(*found.active)),
+        Line("Mastered", _arrow(*found.mastered)),
+        Line("nodes", _arrow(*found.nodes)),
+        *(
+            Line(node.what, f"{node.node_id} “{node.label}” {node.detail}".rstrip())
+            for node in found.node_changes
+        ),
+    ]
+    head = f"{run}: after round {a} (#{found.positions[0]}) → after round {b} (#{found.positions[1]})\n"
+    changed = count(len(found.causes), "cause") if found.causes else "no cause"
+    return head + lay(lines, None) + f"{changed} changed\n"
+
+
+def _runs_diff(found: "RunsDiff") -> str:
+    """Configuration, where the memories part, and how many causes are shared."""
+    a, b = _points(found)
+    lines = [Line("config", f"{d.key}: {d.a} | {d.b}") for d in found.configuration]
+    lines.append(_divergence(found))
+    until = "" if found.rounds[0] == found.rounds[1] else f" up to round {found.common_round}"
+    lines.append(
+        Line(
+            "causes",
+            f"{len(found.shared)} identical, {len(found.timing)} shared with different timing{until}, "
+            f"{len(found.only_a)} only in {a}, {len(found.only_b)} only in {b}",
+        )
+    )
+    run_a, run_b = found.runs
+    head = f"{run_a} after round {found.rounds[0]} | {run_b} after round {found.rounds[1]}\n"
+    return head + lay(lines, None)
+
+
+def _points(found: "RunsDiff") -> tuple[str, str]:
+    """The names of the two, with their rounds where both are of one run."""
+    a, b = found.runs
+    return (a, b) if a != b else (f"{a}@{found.rounds[0]}", f"{b}@{found.rounds[1]}")
+
+
+def _divergence(diff: "RunsDiff") -> Line:
+    (a, b), number = _points(diff), diff.divergence
+    if number is not None:
+        return Line("memory", f"first differs after round {number}")
+    ends = {"a": f"; {a} continues where {b} ends", "b": f"; {b} continues where {a} ends"}
+    return Line("memory", f"the same, as far as both go{ends.get(diff.further or '', '')}")
+
+
+def _matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
+    """A row a shared cause of other timing. Those that are simply the same are a number above, and rows of
+    --json."""
+    until = found.common_round
+    return [
+        {
+            "a": pair.a.id,
+            "b": pair.b.id,
+            "timing": f"{_life(pair.a, until)} | {_life(pair.b, until)}",
+            "f": f"{pair.a.frequency} | {pair.b.frequency}",
+            "description": pair.a.description,
+        }
+        for pair in found.timing
+    ]
+
+
+def _learnt_columns(found: "Sequence[Learnt]", *, of_one: bool = False) -> list[Column]:
+    """What was measured of both runs beside each other; of one run that stands on both sides, what the second
+    has. Where rollouts of another trainer are among the runs, without what neither run measured."""
+    measured = {name for name in MEASURED if any(getattr(line, name) != (None, None) for line in found)}
+    shown = [
+        replace(column, show=None if column.key == "round" else _second if of_one else _beside)
+        for column in LEARNT
+    ]
+    if "pass_rate" not in measured:
+        return [column for column in shown if column.key != "pass_rate"]
+    return [column for column in shown if column.key in measured or column.key not in MEASURED]
+
+
+def _life(cause: "InRun", until: int) -> str:
+    """created r1, promoted r3, reactivated r4: as far as both runs go."""
+    created, promoted, reactivated = cause.timing(until)
+    turns = [f"created r{created}"]
+    if promoted:
+        turns.append(f"promoted {listed([f'r{r}' for r in promoted])}")
+    if reactivated:
+        turns.append(f"reactivated {listed([f'r{r}' for r in reactivated])}")
+    return ", ".join(turns)
+
+
+def _alone_rows(found: "RunsDiff") -> list[dict[str, Any]]:
+    """A row a cause that only one of the runs has."""
+    return [
+        {"run": run, "cause": c.id, "state": c.state, "f": c.frequency, "description": c.description}
+        for run, causes in zip(_points(found), (found.only_a, found.only_b), strict=True)
+        for c in causes
+    ]

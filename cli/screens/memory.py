@@ -77,13 +77,6 @@ def _by(memory: "Rebuilt") -> str:
     return "as recorded of " if memory.open_round is None else "until the commit asks "
 
 
-def replayed_rows(memory: "Rebuilt") -> list[dict]:
-    """Rows of causes with the sum of each p."""
-    from diagevo.memory.audit.replay import by_frequency
-
-    return [row_of(c) for c in by_frequency(memory.causes)]
-
-
 def with_failures(memory: "Rebuilt", rates: "PassRates") -> list[dict]:
     """Rows of causes with the failures of all rounds, most first."""
     known = {cause.cause_id: cause for cause in rates.causes}

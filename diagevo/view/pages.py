@@ -17,10 +17,9 @@ from diagevo.memory.read.rounds import step_metrics
 from diagevo.text.numbers import count
 from diagevo.text.redaction import redacted
 from diagevo.view.charts import Chart, Series, chart
-from diagevo.view.curriculum import aimed_example, curriculum
+from diagevo.view.findings import aimed_example, curriculum, failing, mistakes
 from diagevo.view.helped import by_round, helped
 from diagevo.view.many import many
-from diagevo.view.mistakes import failing, mistakes
 from diagevo.view.page import ROWS, VERIFIED, Page, Site, part_of
 from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 

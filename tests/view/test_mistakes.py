@@ -7,7 +7,7 @@ import pytest
 
 from diagevo.memory.history import open_history
 from diagevo.memory.read.counts import counts
-from diagevo.view.mistakes import mistakes
+from diagevo.view.findings import mistakes
 from tests.memory.audit.played import C1, C2, C3
 
 
