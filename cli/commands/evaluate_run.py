@@ -34,44 +34,7 @@ if TYPE_CHECKING:
     from .subjects import EvaluatedModel
 
 ACCURACY = columns("round, sampled, checked, accuracy, standard_error: ± s.e., source")
-Names = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="BENCHMARK",
-        help="Names from `eval show --benchmarks`, `held-out`, `all`, or `selfplay`: the run's own "
-        "questions, also `selfplay.r3` and `selfplay@RUN`.",
-    ),
-]
-Model = Annotated[
-    str | None, typer.Option("--model", help="A folder, builtin:arithmetic, or the name of a served model.")
-]
-Url = Annotated[str | None, typer.Option("--base-url", help="OpenAI-compatible endpoint of the model.")]
-KeyEnv = Annotated[str, typer.Option("--key-env", help="Environment variable that holds the key.")]
-Rounds = Annotated[
-    str | None,
-    typer.Option("--round", metavar="N", help="Round(s) of the run: 3, 1,3, `all` or `best`. [best]"),
-]
-Data = Annotated[
-    list[str] | None,
-    typer.Option("--data", metavar="[NAME=]PATH", help="A local file or folder of files instead of the hub."),
-]
-Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, help="At most this many questions, evenly spread.")
-]
-Samples = Annotated[int | None, typer.Option("--samples", min=1, help="Samples a question.")]
-Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="0 is greedy.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed for sampling, shuffled options and subsets.")]
-Batch = Annotated[
-    int,
-    typer.Option(
-        "--batch", min=1, help="Questions asked at once; a local model's answers are stored together."
-    ),
-]
-JudgeModel = Annotated[
-    str | None,
-    typer.Option("--judge", metavar="MODEL", help="Judge model, asked where the rule finds no match."),
-]
-JudgeUrl = Annotated[str | None, typer.Option("--judge-url", help="OpenAI-compatible endpoint of the judge.")]
 
 
 @options.command(
@@ -87,23 +50,47 @@ JudgeUrl = Annotated[str | None, typer.Option("--judge-url", help="OpenAI-compat
 )
 def run(
     call: Call,
-    names: Names,
-    model: Model = None,
-    base_url: Url = None,
-    key_env: KeyEnv = "OPENAI_API_KEY",
-    round: Rounds = None,
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="BENCHMARK",
+            help="Names from `eval show --benchmarks`, `held-out`, `all`, or `selfplay`: the run's own "
+            "questions, also `selfplay.r3` and `selfplay@RUN`.",
+        ),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(help="A folder, builtin:arithmetic, or the name of a served model."),
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint of the model.")] = None,
+    key_env: Annotated[str, typer.Option(help="Environment variable that holds the key.")] = "OPENAI_API_KEY",
+    round: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Round(s) of the run: 3, 1,3, `all` or `best`. [best]"),
+    ] = None,
     prompts: Annotated[Path | None, typer.Option(help="Folder of prompt templates.")] = None,
-    data: Data = None,
-    limit: Limit = None,
-    samples: Samples = None,
-    temperature: Temperature = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]PATH", help="A local file or folder of files instead of the hub."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most this many questions, evenly spread.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Samples a question.")] = None,
+    temperature: Annotated[float | None, typer.Option(min=0.0, help="0 is greedy.")] = None,
     max_new_tokens: Annotated[
         int | None, typer.Option(min=1, help="Maximum response length of --model, in tokens. [4096]")
     ] = None,
     seed: Seed = 0,
-    batch: Batch = 64,
-    judge: JudgeModel = None,
-    judge_url: JudgeUrl = None,
+    batch: Annotated[
+        int,
+        typer.Option(min=1, help="Questions asked at once; a local model's answers are stored together."),
+    ] = 64,
+    judge: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Judge model, asked where the rule finds no match."),
+    ] = None,
+    judge_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint of the judge.")] = None,
     judge_key_env: Annotated[
         str, typer.Option(help="Environment variable that holds the judge's key.")
     ] = "OPENAI_API_KEY",
@@ -343,7 +330,7 @@ def labels(
             "existing file is read back.",
         ),
     ] = None,
-    round: Annotated[str, typer.Option("--round", metavar="N", help="Round(s): 3, 1,3 or `all`.")] = "all",
+    round: Annotated[str, typer.Option(metavar="N", help="Round(s): 3, 1,3 or `all`.")] = "all",
     questions: Annotated[int, typer.Option(min=1, help="Questions a round.")] = 200,
     seed: Seed = 0,
 ) -> Result[Any]:
