@@ -1,4 +1,4 @@
-"""`diagevo diagnose`: ask the diagnostician for what waits in an ingested run, or once more."""
+"""`diagevo diagnose`: ask the diagnostician for what waits in an ingested run, or again."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -143,7 +143,7 @@ def diagnose(
             return Result([asdict(found)], columns(", ".join(asdict(found))), run=run)
         waits = cost(memory, config, all_failed=every, quick=True)
         if not again and not waits.rounds:
-            next_ = f"to ask once more: diagevo diagnose --run {run} --again"
+            next_ = f"to ask again: diagevo diagnose --run {run} --again"
             if not memory.state.began:
                 next_ = f"its rollouts come with: diagevo ingest FORMAT PATH --run {run}"
             return Result([], ROUNDS, f"{run}: nothing waits for a diagnosis; {next_}\n", run=run)
@@ -248,7 +248,7 @@ def _keep(memory: "Memory", typed: tuple[str, ...]) -> None:
 
 
 def _first_again(memory: "Memory", config: "Config", first: int | None) -> int | None:
-    """The round from which on all are diagnosed once more; None where there is none. Raises where the
+    """The round from which on all are diagnosed again; None where there is none. Raises where the
     diagnostician cannot be read, before anything is recorded."""
     from diagevo.ingest.local import LocalCauses
     from diagevo.ingest.rounds import Rounds
@@ -263,7 +263,7 @@ def _first_again(memory: "Memory", config: "Config", first: int | None) -> int |
 
 
 def _supersede(call: Call, memory: "Memory", config: "Config", first: int) -> None:
-    """Let rounds from `first` on be diagnosed once more."""
+    """Let rounds from `first` on be diagnosed again."""
     from diagevo.ingest.rounds import Rounds
 
     role = config.roles.diagnostician

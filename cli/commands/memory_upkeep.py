@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CALIBRATIONS = columns(
     "threshold, model, current: current: 2, proposed: proposed: 2, same: judged same, "
-    "same_kept: of them above: 2, different: judged different, different_kept: of them above: 2, "
+    "same_kept: same above: 2, different: judged different, different_kept: different above: 2, "
     "unrelated_kept: unrelated above: 2"
 )
 LONGEST = 2**20

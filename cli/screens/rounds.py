@@ -25,7 +25,7 @@ ROUNDS = (
 )
 QUESTIONS = columns(
     "round, candidates, kept, invalid, without_box: no box, undecided, observed: failures, "
-    "against_false_labels: at a false label, right: of them right"
+    "against_false_labels: against false labels, right"
 )
 _ROUNDS_SHOWN = 6
 LEARNT = columns(

@@ -68,7 +68,7 @@ def test_where_nothing_waits_the_next_step_is_told_and_nothing_recorded(home: Pa
     told = run(home, "diagnose", "--model", "M", "--base-url", "http://127.0.0.1:9/v1")
     assert (told.exit_code, told.stdout) == (
         0,
-        "own: nothing waits for a diagnosis; to ask once more: diagevo diagnose --run own --again\n",
+        "own: nothing waits for a diagnosis; to ask again: diagevo diagnose --run own --again\n",
     )
     assert run(home, "memory", "query", count, "--format", "csv").stdout == before
 
