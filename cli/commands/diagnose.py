@@ -3,8 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec import structs
@@ -152,7 +151,8 @@ def diagnose(
         engine = config.roles.diagnostician.engine
         if max_calls is not None and engine != "openai":
             raise ConfigError(f"{engine} makes no calls to cap", hint="leave --max-calls out")
-        with _Reporter(call) as reporter:
+        reporter = _Reporter(call)
+        with every(0.2, reporter.waiting):
             first = _first_again(memory, config, round) if again else None
             if typed:
                 _keep(memory, typed)
@@ -289,23 +289,12 @@ def _announced(run: str, found: "Cost") -> str:
 
 
 class _Reporter:
-    """Says how far a diagnosis is: with `--verbose` at once, else whenever SILENCE has passed, also while
-    nothing comes."""
+    """Prints how far a diagnosis is: with `--verbose` at once, else whenever SILENCE has passed."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
         self._at = "reading the failures"
-        self._spoke = time.monotonic()
-        self._ended = Event()
-        self._waiting = Thread(target=self._wait, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._waiting.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._waiting.join()
+        self._began = self._spoke = time.monotonic()
 
     def say(self, text: str) -> None:
         self._spoke = time.monotonic()
@@ -320,11 +309,9 @@ class _Reporter:
     def _silent(self) -> bool:
         return time.monotonic() - self._spoke >= SILENCE
 
-    def _wait(self) -> None:
-        began = time.monotonic()
-        while not self._ended.wait(0.2):
-            if self._silent:
-                self.say(f"waiting, {time.monotonic() - began:.0f} s; {self._at}")
+    def waiting(self) -> None:
+        if self._silent:
+            self.say(f"waiting, {time.monotonic() - self._began:.0f} s; {self._at}")
 
 
 def _diagnose(

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,6 +33,24 @@ WIDE = 100
 """Columns from which a stage's figures stand beside it."""
 HIGH = 24
 """Rows from which the view is set apart and shows the last round whole."""
+
+
+@contextmanager
+def every(seconds: float, speak: Callable[[], None]) -> Iterator[None]:
+    """Calls `speak` in a thread of its own."""
+    over = threading.Event()
+
+    def speaking() -> None:
+        while not over.wait(seconds):
+            speak()
+
+    speaker = threading.Thread(target=speaking, daemon=True)
+    speaker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        speaker.join()
 
 
 class _Lines(Board, ABC):
@@ -75,22 +93,8 @@ class PlainDisplay(_Lines):
         super().__init__(call, run)
         self._spoke = time.monotonic()
 
-    @contextmanager
-    def showing(self) -> Iterator[None]:
-        over = threading.Event()
-
-        def speak() -> None:
-            while not over.wait(self.silence / 8):
-                if time.monotonic() - self._spoke >= self.silence:
-                    self._still()
-
-        speaker = threading.Thread(target=speak, daemon=True)
-        speaker.start()
-        try:
-            yield
-        finally:
-            over.set()
-            speaker.join()
+    def showing(self) -> AbstractContextManager[None]:
+        return every(self.silence / 8, lambda: self._unless_within(self.silence))
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
         super().stage_started(round, stage, attempt, total)
@@ -99,10 +103,12 @@ class PlainDisplay(_Lines):
 
     def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
         super().stage_progress(round, stage, progress)
-        if time.monotonic() - self._spoke >= self.pause:
-            self._still()
+        self._unless_within(self.pause)
 
-    def _still(self) -> None:
+    def _unless_within(self, seconds: float) -> None:
+        """A line on how far it is, unless one came within so many seconds."""
+        if time.monotonic() - self._spoke < seconds:
+            return
         if self.stage:
             self._say(f"{named(self.round, self.stage)}: {self.progress()}")
         else:
