@@ -152,7 +152,7 @@ def diagnose(
         if max_calls is not None and engine != "openai":
             raise ConfigError(f"{engine} makes no calls to cap", hint="leave --max-calls out")
         reporter = _Reporter(call)
-        with every(0.2, reporter.waiting):
+        with repeating(0.2, reporter.waiting):
             first = _first_again(memory, config, round) if again else None
             if typed:
                 _keep(memory, typed)

@@ -36,7 +36,7 @@ HIGH = 24
 
 
 @contextmanager
-def every(seconds: float, speak: Callable[[], None]) -> Iterator[None]:
+def repeating(seconds: float, speak: Callable[[], None]) -> Iterator[None]:
     """Calls `speak` in a thread of its own."""
     over = threading.Event()
 
@@ -94,7 +94,7 @@ class PlainDisplay(_Lines):
         self._spoke = time.monotonic()
 
     def showing(self) -> AbstractContextManager[None]:
-        return every(self.silence / 8, lambda: self._unless_within(self.silence))
+        return repeating(self.silence / 8, lambda: self._unless_within(self.silence))
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
         super().stage_started(round, stage, attempt, total)
