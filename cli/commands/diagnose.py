@@ -18,6 +18,7 @@ from ..opening import config_of, opened
 from ..render import console as render
 from ..render.result import Result
 from ..render.table import columns
+from ..screens.display import repeating
 from ..screens.ingested import LARGEST, answer
 from .diagnosticians import check_rules, compare, diagnostician_of
 from .stopping import stopped_by_signals
