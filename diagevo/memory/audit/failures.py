@@ -17,7 +17,6 @@ from diagevo.memory.events import (
     CandidateVerdict,
     CauseCreated,
     CauseMatched,
-    CauseState,
     DuplicateJudged,
     Event,
     FailureDiagnosed,
@@ -120,10 +119,6 @@ class FailureStory:
     def contradicted(self) -> str | None:
         """What speaks against the cause that a model named."""
         return next((CONTRADICTED[flag] for flag in self.flags if flag in CONTRADICTED), None)
-
-    @property
-    def chosen_state(self) -> CauseState | None:
-        return next((s.state for s in self.supplied if s.cause_id == self.chosen), None)
 
 
 def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bool = False) -> FailureStory:

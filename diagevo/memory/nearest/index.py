@@ -142,7 +142,3 @@ class VectorIndex:
         numbers = found["number"].to_numpy()
         flat = found["vector"].combine_chunks().values.to_numpy()
         return numbers, flat.reshape(len(numbers), -1)
-
-    def versions(self) -> int:
-        """Versions of the table on disk."""
-        return 0 if self._table is None else len(self._table.list_versions())

@@ -80,7 +80,7 @@ def test_a_recurrence_of_a_stitched_question_names_both_causes_and_the_chosen_on
         "c1",
         "c1",
     )
-    assert evidence.chosen_state == "mastered"
+    assert [one.state for one in evidence.supplied if one.cause_id == evidence.chosen] == ["mastered"]
     assert (turn.promoted_round, turn.frequency) == (2, 1)
 
 
