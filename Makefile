@@ -161,13 +161,12 @@ pictures: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-# Needs a machine with a GPU; the benchmark says so and ends with 4 without one.
-# The first of those that may be used: measured on one, whatever the machine has.
-ONE_GPU := CUDA_VISIBLE_DEVICES="$$(echo "$${CUDA_VISIBLE_DEVICES:-0}" | cut -d, -f1)"
+# The first thirty minutes on a GPU, without network: GPU_PYTHON is the environment that docs/howto/real-model.md makes.
+# Without a GPU a tiny shape goes through the same code, with what `make test-vllm` has installed.
+GPU_PYTHON ?= $(or $(wildcard $(VLLM)),$(BIN)/python)
 
-bench-gpu: $(READY)
-	$(ONE_GPU) $(BIN)/python -m pytest -q -m gpu tests/training/test_gpu.py
-	$(ONE_GPU) $(BIN)/python -m benchmarks.bench_gpu
+bench-gpu:
+	$(GPU_PYTHON) -m benchmarks gpu $(PARTS)
 
 clean:
 	rm -rf .lm .venv .venv-audit .venv-vllm .venv-verl build dist *.egg-info docs/_build

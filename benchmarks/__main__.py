@@ -1,7 +1,7 @@
 """Measure everything, print one table, write bench.json.
 
 `python -m benchmarks [WORD ...]` measures only the modules `bench_WORD.py`. Each module has a function
-`rows() -> list[Row]`. `python -m benchmarks causes` and `growth` have options and tables of their own.
+`rows() -> list[Row]`. `python -m benchmarks causes`, `growth` and `gpu` have options and output of their own.
 """
 
 import json
@@ -19,7 +19,7 @@ from rich.table import Table
 from benchmarks.rows import Row
 
 HERE = Path(__file__).parent
-ALONE = ("causes", "growth")
+ALONE = ("causes", "growth", "gpu")
 """Benchmarks with options and a table of their own."""
 
 

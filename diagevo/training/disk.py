@@ -10,7 +10,7 @@ def disk_bytes(config: Config) -> int | None:
 
     A policy is what trains, with adapters the adapter. Weights are float32 whatever they started as, because
     most updates of a phase are smaller than bfloat16 can hold. A resumable checkpoint holds what trains and
-    AdamW's two moments; one is written before the oldest is removed. Sharded ranks write a head that is the
+    AdamW's two moments; one is written before the oldest is removed. Sharded ranks leave a head that is the
     embedding under both of its names.
     """
     shape, lora = find_shape(config.roles.solver.model), config.training.lora
@@ -23,7 +23,7 @@ def disk_bytes(config: Config) -> int | None:
     sharded = config.hardware.accelerate_config is not None
     warmed = shape.weights if config.warm_start.documents is not None else 0
     again = shape.vocabulary * shape.hidden if sharded and shape.tied else 0
-    return 4 * (warmed + (trained + again) * kept + (3 * trained + again) * (KEEP + 1))
+    return 4 * (warmed + (trained + again) * kept + 3 * trained * (KEEP + 1))
 
 
 def gigabytes(size: int | None) -> str:

@@ -233,16 +233,16 @@ def resident(
 
 def host(config: Config, challenger: Shape, solver: Shape, ranks: int) -> int:
     """Bytes of a machine's memory that `ranks` of them take at their fullest. Under FSDP each reads its part
-    of the models onto its GPU, and the first gathers AdamW's moments while it saves them; else every rank
-    reads the policy and its reference whole, in float32, and the base of adapters in bfloat16."""
-    found = 0
+    of the models onto its GPU; else every rank reads the policy and its reference whole, in float32, and the
+    base of adapters in bfloat16. What a checkpoint gets is copied first, by one rank or in parts."""
+    found, hardware = 0, config.hardware
     for settings, shape in ((config.challenger_grpo, challenger), (config.solver_grpo, solver)):
-        size = ranks * 4 * shape.weights * (2 if settings.beta > 0 else 1)
-        if config.hardware.accelerate_config is not None:
-            size = 8 * shape.weights
+        size, saved = ranks * 4 * shape.weights * (2 if settings.beta > 0 else 1), checkpoint(shape)
+        if hardware.accelerate_config is not None:
+            size, saved = 0, ranks * saved // (hardware.fsdp_size or hardware.processes)
         elif config.training.lora is not None:
-            size = ranks * 2 * shape.weights
-        found = max(found, size)
+            size, saved = ranks * 2 * shape.weights, checkpoint(shape, config.training.lora)
+        found = max(found, size, saved)
     return found + ranks * _HOST
 
 

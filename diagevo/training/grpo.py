@@ -75,7 +75,7 @@ def play_phase(
         "seed": phase.seed,
         "settings": settings.model_dump(mode="json", exclude={"micro_batch", "save_steps"}),
         "lora": training.lora,
-        "form": ["FSDP"] if is_sharded() else [],  # how checkpoints are written; read by any number of ranks
+        "form": "sharded",  # of checkpoints; read by any number of ranks, whether they shard or not
     }
     found: list[Any] = [None]
     if processes.is_main_process:
@@ -91,7 +91,7 @@ def play_phase(
         return found
 
     try:
-        with Saving(work, notes) as saving:
+        with Saving(work, notes, hardware.rank_timeout) as saving:
             trainer = _build_trainer(
                 phase,
                 plan,

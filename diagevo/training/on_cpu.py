@@ -59,13 +59,14 @@ def peaks(config: Config, shape: Shape) -> list[Peak]:
 
 
 def _update(shape: Shape, tokens: int) -> dict[str, int]:
-    """Of so many tokens at once."""
+    """Of so many tokens at once. A checkpoint is written from a copy, beside the step after."""
     layer = 10 * shape.hidden + 2 * (shape.query + shape.key) + 4 * shape.intermediate
     return {
         "process": PROCESS,
         "weights": _NUMBER * shape.weights,
         "gradients": _NUMBER * shape.weights,
         "Adam": 2 * _NUMBER * shape.weights,
+        "copy to save": 3 * _NUMBER * shape.weights,
         "activations": _NUMBER * tokens * shape.layers * layer,
         "logits": 2 * _NUMBER * tokens * shape.vocabulary,
     }

@@ -26,6 +26,7 @@ STEP = 0.004  # seconds of a decoding step beside reading memory
 START = 90.0  # seconds until the ranks of a phase are ready
 SYNC = 10.0  # seconds: a policy's weights into the engines, checked
 DISK = 1e9  # bytes a second
+COPY = 5e9  # bytes a second from a GPU to the memory of its machine
 ASKED, REPLY = 2600, 150  # tokens of a call of the diagnostician, and of its reply
 SERVED = 64  # replies that the diagnostician writes at once
 
@@ -119,11 +120,15 @@ def _phase(
     role: str, config: Config, settings: GRPOConfig, pace: Pace, rows: int, shape: Shape
 ) -> Iterator[Span]:
     steps, drawn = settings.max_steps, pace.drawn(settings.batch_questions, settings.group, rows, shape)
-    lora = config.training.lora
-    saved = steps // settings.save_steps * checkpoint(shape, lora) + checkpoint(shape, lora) / 3
+    updated = pace.updated(rollouts(settings), shape)
+    saved = checkpoint(shape, config.training.lora)
+    copies = pace.gpus if config.hardware.accelerate_config is not None else 1
+    saves, between = -(-steps // settings.save_steps), settings.save_steps * (SYNC + drawn + updated / steps)
+    # Written beside the steps that follow; the last one, and the policy, beside none.
+    late = (saves - 1) * max(0.0, saved / DISK - between) + (saved + saved / 3) / DISK
     yield Span(
         f"{role}: start, loads", START + SYNC + 8 * shape.weights / DISK
     )  # the policy and its reference
     yield Span(f"{role}: rollouts", steps * (SYNC + drawn))
-    yield Span(f"{role}: updates", pace.updated(rollouts(settings), shape))
-    yield Span(f"{role}: saving", saved / DISK)
+    yield Span(f"{role}: updates", updated)
+    yield Span(f"{role}: saving", saves * saved / COPY / copies + late)

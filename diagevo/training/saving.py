@@ -1,63 +1,114 @@
-"""Checkpoints that are made to count while the next step is played: digests, flush, rename, rotation; and
-when one is due beside the regular ones.
+"""Checkpoints that are written and made to count while the next step is played; and when one is due beside
+the regular ones.
+
+What trains and AdamW's moments are copied to the memory of the host, and written by
+`torch.distributed.checkpoint` as safetensors: under FSDP each rank its shards, which any number of ranks
+reads again. Then digests, flush, rename, rotation.
 
 Private in transformers, so that another release may change them (tests/training/test_hooks.py):
 - `_save_checkpoint(model, trial)` and `_get_output_dir(trial)`: into a staging folder that is renamed once it
   is whole, beside the next step;
-- `_issue_warnings_after_load(load_result)`: tied weights are not missing.
+- `_save_optimizer_and_scheduler(output_dir)`, `_load_optimizer_and_scheduler(checkpoint)`: the weights too;
+- `_load_from_checkpoint(resume_from_checkpoint, model)`: nothing is left to it.
 """
 
 import shutil
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
+import torch
+from torch import distributed
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save
 from transformers.trainer import Trainer
 from transformers.trainer_callback import TrainerCallback, TrainerControl, TrainerState
 from transformers.training_args import TrainingArguments
 
 from diagevo.errors import StoppedSafely
+from diagevo.private import private_folder
 from diagevo.training import checkpoints
 from diagevo.training.measures import PhaseMeasures
+
+warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # one process is no mistake
+_FILE = 2**28
+"""Bytes of tensors in a file: as many are there once more while it is written."""
+_OPTIONS = StateDictOptions(ignore_frozen_params=True, strict=False)
+_SETTINGS = "optimizer.pt"
+"""Of the optimizer and the scheduler, which are no tensors."""
 
 
 class Saving:
     """One checkpoint at a time: the next is not written before the last one counts, or the disk would hold
     one more. What went wrong is raised at the next save, or at the end of the block."""
 
-    def __init__(self, work: Path, notes: Mapping[str, Any]) -> None:
+    def __init__(self, work: Path, notes: Mapping[str, Any], patience: float) -> None:
+        """`patience`: seconds that ranks wait for each other."""
         self._work = work
         self._notes = notes
+        self._patience = timedelta(seconds=patience)
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._last: Future[None] | None = None
+        self.group: Any = None
+        """All ranks, for what they say to each other beside the next step; None where one trains alone."""
 
     def __enter__(self) -> Self:
+        if distributed.is_initialized():
+            self.group = distributed.new_group(backend="gloo", timeout=self._patience)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self._pool.shutdown()
+        if self.group is not None:
+            distributed.destroy_process_group(self.group)
         if kind is None or issubclass(kind, StoppedSafely):  # else what went wrong first is told
             self.wait()
 
-    def publish(self, staging: Path, step: int) -> None:
-        """Let what lies whole in `staging` become the checkpoint of `step`; returns before it is."""
-        self._last = self._pool.submit(self._publish, staging, step)
+    def publish(self, written: Future[Any], staging: Path | None, step: int) -> None:
+        """Once it is `written`, let what lies in `staging` become the checkpoint of `step`; returns before it
+        is. Of several ranks one names the folder."""
+        self._last = self._pool.submit(self._publish, written, staging, step)
 
     def wait(self) -> None:
         """Until the last checkpoint counts. Raises StoreError where the disk did not take it."""
         if self._last is not None:
             self._last.result()
 
-    def _publish(self, staging: Path, step: int) -> None:
+    def _publish(self, written: Future[Any], staging: Path | None, step: int) -> None:
         target = checkpoints.checkpoint_folder(self._work, step)
         with checkpoints.writing(f"the checkpoint of step {step}", self._work):
+            written.result()
+            if staging is None:
+                return
             checkpoints.publish(staging / target.name, target, {**self._notes, "step": step})
             shutil.rmtree(staging)
             checkpoints.rotate(self._work)
+
+
+def written(tensors: dict[str, torch.Tensor], folder: Path, group: Any) -> Future[Any]:
+    """Returns once they are copied, so that they may change while they are written: by all ranks of `group`,
+    each its shards; None: by this process alone."""
+    files, size = dict[str, int](), 0
+    for name, tensor in tensors.items():
+        files[name], size = 1 + size // _FILE, size + tensor.nbytes
+    writer = HuggingFaceStorageWriter(str(folder), files, save_distributed=True)
+    found = async_save(tensors, storage_writer=writer, process_group=group, no_dist=group is None)
+    return cast("Future[Any]", found)
+
+
+def named(weights: dict[str, Any], optimizer: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """What a checkpoint holds: weights, and AdamW's moments of each."""
+    return {f"model.{name}": weight for name, weight in weights.items()} | {
+        f"{kind}.{name}": value for name, of in optimizer["state"].items() for kind, value in of.items()
+    }
 
 
 class WholeCheckpoints(Trainer):
@@ -69,12 +120,8 @@ class WholeCheckpoints(Trainer):
     """The step of the newest checkpoint; 0 where there is none."""
     staging: Path | None = None
     """Where a checkpoint is being written."""
-
-    def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Tied weights are saved once, and transformers warns of the other name as missing."""
-        tied = getattr(self.model, "all_tied_weights_keys", None) or {}
-        load_result.missing_keys[:] = [key for key in load_result.missing_keys if key not in tied]
-        super()._issue_warnings_after_load(load_result)
+    written: Future[Any]
+    """That of the newest."""
 
     def _get_output_dir(self, trial: Any) -> str:
         return super()._get_output_dir(trial) if self.staging is None else str(self.staging)
@@ -89,11 +136,58 @@ class WholeCheckpoints(Trainer):
                 # Not TRL's, which writes a model card with a link to a hub first.
                 Trainer._save_checkpoint(self, model, trial)
                 self.accelerator.wait_for_everyone()
-                if self.accelerator.is_main_process:
-                    self.saving.publish(self.staging, step)
+                main = self.accelerator.is_main_process
+                self.saving.publish(self.written, self.staging if main else None, step)
             self.saved = step
         finally:
             self.staging = None
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """A checkpoint has the weights beside the optimizer's state."""
+        if self.staging is None:
+            super().save_model(output_dir, _internal_call)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        """Returns once all is copied. Ranks with whole models have the same: the first one writes it."""
+        private_folder(Path(output_dir))
+        weights, optimizer = self._state()
+        shared = not self.is_fsdp_enabled and not self.accelerator.is_main_process
+        tensors = {} if shared else named(weights, optimizer)
+        self.written = written(tensors, Path(output_dir), self.saving.group)
+        if self.args.should_save:
+            scheduler: Any = self.lr_scheduler
+            told = {"groups": optimizer["param_groups"], "scheduler": scheduler.state_dict()}
+            torch.save(told, Path(output_dir) / _SETTINGS)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """With the optimizer's state."""
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            return
+        weights, optimizer = self._state()
+        group, reader = self.saving.group, HuggingFaceStorageReader(checkpoint)
+        # Into the tensors themselves
+        load(named(weights, optimizer), storage_reader=reader, process_group=group, no_dist=group is None)
+        saved = torch.load(Path(checkpoint) / _SETTINGS, weights_only=True)
+        optimizer["param_groups"] = saved["groups"]
+        model: Any = self.model
+        states = {"model_state_dict": weights, "optim_state_dict": optimizer}
+        set_state_dict(model, self._optimizer(), **states, options=_OPTIONS)
+        scheduler: Any = self.lr_scheduler
+        scheduler.load_state_dict(saved["scheduler"])
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What trains, and of the optimizer. A weight that has two names is there once."""
+        model: Any = self.model
+        weights, optimizer = get_state_dict(model, self._optimizer(), options=_OPTIONS)
+        tied = getattr(model, "all_tied_weights_keys", None) or {}
+        return {name: weight for name, weight in weights.items() if name not in tied}, dict(optimizer)
+
+    def _optimizer(self) -> Any:
+        """Torch's own, which accelerate wraps."""
+        optimizer: Any = self.optimizer
+        return getattr(optimizer, "optimizer", optimizer)
 
 
 class SavesAndStops(TrainerCallback):

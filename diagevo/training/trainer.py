@@ -5,8 +5,7 @@ What is overridden, and why:
 - `training_step`: the rollouts of a step, whose micro-batches hold as many rows as their lengths allow
   (micro_batches.py), which changes no term of the loss;
 - `compute_loss`: the loss of loss.py, whose step is divided by exactly its own tokens or completions;
-- `save_model`: the adapter that trains alone, and without the second copy of the weights that FSDP would
-  leave in a checkpoint.
+- `save_model`: of a policy with an adapter, the one that trains alone.
 
 Private in TRL 1.16 and transformers, so that another release may change them (tests/training/test_hooks.py):
 - `_get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, batch_size, ...)`: the
@@ -15,7 +14,7 @@ Private in TRL 1.16 and transformers, so that another release may change them (t
   of sampling/decoding.py, with a generator a row, so that a rollout is the same on one process or several and
   after a restart; with vLLM, TRL's own, whose engine (`vllm_generation.llm.llm_engine`, one a rank) is
   proven to have the weights (weight_sync.py, with `_last_loaded_step`) and hears a stop before each step;
-- `_save_checkpoint`, `_get_output_dir`, `_issue_warnings_after_load`: see `WholeCheckpoints` (saving.py).
+- what a checkpoint is, and how it is read: see `WholeCheckpoints` (saving.py).
 Called: `_generate_and_score_completions(inputs)`. Read: `_metrics`, `_tokenizer`.
 
 Long, but one file: it is one class of hooks that share a step, and this list is read beside them.
@@ -407,9 +406,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
     # Checkpoints
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """As transformers', but for adapters, and for checkpoints of FSDP, which hold the weights already."""
-        if is_peft_model(self.model):
-            if self.args.should_save:
-                save_adapter(self.model, Path(output_dir or self.work))
-        elif self.staging is None or not self.is_fsdp_enabled:
+        """As transformers', but for adapters."""
+        if not is_peft_model(self.model) or self.staging is not None:
             super().save_model(output_dir, _internal_call)
+        elif self.args.should_save:
+            save_adapter(self.model, Path(output_dir or self.work))

@@ -79,6 +79,7 @@ def play_warm_start(warm: WarmStart, on_step: Callable[[int, float], None], stop
         "documents": checkpoints.digest_of(warm.documents, stop),
         "seed": warm.seed,
         "settings": settings.model_dump(mode="json", exclude={"save_steps"}),
+        "form": "sharded",
     }
     resumed = resumable(warm.work, notes, stop)
     private_folder(warm.work)
@@ -90,7 +91,7 @@ def play_warm_start(warm: WarmStart, on_step: Callable[[int, float], None], stop
         losses.append(loss)
         on_step(step, loss)
 
-    with Saving(warm.work, notes) as saving:
+    with Saving(warm.work, notes, warm.hardware.rank_timeout) as saving:
         trainer = _trainer(warm, documents, saving, stepped, stop)
         folder = None if resumed is None else str(checkpoints.checkpoint_folder(warm.work, resumed))
         trainer.train(resume_from_checkpoint=folder)

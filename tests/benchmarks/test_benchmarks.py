@@ -1,61 +1,64 @@
-"""The benchmarks. Those for GPUs, on the CPU: the code runs; a shape that fails is reported and the others go
-on."""
+"""The benchmarks. The script for a GPU, on the CPU: its parts run, and one that fails is reported."""
 
 import ast
 import json
-from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import bench_audit, bench_gpu
-from benchmarks.gpu_phase import planned
-from benchmarks.gpu_shapes import SHAPES, TINY
+from benchmarks import bench_audit, gpu, gpu_shapes
+from benchmarks.gpu_shapes import SMALLEST, run_of
 from tests.cli.program import invoke
 from tests.memory.audit.long_run import LongRun
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_gpu, "OUTPUT", tmp_path / "bench-gpu.json")
-
-
 @pytest.mark.slow
-def test_a_shape_whose_process_dies_is_reported_and_the_next_one_is_measured() -> None:
-    found = {row.name: row for row in bench_gpu.measure("cpu", [replace(TINY, name="none"), TINY])}
-    phase = ("killed phase", "resume", "GRPO step", "checkpoint", "KL at step 1", "sampler against trainer")
-    assert list(found) == ["none", *(f"{name} tiny" for name in ("sampling", "update", *phase))]
-    assert (found["none"].measured, found["none"].note) == (None, "its process ended with status 1")
-    assert (found["KL at step 1 tiny"].met, found["sampler against trainer tiny"].met) == (True, True)
-    assert all((row.measured or 0) > 0 for row in found.values() if row.unit)
-    written = json.loads(bench_gpu.OUTPUT.read_text())
-    assert [row["name"] for row in written["rows"]] == list(found)
-    assert written["card"]["name"] == "the CPU"
+def test_each_part_of_the_script_for_a_gpu_is_a_record_and_one_that_fails_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the CPU, with a fault: a phase that begins again whatever was saved."""
+    monkeypatch.setattr(gpu, "PROGRAM", "tests.benchmarks.broken_parts")
+    parts, written = ["install", "engine", "resume", "fsdp"], tmp_path / "found.json"
+    monkeypatch.setattr(gpu, "OUTPUT", written)
+    assert gpu.main(parts) == 1
+    records = {record["part"]: record for record in json.loads(written.read_text())}
+    assert list(records) == list(gpu.MINUTES)
+    said = {name: record["status"] for name, record in records.items() if name in parts}
+    ours = "done" if find_spec("vllm") else "skipped"
+    assert said == {"install": "done", "engine": ours, "resume": "failed", "fsdp": "done"}, records
+    assert records["resume"]["why"] == "RuntimeError: it did not go on from the second step"
+    assert records["resume"]["figures"]["killed_after_s"] > 0, "what was found before is kept"
+    assert records["install"]["figures"]["torch"] == torch.__version__.partition("+")[0]
+    assert (records["decode"]["status"], records["decode"]["why"]) == ("skipped", "not asked for")
+    found = records["fsdp"]["figures"]
+    assert (found["backend"], found["first_kl"]) == ("gloo", pytest.approx(0, abs=1e-6))
+    assert 0 < found["checkpoint"] - 12 * 279_104 < 50_000
+    assert found["sdpa_tokens_a_s"] > 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["resume"] == "failed"
+
+
+def test_a_part_that_takes_too_long_is_ended_and_reported(tmp_path: Path) -> None:
+    found = gpu.played("install", tmp_path, 0.05)
+    assert (found["status"], found["why"]) == ("failed", "not done after 0.05 s")
+
+
+def test_a_part_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        gpu.main(["engines"])
+    assert ended.value.code == 2
+    assert "no part is called engines; there are: install, engine, phase" in capsys.readouterr().err
 
 
 def test_the_peak_of_a_phase_is_compared_with_its_fullest_moment() -> None:
-    """Of 0.6B that is the sampling of 64 completions of 1,040 tokens: 16 bytes of each weight, their copies
-    in bfloat16, a cache of three bytes a number, and logits."""
+    """Of 0.6B that is the sampling of 64 completions of 1,536 tokens: 16 bytes of each weight, their copies
+    in bfloat16, a cache of three bytes a number, and logits; a vLLM has its share of the card instead."""
     weights, cached = 596_049_920, 2 * 28 * 1024
-    cache, logits = 3 * 64 * 1040 * cached, 26 * 64 * 151_936
-    assert planned(SHAPES[0], "cuda") == (16 + 2) * weights + cache + logits
-
-
-def test_a_process_that_takes_too_long_is_ended_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_gpu, "PATIENCE", 0.05)
-    [row] = bench_gpu.measure("cpu", [TINY])
-    assert (row.name, row.measured, row.note) == ("card", None, "not done after 0.05 s")
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_a_gpu_it_says_so_and_ends_with_4(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["bench_gpu"])
-    assert bench_gpu.main() == 4
-    assert capsys.readouterr().out.startswith("no CUDA device: nothing was measured")
-    assert not bench_gpu.OUTPUT.exists()
+    cache, logits = 3 * 64 * 1536 * cached, 26 * 64 * 151_936
+    assert gpu_shapes.planned(run_of(SMALLEST), SMALLEST) == (16 + 2) * weights + cache + logits
+    colocated = run_of(SMALLEST, colocate_vllm=True)
+    assert gpu_shapes.planned(colocated, SMALLEST, 80e9) == 16 * weights + 0.3 * 80e9
 
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -14,6 +14,7 @@ from diagevo.memory.history import open_history
 from diagevo.progress import StageProgress, StopFlag
 from tests.run.program import assert_same_end
 from tests.run.small import ONE_STEP, Watcher, play, small_config
+from tests.training.phase import SHARD
 
 WORK = Path("a/rounds/001/solver-work")
 
@@ -53,17 +54,17 @@ def flip(file: Path) -> None:
     ("damage", "said"),
     [
         (
-            {"checkpoint-2/optimizer.pt": cut},
+            {f"checkpoint-2/{SHARD}": cut},
             [
-                "checkpoint-2 is incomplete: optimizer.pt has ",
+                f"checkpoint-2 is incomplete: {SHARD} has ",
                 "solver was interrupted and resumes after step 1",
             ],
         ),
         (
-            {"checkpoint-2/rng_state.pth": Path.unlink, "checkpoint-1/model.safetensors": flip},
+            {"checkpoint-2/rng_state.pth": Path.unlink, f"checkpoint-1/{SHARD}": flip},
             [
                 "checkpoint-2 is incomplete: rng_state.pth is missing",
-                "checkpoint-1 is incomplete: model.safetensors has changed",
+                f"checkpoint-1 is incomplete: {SHARD} has changed",
                 "solver was interrupted and begins again",
             ],
         ),

@@ -1,8 +1,9 @@
 """A small phase for the tests: the same rows, reward and settings in this process and in others.
 
 `python -m tests.training.phase START FOLDER` plays it and notes each step in FOLDER/steps.jsonl. The variable
-KILL says where the process kills itself: "step:2" while the step is reported, "save:2" while its
-checkpoint is written, "rotate:2" when it is in its place and old ones are not yet removed.
+KILL says where the process kills itself: "step:2" while the step is reported, "write:2" while its
+checkpoint is written, "save:2" while it is read through, "rotate:2" when it is in its place and old ones are
+not yet removed.
 """
 
 import json
@@ -16,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 from torch.distributed import distributed_c10d
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
@@ -42,6 +44,8 @@ SETTINGS = GRPOConfig(max_steps=9, batch_questions=2, group=3, micro_batch=4, le
 SAMPLING = SamplingConfig(max_new_tokens=12, max_prompt_tokens=32)
 SEED = 5
 SLOW = "slow"
+SHARD = "shard-00001-model-00001-of-00001.safetensors"
+"""In a checkpoint: the weights and AdamW's moments that the first rank wrote."""
 
 
 class LetterReward:
@@ -101,6 +105,19 @@ def wait_until_saved(work: Path, step: int) -> None:
     """Checkpoints are published beside the next step."""
     while last_saved(work) < step:
         time.sleep(0.01)
+
+
+def kill_while_writing(step: int) -> None:
+    """Where a checkpoint is saved after each step: once that one's file is there, and half of it not."""
+    save, calls = safetensors.torch.save, []
+
+    def killed(tensors: Any, **named: Any) -> bytes:
+        calls.append(tensors)
+        if len(calls) == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return save(tensors, **named)
+
+    safetensors.torch.save = killed
 
 
 def of(start: Path, folder: Path, **changes: Any) -> Phase:
@@ -173,11 +190,13 @@ def play(start: Path, folder: Path) -> TrainingSummary:
             wait_until_saved(folder / "work", step - 1)
             os.kill(os.getpid(), signal.SIGKILL)
 
+    if where == "write":
+        kill_while_writing(int(number))
     if where == "save":
         flush = checkpoints._digest_and_flush
 
         def killed(path: Path) -> str:
-            if path.name == "optimizer.pt" and f"checkpoint-{number}" in str(path):
+            if path.name == SHARD and f"checkpoint-{number}" in str(path):
                 os.kill(os.getpid(), signal.SIGKILL)
             return flush(path)
 

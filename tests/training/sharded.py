@@ -4,7 +4,9 @@
 plays under FSDP as `accelerate/fsdp.yaml` says; without, the same phase under DDP. KILL is the step after
 which it kills itself, STALE another model's folder that it samples with, LONG how many tokens it may draw,
 STOP a step in which rank 1 is to stop, in the midst of its tenth token; no checkpoint is due before.
-GRADIENTS is a file for those of the first update. With LOAD set it ends once policy and reference are loaded.
+GRADIENTS is a file for those of the first update, STATE one for what trains and AdamW's moments as step 3
+begins. WRITE is a step whose checkpoint rank 1 does not write whole: it kills itself. With LOAD set it ends
+once policy and reference are loaded.
 """
 
 import os
@@ -15,12 +17,24 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from diagevo.config.models import HardwareConfig
 from diagevo.progress import StopFlag
 from diagevo.training.phase import TrainingSummary
+from diagevo.training.ranks import accelerate_file
 from diagevo.training.worker import _let_ranks_load_each_others_files
 from tests.sampling.tiny_model import VOCABULARY
 from tests.training import phase
+
+
+def as_the_file_says() -> dict[str, str]:
+    """What `accelerate launch` hands on of our own file."""
+    said = yaml.safe_load(accelerate_file(Path("fsdp")).read_text())["fsdp_config"]
+    handed = {name.upper(): str(value).lower() for name, value in said.items()}
+    handed["FSDP_AUTO_WRAP_POLICY"] = said["fsdp_auto_wrap_policy"]
+    handed["FSDP_STATE_DICT_TYPE"] = said["fsdp_state_dict_type"]
+    return handed | {"ACCELERATE_USE_FSDP": "true", "SHARDED": "1"}
 
 
 def _shard_on_the_cpu() -> None:
@@ -66,6 +80,21 @@ def _save_gradients(file: Path) -> None:
                 save_file(found, file)
 
     SavesAndStops.on_pre_optimizer_step = save
+
+
+def _save_state(file: Path) -> None:
+    from safetensors.torch import save_file
+
+    from diagevo.training.saving import SavesAndStops, named
+
+    def save(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == 2:
+            tensors: dict[str, Any] = named(*self._trainer._state())
+            found = {n: t.full_tensor() if hasattr(t, "full_tensor") else t for n, t in tensors.items()}
+            if os.environ["RANK"] == "0":
+                save_file(found, file)
+
+    SavesAndStops.on_step_begin = save
 
 
 def _tell_bytes(trainer: Any) -> None:
@@ -193,6 +222,10 @@ def play(start: Path, folder: Path) -> TrainingSummary:
     trainer.PhaseTrainer.__init__ = build_and_tell
     if gradients := os.environ.get("GRADIENTS"):
         _save_gradients(Path(gradients))
+    if state := os.environ.get("STATE"):
+        _save_state(Path(state))
+    if (written := os.environ.get("WRITE")) and os.environ["RANK"] == "1":
+        phase.kill_while_writing(int(written))
     if stale := os.environ.get("STALE"):
         _sample_with(stale)
     killed_at = int(os.environ.get("KILL", "0"))

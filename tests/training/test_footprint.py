@@ -147,10 +147,10 @@ def test_on_a_cluster_ranks_hold_what_they_hold_on_one_machine() -> None:
 
 
 def test_a_head_that_is_the_embedding_is_on_the_disk_twice_where_ranks_are_sharded() -> None:
-    """Ten finished policies, and three checkpoints of weights and two moments. As two real ranks write it:
-    test_sharded.py."""
+    """Ten finished policies; not in three checkpoints of weights and two moments. As two real ranks write
+    them: test_sharded.py."""
     weights, head = 4_022_468_096, 151_936 * 2560
-    assert disk_bytes(of("qwen3-4b")) == 4 * (10 * (weights + head) + 3 * (3 * weights + head))
+    assert disk_bytes(of("qwen3-4b")) == 4 * (10 * (weights + head) + 3 * 3 * weights)
     alone = of("qwen3-4b", "hardware.accelerate_config=null", "hardware.processes=1")
     assert disk_bytes(alone) == 4 * (10 + 3 * 3) * weights
 

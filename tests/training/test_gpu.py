@@ -1,24 +1,24 @@
-"""The same on a GPU, what `make bench-gpu` claims with it. Skipped where there is none.
+"""The same on a GPU. Skipped where there is none: `pytest -m gpu`.
 
 What can be claimed of the CPU too is tested on both, so that the code for a GPU has run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
 
-from benchmarks.gpu_phase import make_start, planned, play
-from benchmarks.gpu_shapes import Shape
-from benchmarks.gpu_work import reset_memory
+from benchmarks.gpu_shapes import Shape, make_policy, phase_of, planned, run_of
 from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import StoppedSafely
+from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
+from diagevo.training.grpo import play_phase
 from diagevo.training.phase import Rollout
 from tests.training import phase
 from tests.training.allocated import Allocated
@@ -31,6 +31,16 @@ on_gpu = [
 ]
 GPU = pytest.param("cuda", marks=on_gpu)
 SMALL = Shape("small", 256, 512, 2, 8, True, vocabulary=4096, step_rows=16, step_prompt=16, step_tokens=24)
+
+
+class Length:
+    """Rewards long texts."""
+
+    def measure(self, rollouts: Sequence[Rollout]) -> list[int]:
+        return [len(rollout.text) for rollout in rollouts]
+
+    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[int]) -> list[float]:
+        return [float(measure) for measure in measures]
 
 
 @dataclass
@@ -46,7 +56,8 @@ def peak_on(device: str) -> Iterator[Peak]:
     if device == "cuda":
         square = torch.ones(8, 8, device=device)
         _ = square @ square  # cuBLAS takes its workspace, which is no tensor of ours
-        reset_memory(device)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
         held = torch.cuda.memory_allocated()
         yield found
         found.most = torch.cuda.max_memory_allocated() - held
@@ -61,21 +72,22 @@ def peak_on(device: str) -> Iterator[Peak]:
 def test_a_phase_measures_its_reference_and_its_sampler_and_takes_the_memory_of_the_plan(
     device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The phase of `make bench-gpu`, of a small shape, stopped after its third step and resumed. The plan
-    reckons with bfloat16, the CPU has float32: it allocates an eighth more than the plan says."""
+    """A small shape, stopped after its second step and resumed. The plan reckons with bfloat16, the CPU has
+    float32: it allocates an eighth more than the plan says."""
     as_on_a_gpu(monkeypatch.setattr, SMALL.vocabulary)
-    make_start(SMALL, device, tmp_path)
+    config, start = run_of(SMALL, device=device), make_policy(SMALL, tmp_path / "start", device=device)
+    given = phase_of(config, start, tmp_path, "none:none", {})
 
-    def stop(step: int) -> None:
-        if step == 3:
+    def stop(step: int, *_: Any) -> None:
+        if step == 2:
             raise StoppedSafely("enough")
 
     with peak_on(device) as peak, pytest.raises(StoppedSafely):
-        play(SMALL, device, tmp_path, on_step=stop)
-    assert 0.8 <= planned(SMALL, device) / peak.most <= 1.3
+        play_phase(given, Length(), stop, StopFlag())
+    assert 0.8 <= planned(config, SMALL) / peak.most <= 1.3
 
-    found = play(SMALL, device, tmp_path, on_step=lambda step: None)
-    assert (found.resumed_from, found.measures.steps) == (3, 4)
+    found = play_phase(given, Length(), lambda *_: None, StopFlag())
+    assert (found.resumed_from, found.measures.steps) == (2, 3)
     bounds = TrainingConfig()
     kl, gap = (1e-6, 1e-5) if device == "cpu" else (bounds.first_kl, bounds.sampling_gap)
     assert found.measures.first_kl is not None

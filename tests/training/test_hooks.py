@@ -25,7 +25,9 @@ PRIVATE = {
     ],
     "_save_checkpoint": ["model", "trial"],
     "_get_output_dir": ["trial"],
-    "_issue_warnings_after_load": ["load_result"],
+    "_save_optimizer_and_scheduler": ["output_dir"],
+    "_load_optimizer_and_scheduler": ["checkpoint"],
+    "_load_from_checkpoint": ["resume_from_checkpoint", "model"],
 }  # fmt: skip
 PUBLIC = {
     "get_train_dataloader": [],

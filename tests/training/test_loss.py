@@ -44,7 +44,7 @@ def built(start: Path, work: Path, micro_batches: int = 1, **settings: Any) -> A
         sampling=SamplingConfig(max_prompt_tokens=32, max_new_tokens=LONGEST),
         hardware=HardwareConfig(device="cpu"),
     )
-    trainer = phase.trainer(given, plan, Saving(work, {}))
+    trainer = phase.trainer(given, plan, Saving(work, {}, 60))
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = trainer.args.steps_per_generation = micro_batches
     return trainer

@@ -35,6 +35,7 @@ def test_an_update_holds_weights_gradients_moments_and_what_its_tokens_left() ->
         "weights": 848,
         "gradients": 848,
         "Adam": 1696,
+        "copy to save": 2544,
         "activations": 4 * 20 * 88,
         "logits": 2 * 4 * 20 * 10,
     }

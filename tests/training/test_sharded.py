@@ -1,34 +1,27 @@
 """FSDP2 for real, on ranks of the CPU: what a rank loads, the reference, the weights and a resumed phase."""
 
 import os
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
+import torch
+from safetensors.torch import load_file
 
 from diagevo.errors import ConfigError
-from diagevo.training.footprint import update
-from diagevo.training.ranks import accelerate_file
+from diagevo.training.footprint import checkpoint, update
 from diagevo.training.shapes import find_shape
 from tests.sampling.tiny_model import make_tiny_model
 from tests.training import phase
 from tests.training.forked_ranks import play_ranks
+from tests.training.sharded import as_the_file_says
 
 pytestmark = pytest.mark.slow
 LONG = "100"
 """Tokens that a completion may have: so many that the ranks end at different ones. A policy that is gathered
 at each token then waits for a rank that has ended."""
-
-
-def _as_the_file_says() -> dict[str, str]:
-    """What `accelerate launch` hands on of our own file."""
-    said = yaml.safe_load(accelerate_file(Path("fsdp")).read_text())["fsdp_config"]
-    handed = {name.upper(): str(value).lower() for name, value in said.items()}
-    handed["FSDP_AUTO_WRAP_POLICY"] = said["fsdp_auto_wrap_policy"]
-    handed["FSDP_STATE_DICT_TYPE"] = said["fsdp_state_dict_type"]
-    return handed | {"ACCELERATE_USE_FSDP": "true", "SHARDED": "1"}
 
 
 @dataclass(frozen=True)
@@ -78,8 +71,6 @@ def apart(a: Path, b: Path) -> float:
 
     A sharded phase saves tied weights under both of their names.
     """
-    from safetensors.torch import load_file
-
     files = (path / "final/model.safetensors" if path.is_dir() else path for path in (a, b))
     first, second = map(load_file, files)
     for weights in (first, second):
@@ -99,7 +90,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A sharded phase, whose ranks draw completions of different lengths."""
     folder = tmp_path_factory.mktemp("sharded")
     start = make_tiny_model(folder / "model", tied=request.param, scale=0.15)
-    return play(start, folder / "played", **_as_the_file_says(), LONG=LONG)
+    return play(start, folder / "played", **as_the_file_says(), LONG=LONG)
 
 
 def test_a_sharded_phase_is_the_phase_of_whole_models(played: Played, tmp_path: Path) -> None:
@@ -116,7 +107,7 @@ def test_a_sharded_phase_is_the_phase_of_whole_models(played: Played, tmp_path: 
     assert apart(played.folder, alone.folder) < 1e-6
 
 
-@pytest.mark.parametrize("how", [_as_the_file_says(), {}], ids=["sharded", "whole"])
+@pytest.mark.parametrize("how", [as_the_file_says(), {}], ids=["sharded", "whole"])
 def test_a_sampler_with_other_weights_ends_a_phase_of_several_ranks(
     how: dict[str, str], tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -143,14 +134,14 @@ def test_a_rank_holds_the_bytes_that_the_plan_says(played: Played) -> None:
 
 def test_a_rank_loads_no_more_than_its_part_of_the_policy_and_of_the_reference(tmp_path: Path) -> None:
     """170 MB each in float32. Their file has 16 bits: one of 32 would be mapped, and counted as nobody's."""
-    from safetensors.torch import load_file, save_file
+    from safetensors.torch import save_file
 
     start = make_tiny_model(tmp_path / "model", width=1536)
     weights = load_file(start / "model.safetensors")
     save_file(
         {name: w.bfloat16() for name, w in weights.items()}, start / "model.safetensors", {"format": "pt"}
     )
-    told = told_by(start, tmp_path / "loaded", **_as_the_file_says(), LOAD="1")
+    told = told_by(start, tmp_path / "loaded", **as_the_file_says(), LOAD="1")
     part = 4 * sum(weight.numel() for weight in weights.values()) / 2
     assert 2 * part < int(told["LOADED"][0]) < 1.2 * 2 * part
 
@@ -166,7 +157,7 @@ def test_groups_that_each_hold_the_whole_state_train_as_one_does(tmp_path: Path)
         "PARALLELISM_CONFIG_DP_REPLICATE_SIZE": "2",
         "PARALLELISM_CONFIG_DP_SHARD_SIZE": "2",
     }
-    how, found = _as_the_file_says(), [str(tmp_path / name) for name in ("all", "groups")]
+    how, found = as_the_file_says(), [str(tmp_path / name) for name in ("all", "groups")]
     all_ = play(start, tmp_path / "four", RANKS="4", **how, GRADIENTS=found[0])
     with pytest.raises(subprocess.CalledProcessError) as killed:
         play(start, tmp_path / "halves", RANKS="4", **how, **groups, GRADIENTS=found[1], KILL="2")
@@ -189,21 +180,40 @@ def test_an_update_takes_no_more_than_the_plan_says_and_not_much_less(played: Pl
 
 @TIED
 def test_a_sharded_phase_that_was_killed_goes_on_bit_for_bit(played: Played, tmp_path: Path) -> None:
-    how = _as_the_file_says() | {"LONG": LONG}
+    how = as_the_file_says() | {"LONG": LONG}
     with pytest.raises(subprocess.CalledProcessError):
         play(played.start, tmp_path / "killed", **how, KILL="2")
     assert not (tmp_path / "killed/final").exists()
     saved = tmp_path / "killed/work/checkpoint-2"
-    assert (saved / "pytorch_model_fsdp.bin").is_file()
-    assert not list(saved.glob("*.safetensors")), "the weights are there once"
     shape = find_shape(str(played.start))
     assert shape is not None
-    written = shape.weights + shape.vocabulary * shape.hidden  # disk.py
-    for file in (saved / "pytorch_model_fsdp.bin", played.folder / "final/model.safetensors"):
-        assert 0 < file.stat().st_size - 4 * written < 10_000, "and what the file says of them"
+    shards = [file.stat().st_size for file in sorted(saved.glob("*.safetensors"))]
+    assert len(shards) == 2, "each rank's, and none has all"
+    assert max(shards) < 0.6 * checkpoint(shape)
+    final = (played.folder / "final/model.safetensors").stat().st_size
+    tied = shape.vocabulary * shape.hidden  # disk.py
+    for size, written in ((sum(shards), checkpoint(shape)), (final, 4 * (shape.weights + tied))):
+        assert 0 < size - written < 40_000, "and what the files say of them"
     said = how | {"FSDP_CPU_RAM_EFFICIENT_LOADING": "true"}  # by a file of one's own: overruled
     play(played.start, tmp_path / "killed", **said)
     assert apart(tmp_path / "killed", played.folder) == 0.0
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_what_two_ranks_saved_other_numbers_of_ranks_read_bit_for_bit(tied: bool, tmp_path: Path) -> None:
+    """Rank 1 is killed while it writes its part of the third checkpoint: the second counts."""
+    start, how = make_tiny_model(tmp_path / "model", tied=tied), as_the_file_says()
+    with pytest.raises(subprocess.CalledProcessError):
+        play(start, tmp_path / "2", **how, WRITE="3", STATE=str(tmp_path / "saved"))
+    assert phase.last_saved(tmp_path / "2/work") == 2
+    for ranks, so in (("1", {}), ("3", how)):
+        shutil.copytree(tmp_path / "2", tmp_path / ranks)
+        play(start, tmp_path / ranks, **so, RANKS=ranks, STATE=str(tmp_path / f"read-{ranks}"))
+        saved, read = (load_file(tmp_path / name) for name in ("saved", f"read-{ranks}"))
+        assert len(saved) == 4 * len({name for name in saved if name.startswith("model.")}), "and its moments"
+        assert saved.keys() == read.keys()
+        assert all(torch.equal(saved[name], read[name]) for name in saved), ranks
+        assert (tmp_path / ranks / "final").is_dir()
 
 
 @UNTIED
@@ -211,7 +221,7 @@ def test_a_sharded_phase_whose_ranks_stop_while_they_draw_goes_on_bit_for_bit(
     played: Played, tmp_path: Path
 ) -> None:
     """Rank 1 breaks off between two layers, and step 2, which no checkpoint was due for, is saved."""
-    how = _as_the_file_says() | {"LONG": LONG}
+    how = as_the_file_says() | {"LONG": LONG}
     with pytest.raises(subprocess.CalledProcessError) as stopped:
         play(played.start, tmp_path / "stopped", **how, STOP="3")
     assert "StoppedSafely" in stopped.value.stderr

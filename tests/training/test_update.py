@@ -103,7 +103,7 @@ def played(
     plan = kind(**{field.name: getattr(plan, field.name) for field in fields(plan)})
     recorder = Recorder(settings)
     work = tmp_path_factory.mktemp("work")
-    with pytest.MonkeyPatch.context() as patch, Saving(work, {}) as saving:
+    with pytest.MonkeyPatch.context() as patch, Saving(work, {}, 60) as saving:
         patch.setattr(PhaseTrainer, "_generate_single_turn", drawn)
         given = phase.of(
             tiny_model,
