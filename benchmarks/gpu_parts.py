@@ -173,7 +173,7 @@ def fsdp(folder: Path) -> None:
         try:
             say(**{f"{attention}_tokens_a_s": _update(start, attention_for(attention, on_gpu=CUDA))})
         except Exception as error:  # FlashAttention is an extra, and a figure beside the others
-            say(**{attention: f"{type(error).__name__}: {error}"})
+            say(**{attention: f"{type(error).__name__}: {str(error).splitlines()[0]}"})
 
 
 def _update(start: Path, attention: str) -> float:

@@ -1,4 +1,4 @@
-"""Seconds of a sharded save over gloo, beside gathering all to one rank: 135 M weights and AdamW's moments.
+"""Seconds of a sharded save over gloo, beside gathering all to one rank: 163 M weights and AdamW's moments.
 
 `OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m benchmarks.sharded_save FOLDER`, which is left with what was
 saved.

@@ -217,7 +217,7 @@ def test_a_plan_says_what_a_gpu_holds_and_on_which_cards_that_fits() -> None:
     assert rollouts["peak_bytes"] == sum(rollouts["parts"].values()) + rollouts["engines"][0]["bytes"]
     shown = invoke("train", "--plan", "--profile", "qwen3-8b").stdout
     assert "\nfits          GPUs of 80, 141 GB; not of 24, 40, 48\n" in shown
-    assert "\ntime          about 12.6 h: 2.5 h a round; no earlier run" in shown
+    assert "\ntime          about 12.3 h: 2.5 h a round; no earlier run" in shown
     gpus = re.findall(r"^(\w.*?) +(0-7|7) +\d+\.\d ", shown, re.MULTILINE)
     stages = [stage for stage, name in gpus if name == "0-7"]
     assert [stage for stage, name in gpus if name == "7"] == [
