@@ -90,8 +90,8 @@ def engine(folder: Path) -> None:
 
 def _compare(name: str, answers: Sequence[str], expected: Sequence[str]) -> None:
     """Rounding in bfloat16 parts two texts some time; other weights do at once."""
-    same = [[a == b for a, b in zip(*pair, strict=False)] for pair in zip(answers, expected, strict=True)]
-    share = sum(row.index(False) if False in row else len(row) for row in same) / sum(map(len, expected))
+    same = sum(a == b for pair in zip(answers, expected, strict=True) for a, b in zip(*pair, strict=False))
+    share = 1.0 if answers == expected else same / max(1, sum(map(len, expected)))
     say(**{f"{name}_greedy_as_transformers": share})
     if share < (0.25 if CUDA else 1.0):
         raise RuntimeError(f"greedy answers of {name} are not those of transformers: {answers}, {expected}")
@@ -100,12 +100,11 @@ def _compare(name: str, answers: Sequence[str], expected: Sequence[str]) -> None
 def phase(folder: Path) -> None:
     config = _run()
     with _peak() as peak:
-        summary = _play(config, folder, _starts(folder), timed=True)
+        summary = _play(config, folder, _starts(folder))
     found = summary.measures
     say(first_kl=found.first_kl, log_prob_gap=found.sampling_gap, findings=found.findings)
     say(tensors_apart=[entry.get(TENSORS_APART) for entry in summary.log])
-    card = torch.cuda.get_device_properties(0).total_memory if CUDA else 0
-    say(peak=peak["card"], planned=planned(config, SHAPE, card) if CUDA else "of GPUs alone")
+    say(peak=peak["card"], planned=planned(config, SHAPE, torch.cuda.mem_get_info()[1]) if CUDA else None)
 
 
 def resume(folder: Path) -> None:
@@ -165,7 +164,7 @@ def fsdp(folder: Path) -> None:
     os.environ |= sharded.as_the_file_says()
     if not CUDA:
         sharded._shard_on_the_cpu()
-    summary = _play(_run(), folder, start, timed=True)
+    summary = _play(_run(), folder, start)
     files = [file.stat().st_size for file in folder.glob("work/checkpoint-3/*.safetensors")]
     say(backend=torch.distributed.get_backend(), first_kl=summary.measures.first_kl, checkpoint=sum(files))
     gc.collect()
@@ -218,9 +217,9 @@ def lora(folder: Path) -> None:
         found = _engine(config, start)
         before = _greedy(EngineSampler(start, found))
         say(start_peak=peak["card"])
-        far = config.solver_grpo.model_copy(update={"learning_rate": 0.05})
+        far = config.solver_grpo.model_copy(update={"learning_rate": 0.01})
         config = config.model_copy(update={"solver_grpo": far})
-        summary = _play(config, folder, start, engine=found, timed=True)
+        summary = _play(config, folder, start, engine=found)
     say(peak=peak["card"], tensors_apart=[entry.get(TENSORS_APART) for entry in summary.log])
     after = _greedy(EngineSampler(summary.final, found))  # prefixes of the same prompts are of other weights
     say(answers_moved=before != after)
@@ -234,7 +233,6 @@ def hold8b(folder: Path) -> None:
     from diagevo.training.saving import written
 
     start = make_policy(BIG, folder / "big", device=DEVICE)
-    gc.collect()
     weights = [tensor for file in sorted(start.glob("*.safetensors")) for tensor in load_file(file).values()]
     largest = max(weights, key=torch.numel)
     for threads in (1, 12):
@@ -251,9 +249,9 @@ def hold8b(folder: Path) -> None:
     say(saved_bytes=size, in_the_way_s=copied, beside_s=seconds)
     del tensors, weights, saved, largest
     found = _engine(run_of(BIG, vllm_memory=0.6), start)
+    say(start_s=_timed(lambda: found.llm)[1])
     for threads in (1, 12):
         torch.set_num_threads(threads)
-        found.wake()
         found.holds = None
         say(**{f"hold_{threads}_threads_s": _timed(lambda: found.hold(start))[1]})
         found.rest()
@@ -287,7 +285,6 @@ def _play(
     engine: Engine | None = None,
     on_step: Callable[[int], None] = lambda step: None,
     on_update: OnUpdate = no_update,
-    timed: bool = False,
 ) -> TrainingSummary:
     """A phase in this process; a frozen solver votes at each step, as for the challenger's reward."""
     from diagevo.training.grpo import play_phase
@@ -300,8 +297,7 @@ def _play(
 
     def told(part: str) -> None:
         times.append(time.perf_counter())
-        if timed:
-            say(**{part: times[-1] - times[-2]})
+        say(**{part: times[-1] - times[-2]})
 
     def measured(rollouts: Any) -> Any:
         step = rollouts[0].step

@@ -1,5 +1,6 @@
 """The shapes that gpu.py plays, models of them with weights drawn at random, and their phase."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from diagevo.config.models import Config, GRPOConfig, HardwareConfig, SamplingCo
 from diagevo.training.footprint import loads
 from diagevo.training.phase import Phase, RewardSpec, TrainingRow
 from diagevo.training.shapes import shape_of
-from tests.sampling.tiny_model import make_tiny_tokenizer
+from tests.sampling.tiny_model import VOCABULARY, make_tiny_tokenizer
 
 STEPS = 3
 
@@ -36,7 +37,7 @@ TINY = Shape("tiny", 64, 128, 2, 8, False, 128, 16, 256, 12, 2)
 
 
 def make_policy(shape: Shape, folder: Path, *, seed: int = 0, device: str = "cpu") -> Path:
-    """Its folder, with weights that make some tokens likelier than others."""
+    """Its folder, with weights that make some tokens likelier than others, and a text for each token."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -50,6 +51,10 @@ def make_policy(shape: Shape, folder: Path, *, seed: int = 0, device: str = "cpu
         torch.set_default_dtype(standard)
     model.save_pretrained(folder)
     make_tiny_tokenizer().save_pretrained(folder)
+    file = folder / "tokenizer.json"
+    saved = json.loads(file.read_text())
+    saved["model"]["vocab"] |= {f"<{i}>": i for i in range(len(VOCABULARY), shape.vocabulary)}
+    file.write_text(json.dumps(saved))
     return folder
 
 
