@@ -165,7 +165,7 @@ bench: $(READY)
 # Without a GPU a tiny shape goes through the same code, with what `make test-vllm` has installed.
 GPU_PYTHON ?= $(or $(wildcard $(VLLM)),$(BIN)/python)
 
-bench-gpu:
+bench-gpu: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(READY))
 	$(GPU_PYTHON) -m benchmarks gpu $(PARTS)
 
 clean:
