@@ -85,10 +85,16 @@ class Saving:
     def _publish(self, written: Future[Any], staging: Path | None, step: int) -> None:
         target = checkpoints.checkpoint_folder(self._work, step)
         with checkpoints.writing(f"the checkpoint of step {step}", self._work):
-            written.result()
             if staging is None:
+                written.result()
                 return
-            checkpoints.publish(staging / target.name, target, {**self._notes, "step": step})
+            try:
+                written.result()
+                checkpoints.publish(staging / target.name, target, {**self._notes, "step": step})
+            except Exception:
+                for file in staging.rglob("*.safetensors"):  # what is told next needs room on the disk
+                    file.unlink()
+                raise
             shutil.rmtree(staging)
             checkpoints.rotate(self._work)
 
