@@ -106,7 +106,7 @@ def phase_of(config: Config, start: Path, folder: Path, reward: str, arguments: 
 
 def planned(config: Config, shape: Shape, card: float = 0.0) -> float:
     """Bytes that `train --plan` reckons for the phase at its fullest, without CUDA's own."""
-    counted = shape_of(config_of(shape))
+    counted = shape_of({"model_type": "qwen3"} | config_of(shape))
     assert counted is not None
     solver = [load for load in loads(config, counted, counted) if load.stage.startswith("solver")]
     return max(load.peak(card) - load.parts["process"] for load in solver)

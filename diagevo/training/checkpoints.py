@@ -122,9 +122,7 @@ def writing(what: str, folder: Path) -> Iterator[None]:
     """A block that writes `what` below `folder`. Raises StoreError where the disk does not take it."""
     try:
         yield
-    except Exception as caught:  # torch and safetensors raise errors of their own where a write fails
-        # torch.distributed.checkpoint tells those of all ranks
-        error = next((cause for cause, _ in getattr(caught, "failures", {}).values()), caught)
+    except Exception as error:  # torch and safetensors raise errors of their own where a write fails
         told = str(error)
         if not isinstance(error, OSError) and "inline_container" not in told and "I/O error" not in told:
             raise

@@ -23,6 +23,7 @@ from typing import Any, Self, cast
 
 import torch
 from torch import distributed
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -85,15 +86,16 @@ class Saving:
     def _publish(self, written: Future[Any], staging: Path | None, step: int) -> None:
         target = checkpoints.checkpoint_folder(self._work, step)
         with checkpoints.writing(f"the checkpoint of step {step}", self._work):
-            if staging is None:
-                written.result()
-                return
             try:
                 written.result()
+                if staging is None:
+                    return
                 checkpoints.publish(staging / target.name, target, {**self._notes, "step": step})
-            except Exception:
-                for file in staging.rglob("*.safetensors"):  # what is told next needs room on the disk
-                    file.unlink()
+            except (CheckpointException, OSError) as error:
+                for file in staging.rglob("*.safetensors") if staging else ():
+                    file.unlink()  # what is told next needs room on the disk
+                if isinstance(error, CheckpointException):  # of a rank, or several
+                    raise next(iter(error.failures.values()))[0] from error
                 raise
             shutil.rmtree(staging)
             checkpoints.rotate(self._work)
