@@ -39,8 +39,8 @@ def test_every_command_lives_where_the_listing_says_and_none_is_left_out() -> No
         ("--help", HEAVY - {"rich.console"} | {"sqlalchemy"}, None),
         ("--version", HEAVY, set()),
         ("runs list", HEAVY | EITHER | AUDIT, {"runs"}),
-        ("memory log -n 3", HEAVY | EITHER | AUDIT, {"memory", "prompts"}),
-        ("memory why c1", HEAVY | EITHER | AUDIT, {"memory", "prompts"}),
+        ("memory log -n 3", HEAVY | EITHER | AUDIT, {"memory"}),
+        ("memory why c1", HEAVY | EITHER | AUDIT, {"memory"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
