@@ -1,5 +1,7 @@
 """What is said in many ways, told by what goes together and not by who passed."""
 
+from benchmarks.causes.planted import planted
+from benchmarks.causes.rows import LabelledRow
 from diagevo.diagnosis.levels import ways
 from diagevo.diagnosis.levels.engine import Levels
 from diagevo.diagnosis.levels.material import Failure, Prompt, Response
@@ -56,3 +58,31 @@ def test_what_is_left_out_or_added_in_ever_other_words_is_one_cause_each() -> No
     assert silent.pop().startswith("leaves out any of `")
     assert len(blaming) == 1
     assert "a sentence unlike any that passed: you " in blaming.pop()
+
+
+def test_causes_do_not_hang_on_the_order_of_rows() -> None:
+    by_question: dict[str, list[tuple[str, LabelledRow]]] = {}
+    for place, row in enumerate(planted("tools", 0)):
+        by_question.setdefault(str(row.question), []).append((f"f{place}", row))
+
+    def found(order: int) -> dict[str, str | None]:
+        prompts = [
+            Prompt(
+                question,
+                question,
+                None,
+                [Response(row.text) for _, row in rows[::order] if not row.failed],
+                [Failure(key, Response(row.text)) for key, row in rows[::order] if row.failed],
+            )
+            for question, rows in list(by_question.items())[::order]
+        ]
+        levels = Levels(
+            [each for each in prompts if each.failed], [each for each in prompts if not each.failed]
+        )
+        return {
+            failure.key: explained.cause and explained.cause.key
+            for prompt in prompts
+            for failure, explained in zip(prompt.failed, levels.of(prompt), strict=True)
+        }
+
+    assert found(1) == found(-1)
