@@ -212,6 +212,7 @@ APART = 0.6
 """Mean cosine distance from which two groups of failures stay apart."""
 IMPOSSIBLE = 0.7
 """What a feature counts, for 1, that a failure cannot lack: not all passes of its prompt have it."""
+HALF = 0.5
 TOGETHER = 0.75
 """Share of failures in common from which two features are one."""
 LINKED = 1_500
@@ -276,8 +277,21 @@ class Groups:
         return best if cosines[best] >= 1 - APART else None
 
 
-def grouped(found: Tested, rows: Sequence[tuple[int, Signed]], *, fewest: int = FEWEST) -> Groups:
-    """Groups of failures, from `rows`: of each failure its prompt and its features (`signed`)."""
+def grouped(
+    found: Tested,
+    rows: Sequence[tuple[int, Signed]],
+    *,
+    fewest: int = FEWEST,
+    weak: frozenset[int] = frozenset(),
+) -> Groups:
+    """Groups of failures, from `rows`: of each failure its prompt and its features (`signed`).
+
+    Args:
+        found: What sets failures apart.
+        rows: In any order.
+        fewest: Prompts of a group.
+        weak: Names of features that follow from others: they count HALF.
+    """
     keys = list(zip(found.names.tolist(), found.signs.tolist(), strict=True))
     held = _incidence(keys, [marks for _, marks in rows])
     order = np.argsort(-(found.seen - found.expected), kind="stable")
@@ -285,7 +299,9 @@ def grouped(found: Tested, rows: Sequence[tuple[int, Signed]], *, fewest: int = 
     leaders = [places[0] for places in bundles]
     weights = np.log(found.seen[leaders] / np.maximum(found.expected[leaders], 0.3))
     together = [[keys[each] for each in places] for places in bundles]
-    groups = Groups(together, np.maximum(weights, 0.1), np.zeros((0, len(bundles))), [])
+    follows = np.array([all(name in weak for name, _ in each) for each in together])
+    weights = np.maximum(weights, 0.1) * np.where(follows, HALF, 1.0)
+    groups = Groups(together, weights, np.zeros((0, len(bundles))), [])
     every = [groups.row(marks) for _, marks in rows]
     matrix, possible = (np.array([row[part] for row in every]).reshape(-1, len(bundles)) for part in (0, 1))
     able = np.flatnonzero(matrix.any(axis=1))

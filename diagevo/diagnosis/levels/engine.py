@@ -90,7 +90,9 @@ class Levels:
             )
         else:
             found = contrast.tested(sides)
-            self._groups = contrast.grouped(found, rows) if len(found.names) else None
+            self._groups = (
+                contrast.grouped(found, rows, weak=self._vocabulary.counts()) if len(found.names) else None
+            )
         self._placed: dict[str, _Place] = {}
         self._causes = self._described(left, rows, keys, known or {}) if self._groups is not None else []
 

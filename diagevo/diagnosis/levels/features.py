@@ -26,6 +26,12 @@ CONSTANTS = (2, 3, 4, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)
 ONE = "§one of "
 NEW = "§a sentence unlike any that passed, with "
 """Before ways to say the same, and before a word of a sentence that says what no pass says."""
+COUNTS = frozenset(
+    [f"§{number} {each}" for number in range(6) for each in ("calls", "lines")]
+    + ["§6 calls or more", "§4 lines or more"]
+    + ["§no new number", "§one new number", "§two new numbers", "§new numbers, three or more"]
+)
+"""How much there is: what follows from any step that is left out or added."""
 NOWHERE = "a number from nowhere"
 MANY = 14
 """Numbers of a question, and new ones of a response, that are followed."""
@@ -59,6 +65,10 @@ class Vocabulary:
             digest = blake2b(word.encode(errors="replace"), digest_size=8).digest()
             self._ids[word] = int.from_bytes(digest, "little")
         return self._ids[word]
+
+    def counts(self) -> frozenset[int]:
+        """The features of COUNTS."""
+        return frozenset((self.id(word) * int(_A)) & _LAST64 for word in COUNTS)
 
     def parts(self, prompt: Prompt, response: Response) -> tuple[list[str], list[str], list[str]]:
         """Words, the same with what is masked, and what else sets it apart."""
