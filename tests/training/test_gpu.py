@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from benchmarks.gpu_shapes import Shape, make_policy, phase_of, planned, run_of
 from diagevo.config.models import HardwareConfig, TrainingConfig
@@ -18,6 +19,7 @@ from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
+from diagevo.training import saving
 from diagevo.training.grpo import play_phase
 from diagevo.training.phase import Rollout
 from tests.training import phase
@@ -75,6 +77,13 @@ def test_a_phase_measures_its_reference_and_its_sampler_and_takes_the_memory_of_
     """A small shape, stopped after its second step and resumed. The plan reckons with bfloat16, the CPU has
     float32: it allocates an eighth more than the plan says."""
     as_on_a_gpu(monkeypatch.setattr, SMALL.vocabulary)
+    write = saving.written
+
+    def written(*given: Any) -> Any:
+        with _disable_current_modes():  # what is copied to be saved is the host's memory, not the GPU's
+            return write(*given)
+
+    monkeypatch.setattr(saving, "written", written)
     config, start = run_of(SMALL, device=device), make_policy(SMALL, tmp_path / "start", device=device)
     given = phase_of(config, start, tmp_path, "none:none", {})
 
