@@ -205,7 +205,9 @@ def _general(title: str, questions: int, part: QuestionSource) -> Benchmark:
 def _choice(
     name: str, hub: Hub, licence: str, category: str, choices: Choices, question: str = "question"
 ) -> QuestionSource:
-    return QuestionSource(name, hub, question, no_gold, licence, "choice", category, choices)
+    return QuestionSource(
+        name, hub, question, no_gold, licence, kind="choice", category=category, choices=choices
+    )
 
 
 MATH_TRAIN = QuestionSource(
@@ -272,8 +274,8 @@ BBEH = QuestionSource(
     ("question", "input"),
     column("answer", "target"),
     "CC-BY-4.0",
-    "text",
-    "task",
+    kind="text",
+    category="task",
 )
 BENCHMARKS: tuple[Benchmark, ...] = (
     _mathematics("AMC", 40, AMC, samples=32, temperature=1.0),
