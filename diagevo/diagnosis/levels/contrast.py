@@ -7,6 +7,7 @@ feature reaches where labels are dealt anew is the threshold for all (Westfall a
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -212,6 +213,8 @@ APART = 0.6
 """Mean cosine distance from which two groups of failures stay apart."""
 IMPOSSIBLE = 0.7
 """What a feature counts, for 1, that a failure cannot lack: not all passes of its prompt have it."""
+CHANGE = 2.0
+"""What a change counts in the grouping: as what failures show seven times as often as by chance."""
 HALF = 0.5
 TOGETHER = 0.75
 """Share of failures in common from which two features are one."""
@@ -233,6 +236,8 @@ class Groups:
     """(groups, bundles): mean of the members' rows, over those that can have the bundle."""
     leaders: list[list[int]]
     """Of each group the bundles that describe it, best first."""
+    told: int = 0
+    """How many of the bundles, at the end, count only beside others."""
     _places: dict[int, tuple[np.ndarray, np.ndarray]] = field(init=False)
     _sizes: np.ndarray = field(init=False)
     _added: np.ndarray = field(init=False)
@@ -255,6 +260,8 @@ class Groups:
             self._counted(names, sign) for names, sign in zip(marks, (1, -1, -1), strict=True)
         )
         found = (only + lacks) >= self._sizes / 2
+        if not found[: len(found) - self.told].any():
+            found[:] = False
         return found * self.weights, np.where(
             found | (self._counted(every, -1) > 0) | self._added, 1.0, IMPOSSIBLE
         )
@@ -283,6 +290,7 @@ def grouped(
     *,
     fewest: int = FEWEST,
     weak: frozenset[int] = frozenset(),
+    told: frozenset[int] = frozenset(),
 ) -> Groups:
     """Groups of failures, from `rows`: of each failure its prompt and its features (`signed`).
 
@@ -291,6 +299,7 @@ def grouped(
         rows: In any order.
         fewest: Prompts of a group.
         weak: Names of features that follow from others: they count HALF.
+        told: Names of features that are not tested, and so count only beside one that is.
     """
     keys = list(zip(found.names.tolist(), found.signs.tolist(), strict=True))
     held = _incidence(keys, [marks for _, marks in rows])
@@ -301,9 +310,16 @@ def grouped(
     together = [[keys[each] for each in places] for places in bundles]
     follows = np.array([all(name in weak for name, _ in each) for each in together])
     weights = np.maximum(weights, 0.1) * np.where(follows, HALF, 1.0)
-    groups = Groups(together, weights, np.zeros((0, len(bundles))), [])
+    prompts_of: dict[int, set[int]] = defaultdict(set)
+    for prompt, (only, _, _) in rows:
+        for name in told.intersection(only.tolist()):
+            prompts_of[name].add(prompt)
+    changes = sorted(name for name, shown in prompts_of.items() if len(shown) >= fewest)
+    together += [[(name, 1)] for name in changes]
+    weights = np.r_[weights, np.full(len(changes), CHANGE)]
+    groups = Groups(together, weights, np.zeros((0, len(together))), [], told=len(changes))
     every = [groups.row(marks) for _, marks in rows]
-    matrix, possible = (np.array([row[part] for row in every]).reshape(-1, len(bundles)) for part in (0, 1))
+    matrix, possible = (np.array([row[part] for row in every]).reshape(-1, len(together)) for part in (0, 1))
     able = np.flatnonzero(matrix.any(axis=1))
     linked = able[:: -(-len(able) // LINKED)] if len(able) else able
     prompts = np.array([prompt for prompt, _ in rows])
@@ -312,7 +328,7 @@ def grouped(
         members = linked[places]
         if len(members) >= LEAST * len(linked) and len(set(prompts[members].tolist())) >= fewest:
             means.append(matrix[members].sum(axis=0) / possible[members].sum(axis=0))
-    groups.means = np.array(means).reshape(-1, len(bundles))
+    groups.means = np.array(means).reshape(-1, len(together))
     own = np.array([-1 if (place := groups.of(row)) is None else place for row in every])
     has = matrix > 0
     for number in range(len(means)):

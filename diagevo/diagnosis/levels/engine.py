@@ -13,7 +13,7 @@ import numpy as np
 from diagevo.diagnosis.levels import contrast
 from diagevo.diagnosis.levels.contrast import Groups, Side, Signed
 from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary
-from diagevo.diagnosis.levels.located import Located, located, nearest
+from diagevo.diagnosis.levels.located import Located, change, located, nearest
 from diagevo.diagnosis.levels.material import TOKEN, Evidence, Failure, LocalCause, Prompt, Response
 from diagevo.diagnosis.levels.plain import FALSE, KINDS, Habits
 
@@ -37,6 +37,10 @@ COMPUTED = (
     "§several given numbers not used",
     "§a number from nowhere",
 )
+CHANGED = "§{}, beside the nearest response that passed"
+COMPARED, HARMLESS = 4, 0.25
+"""Responses a side of a prompt whose changes are compared; how often passes show one that tells something,
+for once that failures do, at most."""
 SKILLS = {
     1: "answering at all, in a form that can be read",
     2: "computing",
@@ -83,6 +87,7 @@ class Levels:
         left = [
             prompt for prompt in ((_without(each, self._plain(each))) for each in failing) if prompt.failed
         ]
+        self._changes = self._told(left)
         rows, keys, sides = self._rows(left)
         if sum(not side.harmless for side in sides) < SMALL:
             self._groups = contrast.most(
@@ -91,7 +96,11 @@ class Levels:
         else:
             found = contrast.tested(sides)
             self._groups = (
-                contrast.grouped(found, rows, weak=self._vocabulary.counts()) if len(found.names) else None
+                contrast.grouped(
+                    found, rows, weak=self._vocabulary.counts(), told=frozenset(self._changes.values())
+                )
+                if len(found.names)
+                else None
             )
         self._placed: dict[str, _Place] = {}
         self._causes = self._described(left, rows, keys, known or {}) if self._groups is not None else []
@@ -195,10 +204,39 @@ class Levels:
             if side is None:
                 continue
             sides.append(side)
-            for failure, marks in zip(prompt.failed, contrast.signed(side), strict=True):
+            for failure, marks in zip(prompt.failed, self._marks(prompt, side), strict=True):
                 rows.append((place, marks))
                 keys.append(failure.key)
         return rows, keys, [*sides, *self._pool.background(len(sides))]
+
+    def _told(self, failing: Sequence[Prompt]) -> dict[str, int]:
+        """The changes that failures show and passing responses beside each other do not, with their names as
+        features: how else such responses vary is no mistake."""
+        failing = [prompt for prompt in failing if prompt.passed]
+        if len(failing) < SMALL:
+            return {}
+        failed, passed = Counter[str | None](), Counter[str | None]()
+        for prompt in failing:
+            failed.update(change(prompt, each.response) for each in prompt.failed[:COMPARED])
+            if len(prompt.passed) > 1:
+                passed.update(change(prompt, each) for each in prompt.passed[:COMPARED])
+        share = HARMLESS * passed.total() / failed.total()
+        return {
+            kind: self._vocabulary.name(CHANGED.format(kind))
+            for kind, number in failed.items()
+            if kind is not None and passed[kind] <= share * number
+        }
+
+    def _marks(self, prompt: Prompt, side: Side) -> list[Signed]:
+        """What sets each failure apart, and how it was changed."""
+        found = contrast.signed(side)
+        if not self._changes or side.borrowed:
+            return found
+        changes = (self._changes.get(change(prompt, each.response) or "") for each in prompt.failed)
+        return [
+            (only if name is None else np.union1d(only, np.array([name], np.uint64)), lacks, every)
+            for name, (only, lacks, every) in zip(changes, found, strict=True)
+        ]
 
     def _side(self, prompt: Prompt) -> Side | None:
         own = [self._vocabulary.features(prompt, each) for each in prompt.passed]
@@ -210,7 +248,7 @@ class Levels:
 
     def _held(self, groups: Groups, prompt: Prompt) -> dict[str, _Place]:
         side = self._side(prompt)
-        marks = contrast.signed(side) if side is not None else []
+        marks = self._marks(prompt, side) if side is not None else []
         keys = [each.key for each in prompt.failed]
         return {key: _place(groups, each) for key, each in zip(keys, marks, strict=False)}
 
@@ -225,7 +263,10 @@ class Levels:
         groups = self._groups
         assert groups is not None
         led = {each for leaders in groups.leaders for each in leaders}
-        self._names = self._named(failing, {name for each in led for name, _ in groups.bundles[each][:ALIKE]})
+        self._names = {name: CHANGED.format(kind) for kind, name in self._changes.items()}
+        self._names |= self._named(
+            failing, {name for each in led for name, _ in groups.bundles[each][:ALIKE]}
+        )
         for each in led:  # the one that a reader understands stands for those that go together
             groups.bundles[each].sort(key=lambda one: _legible(self._names.get(one[0], "")))
         members: dict[int, list[str]] = defaultdict(list)
@@ -304,7 +345,7 @@ class Levels:
         parts += [f"has {' and '.join(has)}"] if has else []
         if first[1] > 0:
             parts.reverse()
-        if len(parts) == 1 and not example:
+        if len(parts) == 1 and not example and "passed" not in parts[0]:
             parts = [f"{parts[0]}, unlike every passing response"]
         return LocalCause(key, level, "; ".join(parts), SKILLS[level])
 

@@ -32,6 +32,8 @@ COUNTS = frozenset(
     + ["§no new number", "§one new number", "§two new numbers", "§new numbers, three or more"]
 )
 """How much there is: what follows from any step that is left out or added."""
+FACTORS = (2, 3, 4, 7, 10, 12, 24, 60, 100, 1000, 3600)
+"""By which an end is off where a unit or a share was not converted."""
 NOWHERE = "a number from nowhere"
 MANY = 14
 """Numbers of a question, and new ones of a response, that are followed."""
@@ -66,9 +68,13 @@ class Vocabulary:
             self._ids[word] = int.from_bytes(digest, "little")
         return self._ids[word]
 
+    def name(self, word: str) -> int:
+        """The feature that this word is by itself."""
+        return (self.id(word) * int(_A)) & _LAST64
+
     def counts(self) -> frozenset[int]:
         """The features of COUNTS."""
-        return frozenset((self.id(word) * int(_A)) & _LAST64 for word in COUNTS)
+        return frozenset(map(self.name, COUNTS))
 
     def parts(self, prompt: Prompt, response: Response) -> tuple[list[str], list[str], list[str]]:
         """Words, the same with what is masked, and what else sets it apart."""
@@ -93,7 +99,7 @@ class Vocabulary:
         """The words of these features, where the response has them."""
         words, masked, further = self.parts(prompt, response)
         for word in {*words, *further}:
-            if (name := (self.id(word) * int(_A)) & _LAST64) in wanted:
+            if (name := self.name(word)) in wanted:
                 yield name, word
         row = np.fromiter((self.id(w) for w in masked), np.uint64, len(masked))
         for n in (2, 3):
@@ -116,6 +122,7 @@ def _further(prompt: Prompt, response: Response) -> Iterator[str]:
     """Features that are no words: `§` begins their names."""
     steps = response.steps
     yield from _made(prompt, steps)
+    yield from _compared(prompt, response)
     yield from _played(response)
     if steps:
         last = steps[-1][1]
@@ -164,6 +171,33 @@ def _made(prompt: Prompt, steps: Sequence[tuple[int, str]]) -> Iterator[str]:
         "§"
         + ("no new number", "one new number", "two new numbers", "new numbers, three or more")[min(new, 3)]
     )
+
+
+def _compared(prompt: Prompt, response: Response) -> Iterator[str]:
+    """How its last number stands to the one that most responses end with."""
+    most, before = prompt.ends
+    own = response.end
+    if most is None or own is None or own == most:
+        return
+    if own in before:
+        yield "§ends with a result on the way"
+    given_numbers = set(numbers(prompt.question))
+    for kind, known in (("a given number", given_numbers), ("a result on the way", before - given_numbers)):
+        if own - most in known:
+            yield f"§ends too large by {kind}"
+        if most - own in known:
+            yield f"§ends too small by {kind}"
+        if most and own and own / most in known:
+            yield f"§ends too large by the factor of {kind}"
+        if most and own and most / own in known:
+            yield f"§ends too small by the factor of {kind}"
+    if abs(own - most) == 1:
+        yield "§ends one off"
+    for factor in FACTORS:
+        if own == most * factor:
+            yield f"§ends {factor} times too large"
+        if own * factor == most:
+            yield f"§ends {factor} times too small"
 
 
 def _from(number: float, known: Mapping[float, str]) -> set[str]:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from diagevo.diagnosis.levels.material import TOKEN, Prompt, Response
 from diagevo.diagnosis.levels.sums import equations, given, numbers, value
 
+_SIGN = re.compile(r"(?<=[\d)%\s])[-+*/x×÷](?=[\d(\s$.])")
 NEAR = 0.6
 """Likeness from which a response is a passing one with a change in it."""
 COMPARED = 2_000
@@ -33,8 +34,8 @@ def nearest(response: Response, passed: Sequence[Response]) -> Response | None:
     """The passing response that shares most words with it, each counted as often as it is there."""
     if len(passed) < 2:
         return passed[0] if passed else None
-    own = _counted(response)
-    return max(passed, key=lambda each: _overlap(own, _counted(each)))
+    own = response.counts
+    return max(passed, key=lambda each: _overlap(own, each.counts))
 
 
 def located(prompt: Prompt, response: Response, sibling: Response | None) -> Located | None:
@@ -86,7 +87,7 @@ def _changed(response: Response, sibling: Response) -> Located | None:
     own, other = response.steps, sibling.steps
     if abs(len(own) - len(other)) > 1 or not other:
         return None
-    if _overlap(_counted(response), _counted(sibling)) <= NEAR:
+    if _overlap(response.counts, sibling.counts) <= NEAR:
         return None  # the likeness in order is no more
     texts = ["\n".join(text for _, text in each)[:COMPARED] for each in (own, other)]
     if _ratio(*texts) <= NEAR:
@@ -98,6 +99,43 @@ def _changed(response: Response, sibling: Response) -> Located | None:
     if place == 0 and (len(own) > 6 or _ratio(text, other[place][1]) < 0.5):
         return None
     return Located(line, text, f"passed has: {other[place][1]}", False)
+
+
+def change(prompt: Prompt, response: Response) -> str | None:
+    """How a near copy of another response, which passed, first differs from it.
+
+    A description and no test: what it says holds, and whether it matters is seen from what else there is.
+    """
+    sibling = nearest(response, [each for each in prompt.passed if each is not response])
+    if sibling is None or _overlap(response.counts, sibling.counts) <= NEAR:
+        return None
+    own, other = response.steps, sibling.steps
+    if not own or not other:
+        return None
+    if len(own) != len(other):
+        return "a step more" if len(own) > len(other) else "a step less"
+    place = _parts(own, other)
+    mine, theirs = own[place][1], other[place][1]
+    if mine == theirs:
+        return None
+    ours, their = numbers(mine), numbers(theirs)
+    signs, there = ("".join(_SIGN.findall(text)) for text in (mine, theirs))
+    if len(ours) != len(their):
+        return "more numbers in a step" if len(ours) > len(their) else "fewer numbers in a step"
+    if signs != there:
+        return "another operation"
+    if ours == their:
+        return "other words in a step"
+    first = next(n for n, (mine, theirs) in enumerate(zip(ours, their, strict=True)) if mine != theirs)
+    if first == len(ours) - 1 and len(ours) > 1:
+        return "another result of a step"
+    asked = set(numbers(prompt.question))
+    before = {n for _, text in own[:place] for n in numbers(text)}
+    mine, theirs = (
+        "a given number" if n in asked else "a result" if n in before else "another number"
+        for n in (ours[first], their[first])
+    )
+    return f"{mine} in place of {theirs}"
 
 
 def _parts(own: Sequence[tuple[int, str]], other: Sequence[tuple[int, str]]) -> int:
@@ -156,13 +194,6 @@ def _letters(prompt: Prompt, sibling: Response | None) -> Mapping[str, Fraction]
     text = "\n".join(text for _, text in sibling.steps)
     found = {letter: value(number) for letter, number in _SOLVED.findall(text) if letter in asked}
     return {letter: number for letter, number in found.items() if letter == letter.lower()}
-
-
-def _counted(response: Response) -> Mapping[str, int]:
-    found: dict[str, int] = {}
-    for word in response.words:
-        found[word] = found.get(word, 0) + 1
-    return found
 
 
 def _overlap(one: Mapping[str, int], other: Mapping[str, int]) -> float:

@@ -1,10 +1,13 @@
 """What the levels look at: prompts with what passed and what failed, and the policy's own words in each."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
+from diagevo.diagnosis.levels.sums import numbers
 from diagevo.text.turns import Turn, turns
 
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -77,6 +80,12 @@ class Response:
         return found
 
     @cached_property
+    def end(self) -> Fraction | None:
+        """The last number of its last step."""
+        found = numbers(self.steps[-1][1]) if self.steps else []
+        return found[-1] if found else None
+
+    @cached_property
     def calls(self) -> tuple[tuple[str, str], ...]:
         """Names and arguments of the tools that it called, in order."""
         return tuple(
@@ -103,6 +112,11 @@ class Response:
             TOKEN.findall("\n".join(text for _, text in self.steps if not _CALL.match(text)).lower())
         )
 
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """How often it has each of its words."""
+        return Counter(self.words)
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -126,6 +140,23 @@ class Prompt:
     @cached_property
     def words(self) -> frozenset[str]:
         return frozenset(TOKEN.findall(self.question.lower()))
+
+    @cached_property
+    def ends(self) -> tuple[Fraction | None, frozenset[Fraction]]:
+        """The number that most responses end with, passed or failed, and those before it in them."""
+        responses = [*self.passed, *(failure.response for failure in self.failed)]
+        counted = Counter(each.end for each in responses if each.end is not None)
+        (most, times), *others = counted.most_common(2) or [(None, 0)]
+        if times < 2 or any(number == times for _, number in others):
+            return None, frozenset()
+        before = {
+            number
+            for each in responses
+            if each.end == most
+            for _, text in each.steps
+            for number in numbers(text)
+        }
+        return most, frozenset(before - {most})
 
 
 @dataclass(frozen=True, slots=True)
