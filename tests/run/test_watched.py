@@ -21,7 +21,7 @@ def test_a_slow_sampler_is_spoken_for_and_a_resumed_run_knows_what_was_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every call of the sampler takes until something was said of it."""
-    quick, still = TransformersSampler.sample, PlainDisplay._still
+    quick, still = TransformersSampler.sample, PlainDisplay._unless_within
     waiting, spoken = threading.Event(), threading.Event()
 
     def slow(self: TransformersSampler, *given: Any, **named: Any) -> Any:
@@ -31,14 +31,14 @@ def test_a_slow_sampler_is_spoken_for_and_a_resumed_run_knows_what_was_before(
         spoken.clear()
         return quick(self, *given, **named)
 
-    def speaks(display: PlainDisplay) -> None:
-        waited = waiting.is_set()
-        still(display)
-        if waited:
+    def speaks(display: PlainDisplay, seconds: float) -> None:
+        waited, before = waiting.is_set(), display._spoke
+        still(display, seconds)
+        if waited and display._spoke > before:
             spoken.set()
 
     monkeypatch.setattr(TransformersSampler, "sample", slow)
-    monkeypatch.setattr(PlainDisplay, "_still", speaks)
+    monkeypatch.setattr(PlainDisplay, "_unless_within", speaks)
 
     def watched(stage: str, *, resume: bool) -> list[str]:
         display = PlainDisplay(Call(), "a")

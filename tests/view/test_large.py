@@ -65,11 +65,11 @@ def test_the_what_if_page_of_a_long_run_reads_no_question_and_its_sliders_each_o
         text = view.render("long/what-if.html")
     assert not asked
     assert len(text.encode()) < MOST
-    with _asked(long, "CauseMatched") as asked:
+    with _asked(long, "CandidateScored", "CauseMatched") as asked:
         moved = view.sliders("long")
     assert len(asked) == text.count("data-round="), "once a round; 35 replays are of what was read then"
     assert len(moved.encode()) < MOST
-    with _asked(long, "CauseMatched") as asked:
+    with _asked(long, "CandidateScored", "CauseMatched") as asked:
         assert view.sliders("long") == moved
     assert not asked
 
