@@ -459,10 +459,8 @@ def page() -> str:
 def _arm_row(arm: str, rows: Sequence[Mapping[str, Any]]) -> str:
     rounds = [counted for row in rows for counted in row["by_round"].values()]
     aimed = sum(c.get("broken", 0) for c in rounds) / sum(c["valid"] for c in rounds)
-    kept = fmean(c.get("kept", 0) for c in rounds)
-    practised = fmean(
-        min(c.get("kept", 0), 4 * row["batch"]) for row in rows for c in row["by_round"].values()
-    )
+    number = [c.get("kept", 0) for c in rounds]
+    kept, practised = fmean(number), fmean(min(n, CAP) if arm.endswith("-capped") else n for n in number)
     means = (fmean(row[name] for row in rows) for name in ("broken", "broken_greedy", "elsewhere", "overall"))
     figures = " | ".join(f"{each:.3f}" for each in means)
     cpu = fmean(row["cpu_seconds"] for row in rows)
@@ -480,7 +478,7 @@ def _verdict(rows: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> Iter
     """By the rule of the plan; nothing before all its seeds are there."""
     found = paired(rows, "uniform", "full", "broken")
     if len(found) < len(plan["seeds"]):
-        yield f"The rule of the plan is for {len(plan['seeds'])} seeds of both arms; {len(found)} are there."
+        yield f"The rule of the plan is for {len(plan['seeds'])} seeds of both arms; seeds played so far: {len(found)}."
         return
     gain, bounds = -fmean(found), exact_interval(found)
     assert bounds is not None

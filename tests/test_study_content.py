@@ -98,6 +98,10 @@ def test_differences_are_of_the_seeds_that_both_arms_have() -> None:
     assert paired(rows, "free", "full", "broken") == [pytest.approx(-0.3)]
 
 
+def test_the_page_is_made_from_the_results() -> None:
+    assert content.PAGE.read_text(encoding="utf-8").endswith(content.page())
+
+
 def test_every_seed_of_the_plan_comes_before_the_next() -> None:
     runs = planned()
     assert len(runs) == 85
