@@ -478,7 +478,8 @@ def _verdict(rows: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> Iter
     """By the rule of the plan; nothing before all its seeds are there."""
     found = paired(rows, "uniform", "full", "broken")
     if len(found) < len(plan["seeds"]):
-        yield f"The rule of the plan is for {len(plan['seeds'])} seeds of both arms; seeds played so far: {len(found)}."
+        wanted = len(plan["seeds"])
+        yield f"The rule of the plan is for {wanted} seeds of both arms; seeds played so far: {len(found)}."
         return
     gain, bounds = -fmean(found), exact_interval(found)
     assert bounds is not None
