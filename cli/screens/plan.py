@@ -132,7 +132,6 @@ def _on_gpus(config: "Config") -> dict[str, Any] | None:
     found = loads(config, *shapes)
     fits = {card: all(load.fits(size) for load in found) for card, size in CARDS.items()}
     card = card_for(found) or 80
-    timed = config.hardware.colocate_vllm and config.hardware.cluster == "local"
     ranks = config.hardware.fsdp_size or config.hardware.processes
     few = {str(each): _few(found, CARDS[each]) for each, fit in fits.items() if fit}
     return {
@@ -145,7 +144,9 @@ def _on_gpus(config: "Config") -> dict[str, Any] | None:
         "round": [
             {"part": span.part, "minutes": span.seconds / 60}
             for span in (
-                spans(config, found, card, shapes[1], shapes[2], _validated(config)) if timed else ()
+                spans(config, found, card, shapes[1], shapes[2], _validated(config))
+                if config.hardware.colocate_vllm
+                else ()
             )
         ],
         "host_ranks": ranks,
@@ -279,6 +280,8 @@ def _assumed(config: "Config", card: int) -> str:
 
     name, bandwidth, operations = FAST[card]
     held = "" if _validated(config) or config.validation.questions is None else "; validation is not counted"
+    if config.hardware.cluster == "ray":
+        held += "; nor is the network between nodes" if held else "; the network between nodes is not counted"
     return (
         f"by arithmetic, not measured; {config.hardware.processes} × {name}: decoding reads {DECODING:.0%} of"
         f" {bandwidth / 1e12:g} TB/s, prompts reach {READING:.0%} and updates {TRAINING:.0%} of"

@@ -271,6 +271,8 @@ def test_a_plan_names_idle_gpus_and_refuses_ranks_for_which_there_are_none(
         return
     lines = done.stdout.splitlines()
     assert "ranks         16 × 1 GPU" in lines
+    assert any(line.startswith("time          about ") for line in lines)
+    assert any(line.endswith("nor is the network between nodes:") for line in lines)
     half = invoke(*asked, "--set=hardware.processes=8").stdout.splitlines()
     assert "ranks         8 × 1 GPU, 8 GPUs idle" in half
 
