@@ -8,6 +8,7 @@ import pytest
 from diagevo.diagnosis.levels import contrast
 from diagevo.diagnosis.levels.engine import Levels
 from diagevo.diagnosis.levels.features import Vocabulary
+from diagevo.diagnosis.levels.groups import grouped
 from diagevo.diagnosis.levels.located import change
 from diagevo.diagnosis.levels.material import Failure, Prompt, Response
 
@@ -109,7 +110,7 @@ def test_a_failure_that_nothing_tested_sets_apart_is_in_no_group() -> None:
         np.array([1], np.uint64), np.array([1], np.int8), np.array([8.0]), np.array([1.0])
     )
     rows = [(place, (both if place < 8 else change_alone, none, none)) for place in range(16)]
-    groups = contrast.grouped(found, rows, told=frozenset([9]))
+    groups = grouped(found, rows, untested=frozenset([9]))
     assert groups.of(groups.row((both, none, none))) == 0
     assert groups.of(groups.row((change_alone, none, none))) is None
 

@@ -7,6 +7,7 @@ import numpy as np
 from diagevo.diagnosis.levels import contrast
 from diagevo.diagnosis.levels.contrast import Side, Signed
 from diagevo.diagnosis.levels.features import Vocabulary
+from diagevo.diagnosis.levels.groups import grouped
 
 MODE, OTHER, COMMON = 1, 2, 3
 
@@ -62,7 +63,7 @@ def test_a_group_is_a_way_to_fail_and_not_a_topic() -> None:
         (place, marks) for place, side in enumerate(sides) for marks in contrast.signed(side)
     ]
     harmless = [response(check), response(word)]
-    groups = contrast.grouped(contrast.tested([*sides, *[Side(harmless, harmless)] * 3]), rows)
+    groups = grouped(contrast.tested([*sides, *[Side(harmless, harmless)] * 3]), rows)
     assert same(ways, [groups.of(groups.row(marks)) for _, marks in rows])
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diagevo.diagnosis.levels import contrast
-from diagevo.diagnosis.levels.contrast import Groups, Side, Signed
+from diagevo.diagnosis.levels.contrast import Side, Signed
 from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary
+from diagevo.diagnosis.levels.groups import Groups, grouped, most
 from diagevo.diagnosis.levels.located import Located, change, located, nearest
 from diagevo.diagnosis.levels.material import TOKEN, Evidence, Failure, LocalCause, Prompt, Response
 from diagevo.diagnosis.levels.plain import FALSE, KINDS, Habits
@@ -87,17 +88,17 @@ class Levels:
         left = [
             prompt for prompt in ((_without(each, self._plain(each))) for each in failing) if prompt.failed
         ]
-        self._changes = self._told(left)
+        self._changes = self._changes_of(left)
         rows, keys, sides = self._rows(left)
         if sum(not side.harmless for side in sides) < SMALL:
-            self._groups = contrast.most(
+            self._groups = most(
                 [row for row, side in zip(rows, _each(sides), strict=False) if not side.borrowed]
             )
         else:
             found = contrast.tested(sides)
             self._groups = (
-                contrast.grouped(
-                    found, rows, weak=self._vocabulary.counts(), told=frozenset(self._changes.values())
+                grouped(
+                    found, rows, weak=self._vocabulary.counts(), untested=frozenset(self._changes.values())
                 )
                 if len(found.names)
                 else None
@@ -209,7 +210,7 @@ class Levels:
                 keys.append(failure.key)
         return rows, keys, [*sides, *self._pool.background(len(sides))]
 
-    def _told(self, failing: Sequence[Prompt]) -> dict[str, int]:
+    def _changes_of(self, failing: Sequence[Prompt]) -> dict[str, int]:
         """The changes that failures show and passing responses beside each other do not, with their names as
         features: how else such responses vary is no mistake."""
         failing = [prompt for prompt in failing if prompt.passed]
