@@ -1,21 +1,23 @@
-"""The first thirty minutes on a GPU: `make bench-gpu`, or `python -m benchmarks gpu [PART ...] [--skip PART]`.
+"""The first thirty minutes on a GPU: `make bench-gpu`, or `python -m benchmarks gpu`.
 
-| minute | part | |
-|---|---|---|
-| 0 | install | versions, whether they fit together, cards |
-| 3 | engine | two policies take turns in vLLM: its runner, memory at every line, greedy answers beside transformers', five cycles |
-| 8 | phase | three steps beside a solver that votes: tensors apart, first KL, log-prob gap, peak beside the plan, seconds a part |
-| 13 | resume | killed after step 2 and resumed; memory that is full when the engine wakes |
-| 16 | fsdp | FSDP2 on one rank over NCCL (gloo on the CPU), its checkpoint; sdpa beside FlashAttention |
-| 20 | decode | tokens a second of 161 and 256 rows, seeded or not, with log-probabilities or without |
-| 24 | lora | peak at the start, the adapter in its place, prefixes of an adapter before |
-| 28 | hold8b | 8B: weights into the engine with 1 and 12 threads, checksums, seconds of a save |
+By the minute in which a part begins:
+
+0 install: versions, whether they fit together, cards.
+3 engine: two policies take turns in vLLM: its runner, memory at every line, greedy answers beside
+  transformers', five cycles.
+8 phase: three steps beside a solver that votes: tensors apart, first KL, log-prob gap, peak beside the plan,
+  seconds a part.
+13 resume: killed after step 2 and resumed; memory that is full when the engine wakes.
+16 fsdp: FSDP2 on one rank over NCCL (gloo on the CPU), its checkpoint; sdpa beside FlashAttention.
+20 decode: tokens a second of 161 and 256 rows, seeded or not, with log-probabilities or without.
+24 lora: peak at the start, the adapter in its place, prefixes of an adapter before.
+28 hold8b: 8B: weights into the engine with 1 and 12 threads, checksums, seconds of a save.
 
 Weights are drawn at random, nothing is fetched. Each part is a process of its own and a record of
-bench-gpu.json: its figures, `skipped` with why, or `failed` with the error; the others go on. Exit code 1 where
-one failed. Without a GPU the same code plays a tiny shape: that it runs, no figure of a GPU. What needs vLLM is
-skipped where there is none.
-"""  # noqa: E501
+bench-gpu.json: its figures, `skipped` with why, or `failed` with the error; the others go on. Exit code 1
+where one failed. Without a GPU the same code plays a tiny shape: that it runs, no figure of a GPU. What needs
+vLLM is skipped where there is none.
+"""
 
 import argparse
 import json
@@ -73,8 +75,9 @@ def played(part: str, folder: Path, patience: float) -> dict[str, Any]:
 
 
 def main(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks gpu")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"all but for: {', '.join(MINUTES)}")
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="benchmarks gpu", description=__doc__, formatter_class=form)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="which are played; all where none is named")
     parser.add_argument("--skip", action="append", default=[], choices=MINUTES)
     asked = parser.parse_args(words)
     if unknown := set(asked.parts) - set(MINUTES):

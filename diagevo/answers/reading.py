@@ -3,6 +3,8 @@
 The type is decided before anything is computed: a date, a range, a version or a string of capitals is no
 term. A reading is syntax only; `comparison` decides which readings agree. What this module does not know for
 certain it leaves opaque, for math-verify.
+
+Long, but one file: the kinds of answers are tried in one order, and each is a few lines.
 """
 
 from __future__ import annotations

@@ -391,6 +391,7 @@ def prompt(rng: random.Random) -> Prompt:
 
 
 def _odd(rng: random.Random, lines: list[str], v: str, a: str) -> list[str]:
+    """A failure that is nobody's mode: what stands here in quotes is a model's code, unfinished lines too."""
     place = rng.randrange(len(lines))
     return rng.choice(
         (

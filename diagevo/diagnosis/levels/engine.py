@@ -1,6 +1,8 @@
 """The four levels over a run: learned from a bounded sample of its prompts, then asked prompt by prompt.
 
 Nothing is read or written here, no model is asked, and the same prompts give the same causes.
+
+Long, but one file: one class learns the levels and asks them, and shares what it learned.
 """
 
 import math
