@@ -6,16 +6,48 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, cast
 
-from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint, func, insert, select, update
+from sqlalchemy import (
+    REAL,
+    Float,
+    ForeignKeyConstraint,
+    Index,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    TypeDecorator,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlmodel import Field, SQLModel
 
 from diagevo.errors import ConfigError, DamagedError, NotFoundError
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import now
-from diagevo.memory.log.tables import ForeignText, RealOrNone, Str, StrOrNone, table
-from diagevo.text.escaping import utf8
+from diagevo.text.escaping import storable, utf8
+
+Str = Annotated[str, Field(sa_type=Text)]
+StrOrNone = Annotated[str | None, Field(sa_type=Text)]
+_REAL: Any = Float().with_variant(REAL, "sqlite")
+RealOrNone = Annotated[float | None, Field(sa_type=_REAL)]
+
+
+class ForeignText(TypeDecorator[str]):
+    """A text that somebody else wrote, outside the log: kept as both databases can (`escaping.storable`)."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: object) -> str | None:
+        return None if value is None else storable(value)
+
+
+def table(row: type[SQLModel]) -> Table:
+    """The SQLAlchemy Core table of a row class."""
+    return cast("Table", vars(row)["__table__"])  # set by SQLModel's metaclass, which does not say so
 
 
 class EvaluationRow(SQLModel, table=True):

@@ -26,8 +26,9 @@ from diagevo.memory.events.records import Recorded, event_id
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
-from diagevo.memory.log.log import EVENT, LATEST, RUN, Log
+from diagevo.memory.log.log import LATEST, Log
 from diagevo.memory.log.migrate import prepare
+from diagevo.memory.log.tables import EVENT, RUN
 from diagevo.memory.state.model import MemoryState, played_again
 from diagevo.memory.state.projection import load
 from diagevo.memory.state.stored_config import Configured, configured

@@ -13,7 +13,8 @@ from diagevo.memory.history import History
 from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.heads import ChainHead
-from diagevo.memory.log.log import EVENT, Head, Log
+from diagevo.memory.log.log import Head, Log
+from diagevo.memory.log.tables import EVENT
 from diagevo.memory.places import runs_folder
 
 TEXT = 200_000

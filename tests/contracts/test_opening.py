@@ -11,11 +11,12 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
-from sqlmodel import SQLModel
+from sqlalchemy import MetaData, inspect, text
 
 import diagevo
 from diagevo.errors import ConfigError, ConflictError, MissingDependencyError, NotFoundError, StoreError
+from diagevo.evaluation import oracle
+from diagevo.evaluation import store as store_tables
 from diagevo.memory.log import migrate, tables
 from diagevo.memory.log.database import Database
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
@@ -43,10 +44,17 @@ def test_a_database_of_another_version_is_refused_and_left_alone(
 
 
 def test_the_tables_are_those_of_the_migrations(store: Store) -> None:
-    assert tables.table(tables.EventRow).name == "event"
+    declared = MetaData()
+    for table in (
+        *tables.METADATA.tables.values(),
+        oracle.ORACLE,
+        store_tables.EVALUATION,
+        store_tables.RESULT,
+    ):
+        table.to_metadata(declared)
     with store.log() as log, log.database.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, SQLModel.metadata) == []
+        assert compare_metadata(context, declared) == []
 
 
 def test_the_expected_revision_is_the_newest_migration() -> None:

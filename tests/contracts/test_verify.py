@@ -5,7 +5,7 @@ from msgspec import structs
 from sqlalchemy import select, text
 
 from diagevo.memory.audit.verify import Verification, verify
-from diagevo.memory.log.log import EVENT
+from diagevo.memory.log.tables import EVENT
 from diagevo.memory.memory import Memory
 from diagevo.memory.state import projection
 from tests.contracts.databases import Store

@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from diagevo.equations.states import Tally
 from diagevo.memory.events import Cause, Embedder, Node
 from diagevo.memory.events.decode import UNREADABLE
-from diagevo.memory.log.tables import SnapshotRow, table
+from diagevo.memory.log.tables import SNAPSHOT
 from diagevo.memory.state import projection
 from diagevo.memory.state.model import Began, MemoryState, OpenRound
 from tests.memory.play import first_round, opened
@@ -81,9 +81,8 @@ def test_a_snapshot_of_another_version_is_left_alone_and_the_events_say_the_stat
     with opened(tmp_path) as memory:
         first_round(memory, [("drops a carry", "add", 2)])
         expected = memory.state
-        snapshot = table(SnapshotRow)
         with memory.database.write() as connection:
-            assert connection.execute(select(snapshot.c.version)).scalar_one() == projection.VERSION
-            connection.execute(update(snapshot).values(version=1, state=b'["a",40]'))
+            assert connection.execute(select(SNAPSHOT.c.version)).scalar_one() == projection.VERSION
+            connection.execute(update(SNAPSHOT).values(version=1, state=b'["a",40]'))
     with opened(tmp_path) as memory:
         assert memory.state == expected

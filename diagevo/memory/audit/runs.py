@@ -10,7 +10,8 @@ from sqlalchemy import select
 from diagevo.memory.events import Origin, PhaseMeasured, RunConfigured, StageStarted
 from diagevo.memory.history import History, expect
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.log import EVENT, RUN, Log
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.tables import EVENT, RUN
 from diagevo.memory.log.writer_lock import writer
 from diagevo.memory.places import runs_folder
 from diagevo.memory.read.rollouts import PassRates, pass_rates, steps

@@ -24,7 +24,8 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import GENESIS, UNFIT, Chain, Recorded
 from diagevo.memory.log import heads
 from diagevo.memory.log.check import triggers
-from diagevo.memory.log.log import EVENT, Log
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.tables import EVENT
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState, OpenRound, played_again

@@ -13,11 +13,8 @@ from sqlalchemy import Insert, delete, select
 from diagevo.errors import ChangedTextError, NotFoundError
 from diagevo.memory.log.database import Database, among, insert_into, insert_missing, listed
 from diagevo.memory.log.prepared import Prepared
-from diagevo.memory.log.tables import ArtifactRow, ReplyRow, table
+from diagevo.memory.log.tables import ARTIFACT, REPLY
 from diagevo.text.escaping import utf8
-
-ARTIFACT = table(ArtifactRow)
-REPLY = table(ReplyRow)
 
 
 @dataclass(frozen=True, slots=True)

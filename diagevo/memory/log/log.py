@@ -21,7 +21,8 @@ from diagevo.memory.events.decode import Fact, FactRow, facts
 from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, recorded
 from diagevo.memory.log.database import Database, listed
 from diagevo.memory.log.prepared import PAGE, Prepared
-from diagevo.memory.log.statements import COLUMNS, EVENT, HEAD, LOG, ONE, RUN, Statements
+from diagevo.memory.log.statements import COLUMNS, HEAD, ONE, Statements
+from diagevo.memory.log.tables import EVENT, LOG, RUN
 
 E = TypeVar("E", bound=Event)
 _FOUND = EVENT.alias("found")

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, create_engine, inspect, text
 from diagevo.errors import DamagedError, StoreError
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
-from diagevo.memory.log.tables import NAMES
+from diagevo.memory.log.tables import METADATA
 from diagevo.private import private_file, private_folder
 
 HEAD = "0003"
@@ -137,7 +137,7 @@ def _refuse_loose(database: Database) -> None:
     strict = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND strict"
     with database.read() as connection:
         found = set(connection.exec_driver_sql(strict).scalars())
-    if loose := sorted(NAMES - found):
+    if loose := sorted(METADATA.tables.keys() - found):
         raise DamagedError(
             f"the database {shown(database.url)} is not as the migrations make it: {', '.join(loose)}"
             f" {'is not a STRICT table' if len(loose) == 1 else 'are not STRICT tables'}"

@@ -18,11 +18,8 @@ from sqlalchemy import (
 
 from diagevo.memory.log.database import Database, among
 from diagevo.memory.log.prepared import Prepared
-from diagevo.memory.log.tables import EventRow, LogRow, RunRow, table
+from diagevo.memory.log.tables import EVENT, LOG, RUN
 
-EVENT = table(EventRow)
-LOG = table(LogRow)
-RUN = table(RunRow)
 ONE: ColumnClause[int] = literal_column("1", Integer)
 INSERT = insert(EVENT).prefix_with("OR FAIL", dialect="sqlite")
 """Of a row. With OR ABORT, its default, SQLite keeps a journal for each row of a table with triggers."""

@@ -1,377 +1,349 @@
-"""The SQL rows, as SQLModel tables. Reads and writes go through SQLAlchemy Core on their `__table__`.
+"""The SQL tables of the memory, for SQLAlchemy Core.
 
 `event` is the log and the only truth; `artifact`, `reply` and `vector` hold what events name by digest.
 `cause`, `skill_node`, `round_summary`, `cause_history`, `snapshot`, `opened_round`, `ingested_group`,
 `ingested_sum`, `ingested_prompt` and `cause_question` are projections, written with the events that they
 follow from and made again by `memory rebuild`. `log` and `run` hold the heads under which positions and
 sequences are given.
+
+No rows are made as objects, so these are no SQLModel classes as the evaluations have them: importing SQLModel
+takes longer than answering `memory show`.
 """
 
-from typing import Annotated, Any, cast
+from typing import Any
 
 from sqlalchemy import (
     REAL,
     BigInteger,
+    Column,
     Float,
     Index,
     Integer,
     LargeBinary,
+    MetaData,
     PrimaryKeyConstraint,
     Table,
     Text,
-    TypeDecorator,
     UniqueConstraint,
 )
-from sqlmodel import Field, SQLModel
 
-from diagevo.text.escaping import storable
-
-_LONG: Any = BigInteger().with_variant(Integer, "sqlite")
-_REAL: Any = Float().with_variant(REAL, "sqlite")
-Str = Annotated[str, Field(sa_type=Text)]
-StrOrNone = Annotated[str | None, Field(sa_type=Text)]
-Long = Annotated[int, Field(sa_type=_LONG)]
+METADATA = MetaData()
+LONG = BigInteger().with_variant(Integer, "sqlite")
 """64 bits on every database."""
-LongOrNone = Annotated[int | None, Field(sa_type=_LONG)]
-Real = Annotated[float, Field(sa_type=_REAL)]
-RealOrNone = Annotated[float | None, Field(sa_type=_REAL)]
-Bytes = Annotated[bytes, Field(sa_type=LargeBinary)]
+DOUBLE = Float().with_variant(REAL, "sqlite")
 
 
-class ForeignText(TypeDecorator[str]):
-    """A text that somebody else wrote, outside the log: kept as both databases can (`texts.storable`)."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: object) -> str | None:
-        return None if value is None else storable(value)
+def _column(name: str, of: Any) -> Column[Any]:
+    """A column without nulls; those that may be null are plain `Column`s."""
+    return Column(name, of, nullable=False)
 
 
-class LogRow(SQLModel, table=True):
-    """One row: the last position given. Writers lock it."""
+LOG = Table(
+    "log",
+    METADATA,
+    _column("id", Integer),
+    _column("position", LONG),
+    PrimaryKeyConstraint("id"),
+)
+"""One row: the last position given. Writers lock it."""
 
-    __tablename__ = "log"  # pyright: ignore[reportAssignmentType]  (SQLModel types it as a declared_attr)
-    __table_args__ = (PrimaryKeyConstraint("id"),)
-    id: int
-    position: Long
+RUN = Table(
+    "run",
+    METADATA,
+    _column("run_id", Text),
+    _column("sequence", LONG),
+    _column("hash", Text),
+    _column("created_at", Text),
+    # Of a run that came from outside: the head that it came with. Its endpoints are somebody else's word.
+    Column("imported", Text),
+    PrimaryKeyConstraint("run_id"),
+)
+"""A run: the head of its chain."""
 
+EVENT = Table(
+    "event",
+    METADATA,
+    _column("position", LONG),
+    _column("event_id", Text),
+    _column("run_id", Text),
+    _column("sequence", LONG),
+    _column("round", Integer),
+    _column("type", Text),
+    _column("schema_version", Integer),
+    Column("cause_id", Text),
+    _column("payload", Text),
+    Column("causation_id", Text),
+    _column("recorded_at", Text),
+    _column("previous_hash", Text),
+    _column("hash", Text),
+    PrimaryKeyConstraint("position"),
+    UniqueConstraint("run_id", "event_id", name="uq_event_run_event_id"),
+    UniqueConstraint("run_id", "sequence", name="uq_event_run_sequence"),
+    Index("ix_event_run_type_round", "run_id", "type", "round"),
+    # These two leave nulls out: the migration says so; said here it would import both dialects.
+    Index("ix_event_run_cause", "run_id", "cause_id"),
+    Index("ix_event_run_causation", "run_id", "causation_id"),
+)
+"""The log. Append-only by triggers: no migration may batch-alter it (a copied table loses its
+triggers)."""
 
-class RunRow(SQLModel, table=True):
-    """A run: the head of its chain."""
+ARTIFACT = Table(
+    "artifact",
+    METADATA,
+    _column("digest", Text),
+    _column("content", LargeBinary),
+    PrimaryKeyConstraint("digest"),
+)
+"""A text by the SHA-256 of its UTF-8 bytes."""
 
-    __tablename__ = "run"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("run_id"),)
-    run_id: Str
-    sequence: Long
-    hash: Str
-    created_at: Str
-    imported: StrOrNone = None
-    """Of a run that came from outside: the head that it came with. Its endpoints are somebody else's word."""
+REPLY = Table(
+    "reply",
+    METADATA,
+    _column("model", Text),
+    _column("request", Text),
+    _column("text", Text),
+    _column("input_tokens", Integer),
+    _column("output_tokens", Integer),
+    PrimaryKeyConstraint("model", "request"),
+)
+"""A language model's reply by model and request: never asked twice."""
 
+VECTOR = Table(
+    "vector",
+    METADATA,
+    _column("model", Text),
+    _column("text_hash", Text),
+    _column("vector", LargeBinary),
+    PrimaryKeyConstraint("model", "text_hash"),
+)
+"""An embedding as little-endian float32 bytes, by model (`brought`) and text."""
 
-class EventRow(SQLModel, table=True):
-    """The log. Append-only by triggers: no migration may batch-alter it (a copied table loses its
-    triggers)."""
+CAUSE = Table(
+    "cause",
+    METADATA,
+    _column("run_id", Text),
+    _column("cause_id", Text),
+    _column("number", Integer),
+    _column("description", Text),
+    _column("node_id", Text),
+    _column("state", Text),
+    _column("frequency", Integer),
+    _column("created_round", Integer),
+    PrimaryKeyConstraint("run_id", "cause_id"),
+)
+"""A cause as of the last commit."""
 
-    __tablename__ = "event"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (
-        PrimaryKeyConstraint("position"),
-        UniqueConstraint("run_id", "event_id", name="uq_event_run_event_id"),
-        UniqueConstraint("run_id", "sequence", name="uq_event_run_sequence"),
-        Index("ix_event_run_type_round", "run_id", "type", "round"),
-        # These two leave nulls out: the migration says so; said here it would import both dialects.
-        Index("ix_event_run_cause", "run_id", "cause_id"),
-        Index("ix_event_run_causation", "run_id", "causation_id"),
-    )
-    position: Long
-    event_id: Str
-    run_id: Str
-    sequence: Long
-    round: int
-    type: Str
-    schema_version: int
-    cause_id: StrOrNone = None
-    payload: Str
-    causation_id: StrOrNone = None
-    recorded_at: Str
-    previous_hash: Str
-    hash: Str
+NODE = Table(
+    "skill_node",
+    METADATA,
+    _column("run_id", Text),
+    _column("node_id", Text),
+    _column("number", Integer),
+    _column("label", Text),
+    Column("absorbed_by", Text),
+    PrimaryKeyConstraint("run_id", "node_id"),
+)
+"""A skill node as of the last commit; an absorbed one names its survivor."""
 
+ROUND = Table(
+    "round_summary",
+    METADATA,
+    _column("run_id", Text),
+    _column("round", Integer),
+    _column("first_sequence", LONG),
+    _column("last_sequence", LONG),
+    _column("position", LONG),
+    _column("failures", Integer),
+    Column("reference_round", Integer),
+    Column("reference_failures", Integer),
+    _column("epsilon_next", Text),
+    _column("epsilon_next_value", DOUBLE),
+    _column("active", Integer),
+    _column("mastered", Integer),
+    _column("nodes", Integer),
+    _column("candidates", Integer),
+    _column("kept", Integer),
+    _column("too_easy", Integer),
+    _column("too_hard", Integer),
+    _column("contested", Integer),
+    _column("no_label", Integer),
+    _column("invalid", Integer),
+    # JSON, by reason; `not_recorded` where the log is older than reasons.
+    _column("invalid_reasons", Text),
+    # To valid questions that were answered in votes, and how many of them state an answer.
+    _column("responses", Integer),
+    _column("answers", Integer),
+    # Of another trainer, and how many passed its own check.
+    _column("rollouts", Integer),
+    _column("passes", Integer),
+    # Pairs of answers that stand apart because comparing them came to no verdict.
+    _column("undecided", Integer),
+    # Kept questions whose truth is known, and how many of their labels are true.
+    _column("labels_judged", Integer),
+    _column("labels_true", Integer),
+    # Failures; the void ones are left out, here and below.
+    _column("observed", Integer),
+    # Of them those that are compared with the known answer.
+    _column("against_answers", Integer),
+    # Of them those whose label can be checked, and those that stand against a false one.
+    _column("failures_judged", Integer),
+    _column("against_false_labels", Integer),
+    # Of those that can be checked, how many give the true answer; null where that was not recorded.
+    Column("right_answers", Integer),
+    # The same of those that stand against a false label.
+    Column("right_against_false", Integer),
+    # Failures that were counted under a cause, on so many questions.
+    _column("with_cause", Integer),
+    _column("questions_with_cause", Integer),
+    _column("promoted", Integer),
+    # JSON, in the order of their numbers.
+    _column("promoted_causes", Text),
+    _column("reactivated", Integer),
+    _column("reactivated_causes", Text),
+    _column("created", Integer),
+    _column("state_hash", Text),
+    _column("committed_at", Text),
+    PrimaryKeyConstraint("run_id", "round"),
+)
+"""What a commit settled."""
 
-class ArtifactRow(SQLModel, table=True):
-    """A text by the SHA-256 of its UTF-8 bytes."""
+OPENED = Table(
+    "opened_round",
+    METADATA,
+    _column("run_id", Text),
+    _column("round", Integer),
+    # The number under which its groups were ingested.
+    _column("batch", Integer),
+    _column("position", LONG),
+    # The round that plays its batch again.
+    Column("superseded_by", Integer),
+    # Position of the superseding.
+    Column("superseded_at", LONG),
+    PrimaryKeyConstraint("run_id", "round"),
+    # Of rounds that count, which the migration says.
+    Index("ix_opened_round_batch", "run_id", "batch", unique=True),
+)
+"""A round that was opened, and whether it still counts."""
 
-    __tablename__ = "artifact"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("digest"),)
-    digest: Str
-    content: Bytes
+GROUP = Table(
+    "ingested_group",
+    METADATA,
+    _column("position", LONG),
+    _column("run_id", Text),
+    _column("batch", Integer),
+    _column("step", Integer),
+    _column("attempt", Integer),
+    _column("place", Integer),
+    _column("question", Text),
+    _column("rollouts", Integer),
+    _column("passes", Integer),
+    # JSON.
+    _column("tags", Text),
+    PrimaryKeyConstraint("position"),
+    Index("ix_ingested_group_run", "run_id"),
+)
+"""A group of another trainer's rollouts; those that a resumed training voided are left out."""
 
+SUM = Table(
+    "ingested_sum",
+    METADATA,
+    _column("run_id", Text),
+    _column("batch", Integer),
+    _column("step", Integer),
+    # Empty of all groups, else `#` and the tag.
+    _column("tag", Text),
+    _column("groups", Integer),
+    _column("all_passed", Integer),
+    _column("contrast", Integer),
+    _column("all_failed", Integer),
+    _column("rollouts", Integer),
+    _column("passes", Integer),
+    PrimaryKeyConstraint("run_id", "batch", "step", "tag"),
+)
+"""The groups of a step added up, all and those of each tag."""
 
-class ReplyRow(SQLModel, table=True):
-    """A language model's reply by model and request: never asked twice."""
+PROMPT = Table(
+    "ingested_prompt",
+    METADATA,
+    _column("run_id", Text),
+    _column("question", Text),
+    # Of its first group.
+    _column("position", LONG),
+    _column("steps", Integer),
+    _column("rollouts", Integer),
+    _column("passes", Integer),
+    # Rollouts in groups of which none passed.
+    _column("unanswered", Integer),
+    _column("first_step", Integer),
+    _column("first_rollouts", Integer),
+    _column("first_passes", Integer),
+    _column("last_step", Integer),
+    _column("last_rollouts", Integer),
+    _column("last_passes", Integer),
+    # Failures that are counted under a cause, in rounds that count.
+    _column("explained", Integer),
+    PrimaryKeyConstraint("run_id", "question"),
+)
+"""A prompt of another trainer: its groups added up, and those of its first and last step."""
 
-    __tablename__ = "reply"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("model", "request"),)
-    model: Str
-    request: Str
-    text: Str
-    input_tokens: int
-    output_tokens: int
+QUESTION = Table(
+    "cause_question",
+    METADATA,
+    _column("run_id", Text),
+    _column("round", Integer),
+    _column("question_id", Text),
+    _column("cause_id", Text),
+    _column("question", Text),
+    _column("responses", Integer),
+    _column("first", Integer),
+    _column("failures", Integer),
+    PrimaryKeyConstraint("run_id", "round", "question_id", "cause_id"),
+)
+"""The failures of a question that were counted under a cause; those of superseded rounds stay."""
 
+HISTORY = Table(
+    "cause_history",
+    METADATA,
+    _column("run_id", Text),
+    _column("round", Integer),
+    _column("cause_id", Text),
+    _column("node_id", Text),
+    _column("node_label", Text),
+    _column("description", Text),
+    _column("state", Text),
+    _column("frequency", Integer),
+    Column("probability", Text),
+    # Counted under it in this round, on so many questions; the responses to these, and how many agree or
+    # passed.
+    _column("failures", Integer),
+    _column("questions", Integer),
+    _column("responses", Integer),
+    _column("first", Integer),
+    # Questions of this round that aimed at it; of them the kept ones, the valid ones, and their mean p₁.
+    _column("aimed", Integer),
+    _column("aimed_kept", Integer),
+    _column("aimed_valid", Integer),
+    Column("agreement", Text),
+    PrimaryKeyConstraint("run_id", "round", "cause_id"),
+)
+"""A cause after the commit of a round: the memory as of any round in plain SQL."""
 
-class VectorRow(SQLModel, table=True):
-    """An embedding as little-endian float32 bytes, by model (`brought`) and text."""
-
-    __tablename__ = "vector"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("model", "text_hash"),)
-    model: Str
-    text_hash: Str
-    vector: Bytes
-
-
-class CauseRow(SQLModel, table=True):
-    """A cause as of the last commit."""
-
-    __tablename__ = "cause"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("run_id", "cause_id"),)
-    run_id: Str
-    cause_id: Str
-    number: int
-    description: Str
-    node_id: Str
-    state: Str
-    frequency: int
-    created_round: int
-
-
-class NodeRow(SQLModel, table=True):
-    """A skill node as of the last commit; an absorbed one names its survivor."""
-
-    __tablename__ = "skill_node"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("run_id", "node_id"),)
-    run_id: Str
-    node_id: Str
-    number: int
-    label: Str
-    absorbed_by: StrOrNone = None
-
-
-class RoundRow(SQLModel, table=True):
-    """What a commit settled."""
-
-    __tablename__ = "round_summary"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("run_id", "round"),)
-    run_id: Str
-    round: int
-    first_sequence: Long
-    last_sequence: Long
-    position: Long
-    failures: int
-    reference_round: int | None = None
-    reference_failures: int | None = None
-    epsilon_next: Str
-    epsilon_next_value: Real
-    active: int
-    mastered: int
-    nodes: int
-    candidates: int
-    kept: int
-    too_easy: int
-    too_hard: int
-    contested: int
-    no_label: int
-    invalid: int
-    invalid_reasons: Str
-    """JSON, by reason; `not_recorded` where the log is older than reasons."""
-    responses: int
-    """To valid questions that were answered in votes, and how many of them state an answer."""
-    answers: int
-    rollouts: int
-    """Of another trainer, and how many passed its own check."""
-    passes: int
-    undecided: int
-    """Pairs of answers that stand apart because comparing them came to no verdict."""
-    labels_judged: int
-    """Kept questions whose truth is known, and how many of their labels are true."""
-    labels_true: int
-    observed: int
-    """Failures; the void ones are left out, here and below."""
-    against_answers: int
-    """Of them those that are compared with the known answer."""
-    failures_judged: int
-    """Of them those whose label can be checked, and those that stand against a false one."""
-    against_false_labels: int
-    right_answers: int | None = None
-    """Of those that can be checked, how many give the true answer; null where that was not recorded."""
-    right_against_false: int | None = None
-    """The same of those that stand against a false label."""
-    with_cause: int
-    """Failures that were counted under a cause, on so many questions."""
-    questions_with_cause: int
-    promoted: int
-    promoted_causes: Str
-    """JSON, in the order of their numbers."""
-    reactivated: int
-    reactivated_causes: Str
-    created: int
-    state_hash: Str
-    committed_at: Str
-
-
-class OpenedRoundRow(SQLModel, table=True):
-    """A round that was opened, and whether it still counts."""
-
-    __tablename__ = "opened_round"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (
-        PrimaryKeyConstraint("run_id", "round"),
-        # Of rounds that count, which the migration says.
-        Index("ix_opened_round_batch", "run_id", "batch", unique=True),
-    )
-    run_id: Str
-    round: int
-    batch: int
-    """The number under which its groups were ingested."""
-    position: Long
-    superseded_by: int | None = None
-    """The round that plays its batch again."""
-    superseded_at: LongOrNone = None
-    """Position of the superseding."""
-
-
-class IngestedGroupRow(SQLModel, table=True):
-    """A group of another trainer's rollouts; those that a resumed training voided are left out."""
-
-    __tablename__ = "ingested_group"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("position"), Index("ix_ingested_group_run", "run_id"))
-    position: Long
-    run_id: Str
-    batch: int
-    step: int
-    attempt: int
-    place: int
-    question: Str
-    rollouts: int
-    passes: int
-    tags: Str
-    """JSON."""
-
-
-class IngestedSumRow(SQLModel, table=True):
-    """The groups of a step added up, all and those of each tag."""
-
-    __tablename__ = "ingested_sum"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("run_id", "batch", "step", "tag"),)
-    run_id: Str
-    batch: int
-    step: int
-    tag: Str
-    """Empty of all groups, else `#` and the tag."""
-    groups: int
-    all_passed: int
-    contrast: int
-    all_failed: int
-    rollouts: int
-    passes: int
-
-
-class IngestedPromptRow(SQLModel, table=True):
-    """A prompt of another trainer: its groups added up, and those of its first and last step."""
-
-    __tablename__ = "ingested_prompt"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("run_id", "question"),)
-    run_id: Str
-    question: Str
-    position: Long
-    """Of its first group."""
-    steps: int
-    rollouts: int
-    passes: int
-    unanswered: int
-    """Rollouts in groups of which none passed."""
-    first_step: int
-    first_rollouts: int
-    first_passes: int
-    last_step: int
-    last_rollouts: int
-    last_passes: int
-    explained: int
-    """Failures that are counted under a cause, in rounds that count."""
-
-
-class CauseQuestionRow(SQLModel, table=True):
-    """The failures of a question that were counted under a cause; those of superseded rounds stay."""
-
-    __tablename__ = "cause_question"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("run_id", "round", "question_id", "cause_id"),)
-    run_id: Str
-    round: int
-    question_id: Str
-    cause_id: Str
-    question: Str
-    responses: int
-    first: int
-    failures: int
-
-
-class CauseHistoryRow(SQLModel, table=True):
-    """A cause after the commit of a round: the memory as of any round in plain SQL."""
-
-    __tablename__ = "cause_history"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("run_id", "round", "cause_id"),)
-    run_id: Str
-    round: int
-    cause_id: Str
-    node_id: Str
-    node_label: Str
-    description: Str
-    state: Str
-    frequency: int
-    probability: StrOrNone = None
-    failures: int
-    """Counted under it in this round, on so many questions; the responses to these, and how many agree or
-    passed."""
-    questions: int
-    responses: int
-    first: int
-    aimed: int
-    """Questions of this round that aimed at it; of them the kept ones, the valid ones, and their mean p₁."""
-    aimed_kept: int
-    aimed_valid: int
-    agreement: StrOrNone = None
-
-
-class SnapshotRow(SQLModel, table=True):
-    """The fold right after a commit, so that opening a run need not start from its first event."""
-
-    __tablename__ = "snapshot"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("run_id", "round"),)
-    run_id: Str
-    round: int
-    sequence: Long
-    position: Long
-    version: int
-    state_hash: Str
-    state: Bytes
+SNAPSHOT = Table(
+    "snapshot",
+    METADATA,
+    _column("run_id", Text),
+    _column("round", Integer),
+    _column("sequence", LONG),
+    _column("position", LONG),
+    _column("version", Integer),
+    _column("state_hash", Text),
+    _column("state", LargeBinary),
+    PrimaryKeyConstraint("run_id", "round"),
+)
+"""The fold right after a commit, so that opening a run need not start from its first event."""
 
 
 def brought(model: str, run_id: str) -> str:
     """What a model's vectors are kept under that came with an imported run: they serve that run, and no other
     one believes them. A run's name has no line feed."""
     return f"{model}\n{run_id}"
-
-
-def table(row: type[SQLModel]) -> Table:
-    """The SQLAlchemy Core table of a row class."""
-    return cast("Table", vars(row)["__table__"])  # set by SQLModel's metaclass, which does not say so
-
-
-NAMES = frozenset(
-    table(row).name
-    for row in (
-        *(LogRow, RunRow, EventRow, ArtifactRow, ReplyRow, VectorRow),
-        *(OpenedRoundRow, IngestedGroupRow, IngestedSumRow, IngestedPromptRow, CauseQuestionRow),
-        *(CauseRow, NodeRow, RoundRow, CauseHistoryRow, SnapshotRow),
-    )
-)
-"""Of the tables above."""

@@ -10,10 +10,9 @@ from sqlalchemy import select
 from diagevo.errors import ConfigError, DamagedError, StoreError
 from diagevo.memory.events import Embedder
 from diagevo.memory.log.database import Database, insert_missing
-from diagevo.memory.log.tables import VectorRow, brought, table
+from diagevo.memory.log.tables import VECTOR, brought
 from diagevo.text.escaping import utf8
 
-VECTOR = table(VectorRow)
 Embed = Callable[[Sequence[str]], np.ndarray]
 
 CACHED = 8192

@@ -19,26 +19,21 @@ from diagevo.memory.events import (
 from diagevo.memory.events.decode import UNREADABLE, Fact
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.tables import (
-    CauseHistoryRow,
-    CauseQuestionRow,
-    CauseRow,
-    IngestedGroupRow,
-    IngestedPromptRow,
-    IngestedSumRow,
-    NodeRow,
-    OpenedRoundRow,
-    RoundRow,
-    SnapshotRow,
-    table,
+    CAUSE,
+    GROUP,
+    HISTORY,
+    NODE,
+    OPENED,
+    PROMPT,
+    QUESTION,
+    ROUND,
+    SNAPSHOT,
+    SUM,
 )
 from diagevo.memory.state.fold import fold
 from diagevo.memory.state.model import MemoryState, OpenRound
 from diagevo.text.fractions import fraction
 
-CAUSE, NODE, ROUND = table(CauseRow), table(NodeRow), table(RoundRow)
-HISTORY, SNAPSHOT = table(CauseHistoryRow), table(SnapshotRow)
-OPENED, QUESTION = table(OpenedRoundRow), table(CauseQuestionRow)
-GROUP, SUM, PROMPT = table(IngestedGroupRow), table(IngestedSumRow), table(IngestedPromptRow)
 ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, SUM, PROMPT, QUESTION)
 NONE: dict[str, Any] = dict.fromkeys(
     ("failures", "questions", "responses", "first", "aimed", "aimed_kept", "aimed_valid"), 0

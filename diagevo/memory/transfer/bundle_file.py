@@ -36,8 +36,7 @@ from diagevo.memory.events.named_texts import named_texts
 from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.log.artifacts import Seen
 from diagevo.memory.log.migrate import declared
-from diagevo.memory.log.tables import ArtifactRow, EventRow, RunRow, VectorRow
-from diagevo.memory.log.tables import table as table_of
+from diagevo.memory.log.tables import ARTIFACT, EVENT, RUN, VECTOR
 from diagevo.memory.log.vectors import model_of, text_hash
 
 EXPORT_AGAIN = "take a whole copy of the bundle, or write it again: diagevo runs export RUN -o FILE"
@@ -51,9 +50,7 @@ SECONDS = 60
 PAGE = 500
 Rows = Iterator[dict[str, Any]]
 
-TABLES: dict[str, Table] = {
-    found.name: found for found in map(table_of, (RunRow, EventRow, ArtifactRow, VectorRow))
-}
+TABLES: dict[str, Table] = {found.name: found for found in (RUN, EVENT, ARTIFACT, VECTOR)}
 INSERTS = {
     name: f"INSERT OR IGNORE INTO {name} VALUES ({', '.join(f':{column.name}' for column in found.c)})"
     for name, found in TABLES.items()
