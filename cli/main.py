@@ -165,7 +165,7 @@ def _root(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Self-play that practises what the model keeps getting wrong, with a memory you can question."""
+    """Self-play that practises what the model keeps getting wrong, with a memory that you can query."""
 
 
 app = typer.Typer(

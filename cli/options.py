@@ -45,12 +45,12 @@ _COMMON: dict[str, Any] = {
     "profile": Annotated[
         str | None,
         typer.Option(
-            "--profile", metavar="NAME", envvar="DIAGEVO_PROFILE", help="The profile it starts from."
+            "--profile", metavar="NAME", envvar="DIAGEVO_PROFILE", help="The profile to start from."
         ),
     ],
     "format": Annotated[
         RowFormat | None,
-        typer.Option("--format", help="Format of rows; csv puts ' before a formula. [default: table]"),
+        typer.Option("--format", help="Output format; csv puts ' before formulas. [default: table]"),
     ],
     "output": Annotated[
         Path | None,

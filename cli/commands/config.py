@@ -50,8 +50,8 @@ def show(
         bool,
         typer.Option(
             "--paper",
-            help="Only show deviations from the paper, with the paper's value. Settings that are no part "
-            "of the method are left out: places, speed, budgets.",
+            help="Show only deviations from the paper, with the paper's value. Settings outside the method"
+            " (paths, speed, budgets) are left out.",
         ),
     ] = False,
     check: Annotated[
@@ -66,7 +66,7 @@ def show(
 ) -> Result[Any]:
     """Show every configuration value and where it came from.
 
-    With --run, the configuration that the run has in its log."""
+    With --run, the configuration recorded in the log of that run."""
     if sum((paper, check, schema)) > 1:
         raise ConfigError("use only one of --paper, --check and --schema", hint="ask one at a time")
     if schema:

@@ -42,8 +42,8 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
 def upgrade(call: Call) -> Result[Any]:
     """Migrate the database to this version's revision.
 
-    A backup of an SQLite file is written first; of PostgreSQL, make one with pg_dump. Projections are made
-    again from the log."""
+    A backup of an SQLite file is written first; of PostgreSQL, make one with pg_dump. Projections are rebuilt
+    from the log."""
     from diagevo.memory.log import migrate
     from diagevo.memory.log.location import shown
     from diagevo.memory.transfer.rebuilding import migrated, snapshots
@@ -80,8 +80,7 @@ def _backup_beside(file: Path, database: "Database") -> Path:
 def status(call: Call) -> Result[Any]:
     """Check revision, triggers and integrity.
 
-    Nothing is changed. Exits 5 where the revision is not the one that this version expects, 1 at another
-    fault.
+    Changes nothing. Exits 5 if the revision is not the one that this version expects, 1 for any other fault.
     """
     from diagevo.memory.log.check import check
     from diagevo.memory.log.location import shown
@@ -106,7 +105,7 @@ def backup(
 ) -> Result[Any]:
     """Copy the SQLite database into one file.
 
-    A run may write to it meanwhile. PostgreSQL has pg_dump."""
+    Runs may go on writing meanwhile. For PostgreSQL, use pg_dump."""
     from diagevo.memory.transfer.backup import backup as write
 
     with _database(call) as database:
@@ -130,7 +129,7 @@ def restore(
         bool, typer.Option("--replace", help="Replace an existing database; the old one is kept beside it.")
     ] = False,
 ) -> Result[Any]:
-    """Put a backup where `--db` points. What stood there is moved aside, never deleted."""
+    """Restore a backup to where `--db` points. An existing database is moved aside, never deleted."""
     from diagevo.memory.transfer.backup import restore as put_back
 
     with _database(call, must_exist=False) as database:

@@ -65,13 +65,14 @@ def diagnose(
     local: Annotated[
         bool,
         typer.Option(
-            "--local", help="Find causes without a model: by computing and by contrast; remembered."
+            "--local", help="Find causes without a model, by arithmetic and by contrast; remembered."
         ),
     ] = False,
     all_failed: Annotated[
         bool,
         typer.Option(
-            "--all-failed", help="Also ask where every response failed, against the known answer; remembered."
+            "--all-failed",
+            help="Also diagnose where every response failed, against the known answer; remembered.",
         ),
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only estimate the cost.")] = False,
@@ -83,19 +84,20 @@ def diagnose(
     ] = False,
     round: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="--again: from round N on; with --dry-run, round N only."),
+        typer.Option(metavar="N", min=1, help="With --again: from round N on; with --dry-run, round N only."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="--again: ask about a sample, compare, and write nothing.")
+        bool, typer.Option("--dry-run", help="With --again: ask about a sample, compare, and write nothing.")
     ] = False,
     sample: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="--dry-run: decisions of each kind. [default: 20]")
+        int | None,
+        typer.Option(metavar="N", min=1, help="With --dry-run: decisions of each kind. [default: 20]"),
     ] = None,
 ) -> Result[Any]:
-    """Diagnose the ingested rounds that wait, and commit each.
+    """Diagnose the ingested rounds that are waiting, and commit each.
 
-    Prints what it will cost first. Interrupted or capped, run the same command again: nothing is asked
-    twice. The key is read from the variable that roles.diagnostician.api_key_env names.
+    Prints the cost first. After an interruption or a cap, run the same command again: nothing is asked twice.
+    The key is read from the environment variable named by roles.diagnostician.api_key_env.
     """
     for wrong, what, fix in (
         (

@@ -41,8 +41,8 @@ def doctor(
 ) -> Result[Any]:
     """Show what is missing and how to fix it.
 
-    Looks at versions, database, disk, GPUs, models, endpoints and thresholds. Exits with 4 if something that
-    is needed is missing.
+    Looks at versions, database, disk, GPUs, models, endpoints and thresholds. Exits with 4 if something
+    required is missing.
     """
     from diagevo.doctor import look
 

@@ -63,8 +63,8 @@ def show(
 ) -> Result[Any]:
     """List evaluations, or show one.
 
-    With --benchmarks, what can be measured. With ID one evaluation: its conditions, figures and categories,
-    and what was answered wrongly.
+    With --benchmarks, lists the benchmarks. With ID, shows one evaluation: its conditions, figures and
+    categories, and the wrong answers.
     """
     if evaluation is not None:
         if benchmarks or "--run" in call.typed:
@@ -148,8 +148,8 @@ def _condition(value: Any) -> str:
 )
 def compare(
     call: Call,
-    first: Annotated[str, typer.Argument(metavar="FIRST", help="The evaluation compared with.")],
-    second: Annotated[str, typer.Argument(metavar="SECOND", help="The evaluation compared.")],
+    first: Annotated[str, typer.Argument(metavar="FIRST", help="The baseline evaluation.")],
+    second: Annotated[str, typer.Argument(metavar="SECOND", help="The evaluation to compare with it.")],
 ) -> Result[Any]:
     """Compare two evaluations on the same questions.
 

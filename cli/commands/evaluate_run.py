@@ -76,7 +76,7 @@ def run(
     limit: Annotated[
         int | None, typer.Option(min=1, help="At most this many questions, evenly spread.")
     ] = None,
-    samples: Annotated[int | None, typer.Option(min=1, help="Samples a question.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Samples per question.")] = None,
     temperature: Annotated[float | None, typer.Option(min=0.0, help="0 is greedy.")] = None,
     max_new_tokens: Annotated[
         int | None, typer.Option(min=1, help="Maximum response length of --model, in tokens. [4096]")
@@ -97,11 +97,11 @@ def run(
 ) -> Result[Any]:
     """Evaluate a model on benchmarks.
 
-    The same command again goes on where it was stopped, and asks nothing twice.
+    After an interruption the same command continues; nothing is asked twice.
 
-    Without --model it measures the solver of a run. The defaults: greedy, AMC by 32 samples at T = 1. The
-    paper's mathematics follow simple-evals with GPT-4o as judge. Here a rule decides alone, unless --judge
-    names a model for what it rejects; and the prompts are the run's own.
+    Without --model it evaluates the solver of a run. Decoding is greedy by default; AMC takes 32 samples with
+    T=1. The paper grades mathematics as simple-evals does, with GPT-4o as judge. Here a rule decides alone,
+    unless --judge names a model for the answers it rejects; and the prompts are the run's own.
 
     `selfplay` has the questions that self-play wrote, of each round: 200 at most, 12 samples at T = 1, judged
     by the answers of `eval labels` or the truth that the world computes. At --round 0 they measure how

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -47,7 +47,7 @@ diagevo ingest verl rollouts --run math --follow""",
 def ingest(
     call: Call,
     format: Annotated[
-        Format, typer.Argument(metavar="FORMAT", help=f"One of {', '.join(get_args(Format))}.")
+        Format, typer.Argument(metavar="FORMAT", help="What wrote the files; jsonl is your own rows.")
     ],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder of rollout files, or one file.")],
     *,
@@ -61,12 +61,13 @@ def ingest(
         str | None,
         typer.Option(
             metavar="FIELD=PATH,…",
-            help="For jsonl: where prompt, response, reward, group, answer, step, feedback, tags stand"
-            " (messages.0.content; samples.*.text: a rollout each; tags=topic+level).",
+            help="For jsonl: the path of each field: prompt, response, reward, group, answer, step, feedback,"
+            " tags (messages.0.content; samples.*.text makes a rollout of each; tags=topic+level).",
         ),
     ] = None,
     pass_at: Annotated[
-        float | None, typer.Option(metavar="REWARD", help="Lowest reward that is a pass. [default: 0.5]")
+        float | None,
+        typer.Option(metavar="REWARD", help="Lowest reward that counts as a pass. [default: 0.5]"),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep reading while the training writes, until Ctrl-C.")
@@ -81,8 +82,8 @@ def ingest(
     """Record another trainer's rollouts in the log.
 
     Reads rollouts of verl, TRL, NeMo-RL, prime-rl, slime and AReaL, evaluations of lm-eval and Inspect,
-    and rows of your own (JSON, Parquet). The same files again change nothing. The first ingest of a run
-    records its configuration, and with it who diagnoses and embeds. Then: diagevo diagnose.
+    and rows of your own (JSON, Parquet). Ingesting the same files again changes nothing. The first ingest of
+    a run records its configuration, including the diagnostician and the embedder. Next: diagevo diagnose.
     """
     from diagevo.ingest.recording import IngestSummary
     from diagevo.ingest.session import IngestSession

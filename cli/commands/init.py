@@ -23,13 +23,13 @@ from ..render.result import Result
 )
 def init(
     call: Call,
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder. [default: this one]")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder.")] = Path(),
     *,
     template: Annotated[Profile | None, typer.Option(help="The profile to start from.")] = None,
 ) -> Result[Any]:
     """Write diagevo.yaml and make the database.
 
-    The file holds every key with its purpose. What exists already is left as it is.
+    The file holds every key with its purpose. Existing files are left unchanged.
     """
     from diagevo.config.loading import LOCAL_FILE
     from diagevo.config.writing import template as written

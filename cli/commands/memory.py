@@ -41,8 +41,8 @@ def show(
     """Show causes by node: states, frequencies, probabilities.
 
     f counts a cause's failures since it was last Mastered, F those of all Active causes. p = f/F is its share
-    of the prompts that aim at a cause, ε the share of those that explore freely. One cause with its evidence:
-    `memory why`."""
+    of the prompts that aim at a cause, ε the share of those that explore freely. For one cause with its
+    evidence: `memory why`."""
     from dataclasses import replace
 
     from diagevo.memory.audit.replay import by_frequency, describe
@@ -106,13 +106,13 @@ def replay(
     round: Round = None,
     at: At = None,
     step: Annotated[
-        bool, typer.Option("--step", help="Each event of the round that changed the memory.")
+        bool, typer.Option("--step", help="Show each event of the round that changed the memory.")
     ] = False,
 ) -> Result[Any]:
     """Rebuild the memory from events alone.
 
-    Shows the paper's arithmetic: F, F₁, z, ε, p. The rows of --format are its causes, with --step the events.
-    Whether it is what was committed: `memory verify`.
+    Shows the paper's arithmetic: F, F₁, z, ε, p. With --format, each row is a cause; with --step, an event.
+    `memory verify` checks the result against what was committed.
     """
     from diagevo.memory.audit.replay import by_frequency, describe, steps
 
@@ -167,7 +167,7 @@ def log(
 ) -> Result[Any] | None:
     """Print the events, oldest first.
 
-    Those of the whole run, a round, a cause, a node, a question or a failure."""
+    All events of the run, or those of a round, cause, node, question or failure."""
     from diagevo.memory.audit.references import Trail, trail
     from diagevo.memory.events import EVENT_TYPES
 
@@ -211,7 +211,7 @@ def why(
 ) -> Result[Any]:
     """Explain a cause, node, question or failure by its evidence.
 
-    The chain goes back to trajectories and replies."""
+    The evidence goes back to trajectories and replies."""
     from diagevo.memory.audit.examples import examples_of
     from diagevo.memory.audit.failures import failure_story, question_story
     from diagevo.memory.audit.nodes import why_node
@@ -275,10 +275,11 @@ def schedule(
 ) -> Result[Any] | None:
     """Show what the next round draws: ε and p(e).
 
-    Next is after the last commit, or after `--round N`. The sums: `memory replay`. With --dataset, a weight
-    for each prompt of an ingested run: Equation 2 over the prompts that come back, each aiming at the causes
-    of its last failures. `-o next.parquet` or `-o next.jsonl` then writes the next epoch itself: as many rows
-    as the data set has, each as often as its weight says.
+    The next round is the one after the last commit, or after `--round N`. `memory replay` shows the
+    arithmetic. With --dataset, prints a sampling weight for each prompt of an ingested run: Equation 2 over
+    the prompts that come back, each aimed at the causes of its last failures. `-o next.parquet` or `-o
+    next.jsonl` then writes the next epoch: as many rows as the data set, each repeated in proportion to its
+    weight.
     """
     from diagevo.memory.audit.replay import describe, next_schedule
 

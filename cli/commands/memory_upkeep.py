@@ -131,13 +131,12 @@ def verify(
 
 @options.command("memory rename", example='diagevo memory rename c2 "drops the carry"')
 def rename(
-    call: Call, ref: Ref, text: Annotated[str, typer.Argument(metavar="TEXT", help="The new words.")]
+    call: Call, ref: Ref, text: Annotated[str, typer.Argument(metavar="TEXT", help="The new description.")]
 ) -> Result[Any]:
-    """Correct a cause's words, everywhere from here on.
+    """Correct a cause's description from here on.
 
-    Its id, state and frequency stay. So do the words that new failures are compared with: those in which
-    it was found, which stand in `memory why`. No round may be open. Superseding a round brings back the words
-    that it began with."""
+    Its id, state and frequency stay. New failures are still compared with the original description, which
+    `memory why` shows. No round may be open. Superseding a round restores the description from before it."""
     from diagevo.memory.audit.references import resolve
     from diagevo.memory.opening import open_memory
 
@@ -168,9 +167,9 @@ def rebuild(
 ) -> Result[Any]:
     """Rebuild projections, snapshots and the vector index.
 
-    The events stay as they are. With --embedder the run goes over to the model that roles.embedder names, in
-    its own configuration or by --set roles.embedder.… or -c FILE: every cause and node is embedded, then an
-    event records the change. Interrupted, it goes on where it stood.
+    The events stay as they are. With --embedder the run switches to the model named by roles.embedder, in its
+    own configuration or by --set roles.embedder.… or -c FILE: every cause and node is embedded again, then an
+    event records the change. After an interruption, run the same command again to continue.
     """
     from diagevo.memory.opening import open_memory
     from diagevo.memory.transfer.rebuilding import rebuild as make_again
@@ -228,8 +227,8 @@ def _rebuilt_text(run_id: str, done: "Rebuilding") -> str:
 def calibrate(call: Call) -> Result[Any]:
     """Propose θ_dup and θ_merge for an embedding model.
 
-    They come from pairs that the diagnostician has judged. The proposal lets 95 of 100 pairs through that
-    were judged the same. Another model: --set roles.embedder.…, or -c FILE. Writes nothing.
+    Uses pairs that the diagnostician has judged: the proposed thresholds keep 95 of 100 pairs judged the
+    same. For another model: --set roles.embedder.…, or -c FILE. Writes nothing.
     """
     from diagevo.diagnosis.calibrate import calibrate as propose
     from diagevo.diagnosis.embedder import embedder_for

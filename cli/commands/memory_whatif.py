@@ -55,7 +55,7 @@ Values = Mapping[str, str]
 def what_if(
     call: Call,
     *,
-    k: Annotated[str | None, typer.Option(metavar="K", help="Balance of free and targeted.")] = None,
+    k: Annotated[str | None, typer.Option(metavar="K", help="Balance of free and targeted prompts.")] = None,
     theta_up: Annotated[
         str | None, typer.Option(metavar="SHARE", help="Mean p1 at which a cause is Mastered.")
     ] = None,
@@ -73,8 +73,8 @@ def what_if(
 ) -> Result[Any]:
     """Replay the record with other settings.
 
-    Each row says whether it is exact, open-loop or needs a rerun. What a filter (--tau, --p-low, --p-high)
-    would keep is exact for the recorded questions. Many values at once: the sliders of `diagevo view`.
+    Each row is marked exact, open-loop or needs a rerun. What a filter (--tau, --p-low, --p-high)
+    would keep is exact for the recorded questions. To try many values, use the sliders of `diagevo view`.
     """
     given = {"k": k, "theta_up": theta_up, "tau": tau, "p_low": p_low, "p_high": p_high}
     values = {name: checked(text, name) for name, text in given.items() if text is not None}

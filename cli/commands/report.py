@@ -92,7 +92,7 @@ def build(
 
     Figures and tables are also files beside the pages. A figure comes as SVG and PNG with its data,
     specification and caption; a table, mean ± standard deviation over runs, as Markdown and CSV.
-    On its page, a figure that cannot be drawn yet says what is missing and which command supplies it.
+    The page of a figure that cannot be drawn yet shows what is missing and which command supplies it.
     """
     _refuse_unknown(only or ())
     tables = [name.removeprefix(TABLE) for name in only or () if name.startswith(TABLE)]

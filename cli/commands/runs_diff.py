@@ -39,7 +39,7 @@ def diff(
         str,
         typer.Argument(
             metavar="A..B",
-            help="Two runs, each with @ROUND if wanted; two rounds of a run; or rounds alone, of --run.",
+            help="Two runs, each optionally with @ROUND; two rounds of a run; or two round numbers of --run.",
         ),
     ],
     *,
@@ -47,8 +47,8 @@ def diff(
 ) -> Result[Any]:
     """Compare two rounds of a run, or two runs.
 
-    Of two rounds: what changed. Of two runs: after which round they differ, and which causes they share. For
-    another trainer's rollouts also which prompts passed less often in the second, and for which cause."""
+    For two rounds: what changed. For two runs: the round after which they differ, and the causes they share.
+    For ingested rollouts also the prompts that passed less often in the second, with their causes."""
     left, dots, right = points.partition("..")
     if not dots or not left or not right:
         raise ConfigError(f"{points} does not name two rounds", hint=_POINTS)

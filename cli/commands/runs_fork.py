@@ -26,7 +26,7 @@ def fork(
         str,
         typer.Argument(
             metavar="RUN@ROUND",
-            help="A committed round of a run; a round alone is of --run, or of the latest.",
+            help="A committed round of a run; a number alone means a round of --run, or of the latest run.",
         ),
     ],
     *,
@@ -36,7 +36,7 @@ def fork(
 ) -> Result[Any]:
     """Start a new run from a committed round of another one.
 
-    `--set` changes settings from there on."""
+    `--set` changes settings of the new run."""
     from diagevo.memory.history import point_of
     from diagevo.memory.log.log import Log
     from diagevo.memory.transfer.fork import fork as make

@@ -60,9 +60,10 @@ def train(
     """Play rounds, or resume a run.
 
     A round is: challenger, candidates, votes, solver, diagnosis, commit. The first Ctrl-C (or SIGTERM) stops
-    with exit code 75, the second at once. What is under way gets 20 seconds to end; a stop costs one batch of
-    answers or one step of training at most, and --resume goes on from there. With --set it may change what is
-    memory, hardware or patience (hardware.*, micro_batch, save_steps, bounds, timeouts), never the method.
+    with exit code 75, the second at once. Work in progress gets 20 seconds to finish; a stop costs at most
+    one batch of answers or one training step. --resume continues from there; with it, --set may change
+    memory, hardware and time limits (hardware.*, micro_batch, save_steps, bounds, timeouts), never the
+    method.
     """
     if resume and (call.config or call.profile or seed is not None):
         raise ConfigError(

@@ -41,8 +41,8 @@ def view(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Serve nothing; write the pages into a new or empty folder that opens from disk "
-            "and from any file server; with --cause, its page as one file.",
+            help="Instead of serving, write the pages into a new or empty folder that opens from disk "
+            "or any file server; with --cause, that page as one file.",
         ),
     ] = None,
     pages: Annotated[
@@ -50,16 +50,17 @@ def view(
         typer.Option(
             metavar="N",
             min=1,
-            help="--export: at most this many pages, in the order of links. [default: 5000]",
+            help="With --export: at most this many pages, in the order of links. [default: 5000]",
         ),
     ] = None,
     cause: Annotated[
-        str | None, typer.Option(metavar="ID", help="--export: the page of this cause alone, as one file.")
+        str | None,
+        typer.Option(metavar="ID", help="With --export: the page of this cause alone, as one file."),
     ] = None,
 ) -> Result[Any] | None:
     """Serve the pages of the runs to a browser, read-only.
 
-    Their address holds a token that opens them.
+    The address that it prints contains an access token.
     """
     if export is not None and (host is not None or port is not None or no_open):
         raise ConfigError("--host, --port and --no-open have no effect with --export", hint="leave them out")
