@@ -72,7 +72,7 @@ class Program(listing.Group):
         except Exception as error:  # what nothing above knows is a bug, and reported as one
             code = _report_bug(arguments, error)
         if code == INTERRUPTED:
-            print("interrupted: what was recorded stays", file=sys.stderr)
+            print("interrupted; everything recorded so far is kept", file=sys.stderr)
         gc.freeze()  # else the end walks all that torch brought once more, for seconds
         sys.exit(code if isinstance(code, int) else 0)
 

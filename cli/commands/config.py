@@ -68,7 +68,7 @@ def show(
 
     With --run, the configuration recorded in the log of that run."""
     if sum((paper, check, schema)) > 1:
-        raise ConfigError("use only one of --paper, --check and --schema", hint="ask one at a time")
+        raise ConfigError("use only one of --paper, --check and --schema", hint="give one at a time")
     if schema:
         return _schema()
     if check:
@@ -76,7 +76,7 @@ def show(
     given = [option for option in options.CONFIGURATION if option in call.typed]
     if given and "--run" in call.typed:
         raise ConfigError(
-            f"--run shows what a run has in its log, and {given[0]} changes nothing in it",
+            f"--run shows the configuration in the run's log; {given[0]} has no effect on it",
             hint="leave one of the two out",
         )
     resolved = of(call, call.run) if call.run is not None and not given else call.resolve()

@@ -218,9 +218,9 @@ def _check_comparable(memory: "Memory", found: "Cost") -> None:
     if rates is not None and rates.incomparable is not None:
         raise NotFoundError(
             f"nothing to diagnose in run {memory.run_id}: {rates.incomparable}",
-            hint="let the model answer each prompt several times; where the answer is known, ask a language"
-            " model: diagnose --all-failed --model M --base-url URL;"
-            f" the prompts that failed: diagevo runs show {memory.run_id}",
+            hint="sample each prompt several times; where the answer is known, ask a language model:"
+            " diagnose --all-failed --model M --base-url URL;"
+            f" to list the prompts that failed: diagevo runs show {memory.run_id}",
         )
 
 
@@ -231,12 +231,12 @@ def _check_answers(memory: "Memory", since: int | None) -> None:
     groups = Rounds(memory).all_failed(since=since)
     if not groups:
         raise ConfigError(
-            f"no group of run {memory.run_id} {'' if since else 'that waits '}failed as a whole",
-            hint="those of diagnosed rounds: add --again; else leave --all-failed out",
+            f"run {memory.run_id} has no {'' if since else 'waiting '}group in which every response failed",
+            hint="to include diagnosed rounds, add --again; otherwise leave out --all-failed",
         )
     if not any(map(answered, groups)):
         raise ConfigError(
-            f"the right answer is not known to any of the {count(len(groups), 'group')} in which all failed,"
+            f"no answer is known for the {count(len(groups), 'group')} in which every response failed,"
             " so there is nothing to compare with",
             hint="ingest files that have it into another run: --map answer=FIELD --run NAME",
         )

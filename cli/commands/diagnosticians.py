@@ -28,9 +28,9 @@ def check_rules(config: "Config", run: str, *, played: bool) -> None:
     engine = config.roles.diagnostician.engine
     if engine.startswith("rules:") and not played:
         raise ConfigError(
-            f"{engine} names causes of questions of its own world, and run {run} was not played there",
+            f"{engine} knows only the mistakes of its own world, and run {run} was not played in it",
             hint=f"name a served model, once: diagevo diagnose --run {run} --model M --base-url URL;"
-            " or group by likeness: --local",
+            " or find causes without a model: --local",
         )
 
 

@@ -116,9 +116,12 @@ def run(
     of_model = {"--base-url": base_url, "--prompts": prompts, "--max-new-tokens": max_new_tokens}
     given = [option for option, value in of_model.items() if value is not None]
     if model is None and given:
-        raise ConfigError(f"{given[0]} is about a model that is no run's", hint="name it: --model MODEL")
+        raise ConfigError(f"{given[0]} applies only with --model", hint="name a model: --model MODEL")
     if model is not None and (round is not None or "--run" in call.typed):
-        raise ConfigError("--run and --round measure a run's solver", hint="leave them out, or --model")
+        raise ConfigError(
+            "--run and --round select a run's solver, --model another model",
+            hint="leave one or the other out",
+        )
     stop = StopFlag()
     with ExitStack() as stack:
         opened_ = stack.enter_context(database(call, create=model is not None))

@@ -80,7 +80,7 @@ def what_if(
     values = {name: checked(text, name) for name, text in given.items() if text is not None}
     if not drop and not values:
         raise ConfigError(
-            "nothing is changed", hint="name a change: --k, --theta-up, --tau, --p-low, --p-high or --drop"
+            "no setting is changed", hint="name a change: --k, --theta-up, --tau, --p-low, --p-high or --drop"
         )
     return _answer(call, values, drop or [], round)
 

@@ -30,4 +30,4 @@ def stopped_by_signals(stop: StopFlag, *, waits: bool = False) -> Iterator[None]
     with handling_stops(ask):
         yield
     if stop and not waits:
-        print("no safe point came before the end: everything is done", file=sys.stderr)
+        print("finished before the next safe point: everything is done", file=sys.stderr)

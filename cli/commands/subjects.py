@@ -52,7 +52,7 @@ def solvers_named(history: "History", named: str) -> list[int]:
     """Rounds whose solver is to be measured. Raises ConfigError for a run whose solver is not here."""
     if history.ingested is not None:
         raise ConfigError(
-            f"run {history.run_id} was ingested: its model is another training's, and not here",
+            f"run {history.run_id} was ingested: its model was trained elsewhere and is not here",
             hint="measure a model folder, or a served model: --model MODEL --base-url URL",
         )
     return rounds_named(history, named)

@@ -68,7 +68,7 @@ def train(
     if resume and (call.config or call.profile or seed is not None):
         raise ConfigError(
             "a resumed run uses the configuration in its log: no --config, --profile or --seed",
-            hint="memory, hardware and patience may change, with --set; anything else: diagevo runs fork",
+            hint="memory, hardware and time limits may change, with --set; anything else: diagevo runs fork",
         )
     until_ = None if until is None else _until(until)
     for name, given in (("--until", until), ("--max-hours", max_hours), ("--display", display)):

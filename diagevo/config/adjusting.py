@@ -1,4 +1,4 @@
-"""Settings of a run that goes on. Those of memory, hardware and patience may change; what it computes stays.
+"""Settings that may change on resume: memory, hardware and time limits, not what the run computes.
 
 In a run that came from outside, where it sends requests, with which keys, by which commands and code, is the
 word of whoever wrote the bundle: it counts only when the user gives it too.
@@ -38,9 +38,8 @@ def refuse_fixed(given: Layer, run: str) -> None:
     if fixed:
         told = " ".join(f"--set {key}=…" for key in fixed)
         raise ConfigError(
-            f"{', '.join(fixed)}: a resumed run keeps what it computes; only memory, hardware and patience"
-            " may change",
-            hint=f"for a run that goes on otherwise: diagevo runs fork {run}@N {told}",
+            f"{', '.join(fixed)} cannot change when a run is resumed; memory, hardware and time limits can",
+            hint=f"for a new run with other settings: diagevo runs fork {run}@N {told}",
         )
 
 

@@ -448,7 +448,7 @@ class Config(Section):
             )
         if hardware.fsdp_size is not None and hardware.accelerate_config is None:
             raise ValueError(
-                "hardware.fsdp_size is for FSDP: set hardware.accelerate_config to fsdp, or it to null"
+                "hardware.fsdp_size needs FSDP: set hardware.accelerate_config to fsdp, or fsdp_size to null"
             )
         if hardware.fsdp_size is not None and hardware.processes % hardware.fsdp_size:
             raise ValueError("hardware.processes must be a multiple of hardware.fsdp_size")

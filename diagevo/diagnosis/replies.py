@@ -203,7 +203,7 @@ _OBJECT = re.compile(r'\{\s*+["}]')
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise ValueError("a key stands in it twice.")
+        raise ValueError("a key appears twice.")
     return value
 
 

@@ -128,8 +128,8 @@ class IngestSession:
             if least < pass_at <= most:
                 if most >= FAR and "pass_at" not in self._asked:
                     raise ConfigError(
-                        f"rewards go from {least:g} to {most:g}, and {pass_at:g} or more would pass",
-                        hint=f"say what passes: --pass-at {most:g}; nothing was recorded",
+                        f"rewards range from {least:g} to {most:g}, and {pass_at:g} or more would pass",
+                        hint=f"set the lowest reward that passes: --pass-at {most:g}; nothing was recorded",
                     )
                 return chain(held, source) if held else steps()
         if not number:
@@ -169,7 +169,9 @@ class IngestSession:
         what += f"a reward of {pass_at:g} or more passes, {seen}"
         if least == most or ("pass_at" in self._asked and most < pass_at and answered):
             return f"{what} (--pass-at)"
-        raise ConfigError(what, hint=f"say what passes: --pass-at {most:g}; nothing was recorded")
+        raise ConfigError(
+            what, hint=f"set the lowest reward that passes: --pass-at {most:g}; nothing was recorded"
+        )
 
     @property
     def memory(self) -> Memory:

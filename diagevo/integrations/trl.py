@@ -153,7 +153,7 @@ class RoundCallback(TrainerCallback):
         if steps < 1:
             raise ConfigError(f"steps={steps}: a round has one optimizer step or more", hint="write: steps=8")
         if (model or base_url) and diagnostician is not None:
-            raise ConfigError("a model and a diagnostician are both to diagnose", hint="leave one out")
+            raise ConfigError("model and diagnostician are both given", hint="leave one out")
         if trainer.args.shuffle_dataset and drawn_from(memory):  # before anything is drawn
             raise ConfigError(
                 "shuffle_dataset draws 1,000 prompts by the first schedule before the first reward",

@@ -62,7 +62,7 @@ def train(
 
     A new run needs `config`; a resumed one uses the configuration in its log, and `rounds` may extend it. Of
     one that was imported, endpoints and keys count only as `said` has them: the user's own words, by key.
-    `given` is what changes of memory, hardware and patience from here on; it is recorded.
+    `given` are the settings of memory, hardware and time limits that change from here on; it is recorded.
     Raises NotFoundError where there is nothing to resume, ConfigError where a new run's name is taken,
     MissingDependencyError where its device is none of this machine's, StoppedSafely at a safe point once
     `stop` is set, `until` is reached or `max_seconds` are over.
@@ -232,7 +232,7 @@ class Run:
         if sha256_of(folder, self.roles.stop) != last.event.models[role].revision:
             raise StoreError(
                 f"{folder}, the {role} that run {self.memory.run_id} began with, has changed since",
-                hint="put every file of it back as it was, or begin another run",
+                hint="restore its files, or start another run",
             )
         return folder
 

@@ -43,8 +43,8 @@ def drop_prefixes(llm: Any) -> None:
     while a request is under way, and says no more than False."""
     if llm.reset_prefix_cache() is False:
         raise WrongTrainingError(
-            "vLLM did not drop its prefixes: they would be continued with other weights",
-            hint="go on from the last checkpoint: diagevo train --resume; if it comes again, "
+            "vLLM did not reset its prefix cache, which belongs to other weights",
+            hint="resume from the last checkpoint: diagevo train --resume; if it happens again, "
             "--set hardware.colocate_vllm=false",
         )
 
@@ -134,7 +134,7 @@ class Engine:
             self.llm.apply_model(lambda model: model.load_weights(noted()) and None)
         if apart := held.apart():
             raise WrongTrainingError(
-                f"vLLM has other values than {policy} in {apart} of its tensors",
+                f"vLLM's weights differ from {policy} in {apart} of its tensors",
                 hint="sample without it: hardware.colocate_vllm false",
             )
 

@@ -138,7 +138,7 @@ def load_tokenizer(folder: Path, template_kwargs: Mapping[str, Any] = NOTHING) -
         ) from error
     if tokenizer.eos_token_id is None:
         raise MissingDependencyError(
-            f"The tokenizer of {folder} names no end mark (eos_token), so no response could end by itself.",
+            f"The tokenizer of {folder} has no end-of-sequence token (eos_token), so no response would end.",
             hint="Set eos_token in tokenizer_config.json.",
         )
     if tokenizer.pad_token_id is None:

@@ -101,8 +101,8 @@ def stop_where_wrong(measures: PhaseMeasures, training: TrainingConfig) -> None:
         raise WrongTrainingError(
             f"the log-prob gap between sampler and trainer is {_told(measures.sampling_gap)}, "
             f"averaged over step {measures.steps}; at most {training.sampling_gap:g} is "
-            "rounding. The sampler computes otherwise than the trainer.",
-            hint="likely causes: it samples in another precision or quantized, or its attention is another. "
+            "rounding. The sampler computes differently from the trainer.",
+            hint="likely causes: another precision, quantization or another attention implementation. "
             "Another bound: diagevo train --resume --set training.sampling_gap=…",
             measures=measures,
         )

@@ -127,7 +127,7 @@ class Worker:
                 case ("end",):
                     break
                 case other:
-                    raise RuntimeError(f"{other[0]} was said, which is no beginning")
+                    raise RuntimeError(f"{other[0]} came where the start message was expected")
             self._connection.send(("done", summary))
         self._state.destroy_process_group()
 

@@ -93,7 +93,7 @@ def _failing(raised: BaseException) -> typer.Typer:
             "stopped before round 2\nhint: continue with: diagevo train --resume\n",
         ),
         (ServiceError("it said \x1b[2J[red]boo\r"), 6, "error: it said ␛[2J[red]boo␍\n"),
-        (KeyboardInterrupt(), 130, "interrupted: what was recorded stays\n"),
+        (KeyboardInterrupt(), 130, "interrupted; everything recorded so far is kept\n"),
         (
             OSError(errno.EROFS, "Read-only", "runs/a"),
             2,

@@ -47,7 +47,7 @@ def test_sigterm_is_the_same_question(capsys: pytest.CaptureFixture[str]) -> Non
     assert bool(stop)
     told = capsys.readouterr().err
     assert "SIGTERM" in told
-    assert told.endswith("no safe point came before the end: everything is done\n")
+    assert told.endswith("finished before the next safe point: everything is done\n")
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_a_resumed_run_changes_memory_hardware_and_patience_and_never_what_it_co
     asked = ("train", "--plan", "--run", "half", "--resume", "--set")
     done = invoke(*asked, "filter.tau=2")
     assert done.exit_code == 2
-    assert "filter.tau: a resumed run keeps what it computes" in done.stderr
+    assert "filter.tau cannot change when a run is resumed" in done.stderr
     assert "diagevo runs fork half@N --set filter.tau=…" in done.stderr
     given = ("hardware.processes=2", "--set", "hardware.device=cpu", "--json")
     plan = json.loads(invoke(*asked, *given).stdout)["data"]

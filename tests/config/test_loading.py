@@ -273,7 +273,7 @@ def test_adapters_in_one_engine_have_one_base(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ([], "hardware.fsdp_size is for FSDP: set hardware.accelerate_config to fsdp"),
+        ([], "hardware.fsdp_size needs FSDP: set hardware.accelerate_config to fsdp"),
         (
             ["hardware.accelerate_config=fsdp", "hardware.processes=6"],
             "--set hardware.processes: hardware.processes must be a multiple of hardware.fsdp_size",

@@ -26,7 +26,7 @@ OLD, NEW = "drops a carry", "forgets to carry the ten"
 
 @pytest.fixture
 def renamed(played: Store) -> Store:
-    """Two committed rounds; then c1 is called otherwise."""
+    """Two committed rounds; then c1 has another description."""
     with played.open() as memory:
         event = memory.rename("c1", NEW)
         assert (event.number, event.before) == (1, OLD)
@@ -98,9 +98,9 @@ def test_words_go_back_and_forth_and_each_time_is_an_event(renamed: Store) -> No
 
 def test_a_renaming_that_changes_nothing_or_comes_too_early_is_refused(renamed: Store) -> None:
     with renamed.open() as memory:
-        with pytest.raises(OutOfOrderError, match="they are the words that it has"):
+        with pytest.raises(OutOfOrderError, match="it already has this description"):
             memory.rename("c1", NEW)
-        with pytest.raises(OutOfOrderError, match="a cause has words"):
+        with pytest.raises(OutOfOrderError, match="the description is empty"):
             memory.rename("c1", " ")
         with pytest.raises(NotFoundError, match="has no cause c9"):
             memory.rename("c9", NEW)

@@ -126,11 +126,12 @@ def test_what_cannot_be_asked_is_refused_with_its_reason(home: Path) -> None:
     run(home, "ingest", "jsonl", home / "less.jsonl", "--run", "less")
     served = ("--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--all-failed")
     said = run(home, "diagnose", "--run", "less", *served, exit=2)
-    assert "the right answer is not known to any of the 2 groups in which all failed" in said
+    assert "no answer is known for the 2 groups in which every response failed" in said
     assert "--map answer=FIELD" in said
     (home / "none.jsonl").write_text("".join(line + "\n" for line in lines if '"both"' in line))
     run(home, "ingest", "jsonl", home / "none.jsonl", "--run", "none")
-    assert "no group of run none that waits failed" in run(home, "diagnose", "--run", "none", *served, exit=2)
+    said = run(home, "diagnose", "--run", "none", *served, exit=2)
+    assert "run none has no waiting group in which every response failed" in said
 
 
 def test_no_training_data_is_made_of_them_but_prompts(home: Path) -> None:

@@ -327,7 +327,7 @@ def test_two_options_name_the_server_once(home: Path) -> None:
 
     refused = asked()
     assert refused.exit_code == 2
-    assert "rules:arithmetic names causes of questions of its own world" in refused.stderr
+    assert "rules:arithmetic knows only the mistakes of its own world" in refused.stderr
     assert "diagevo diagnose --run own --model M --base-url URL" in refused.stderr
     assert asked("--set", "roles.diagnostician.engine=rules:arithmetic").exit_code == 2
     assert events(home, "FailureDiagnosed") == 0

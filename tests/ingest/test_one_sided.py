@@ -229,6 +229,6 @@ def test_marks_from_0_to_10_ask_what_passes(home: Home, number: int) -> None:
     ]
     refused = home.ingest(marks)
     assert refused.exit_code == 2
-    assert "rewards go from 0 to 10, and 0.5 or more would pass" in refused.stderr
+    assert "rewards range from 0 to 10, and 0.5 or more would pass" in refused.stderr
     assert "--pass-at" in refused.stderr
     assert home.ingest(marks[:4], "--pass-at", "7", run="told").exit_code == 0

@@ -11,7 +11,7 @@ from diagevo.memory.log.location import database_url, shown
     [
         ("postgresql://h:abc/db", "the address in postgresql://h:abc/db cannot be read"),
         ("postgresql://[::1/db", "the address in postgresql://[::1/db cannot be read"),
-        ("postgresql://h:99999999/db", "postgresql://h:99999999/db has no port of a computer"),
+        ("postgresql://h:99999999/db", "the port in postgresql://h:99999999/db is out of range"),
         (f"postgresql://h:{'9' * 5000}/db", "the address in postgresql://h:"),
         ("://x", "not a database: ://x"),
         ("postgresql:db", "not a database: postgresql:db"),

@@ -108,7 +108,7 @@ def test_a_phase_that_fits_no_more_ends_with_what_may_change_and_goes_on_with_it
     assert found[-1].config["hardware"]["threads"] == 1
     with closing(open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a", root=tmp_path)) as history:
         assert verify(history.log, "a", tmp_path / "a").faults == []
-    with pytest.raises(ConfigError, match=r"filter\.tau: a resumed run keeps what it computes") as refused:
+    with pytest.raises(ConfigError, match=r"filter\.tau cannot change when a run is resumed") as refused:
         play(tmp_path, None, resume=True, given=from_settings(("filter.tau=2",)))
     assert "diagevo runs fork a@N --set filter.tau=…" in (refused.value.hint or "")
 

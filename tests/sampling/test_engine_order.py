@@ -207,8 +207,8 @@ def test_prefixes_that_are_not_dropped_end_the_phase(engine: Sleeping, policies:
     """As while a request is under way; vLLM says so by False alone."""
     engine.hold(policies[0])
     engine.llm.under_way["frozen-0"] = (1, 2)
-    with pytest.raises(WrongTrainingError, match="did not drop its prefixes"):
+    with pytest.raises(WrongTrainingError, match="did not reset its prefix cache"):
         engine.rest()
-    with pytest.raises(WrongTrainingError, match="did not drop its prefixes"):
+    with pytest.raises(WrongTrainingError, match="did not reset its prefix cache"):
         engine.hold(policies[1])
     assert engine.holds is None, "and is not believed to hold it"

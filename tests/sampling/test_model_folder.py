@@ -81,7 +81,7 @@ def test_a_tokenizer_without_an_end_mark_is_refused(tmp_path: Path) -> None:
     settings = json.loads((folder / "tokenizer_config.json").read_text())
     settings["eos_token"] = None
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    with pytest.raises(MissingDependencyError, match="end mark"):
+    with pytest.raises(MissingDependencyError, match="end-of-sequence token"):
         load_tokenizer(folder)
 
 

@@ -116,7 +116,7 @@ def test_weights_that_do_not_arrive_are_noticed_before_an_answer(
     assert greedy(EngineSampler(start, engine))
     model = import_module("vllm.model_executor.models.qwen3").Qwen3ForCausalLM
     monkeypatch.setattr(model, "load_weights", lambda self, weights: set(weights) and None)
-    with pytest.raises(WrongTrainingError, match=r"vLLM has other values than .*other in"):
+    with pytest.raises(WrongTrainingError, match=r"vLLM's weights differ from .*other in"):
         greedy(EngineSampler(other, engine))
     monkeypatch.undo()
     assert greedy(EngineSampler(other, engine)) == greedy(TransformersSampler(other))

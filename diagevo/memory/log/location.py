@@ -101,7 +101,7 @@ def _server(url: URL, location: str) -> URL:
         )
     if url.port is not None and not 0 < url.port < 65536:
         raise ConfigError(
-            f"{_told(location)} has no port of a computer", hint="a port is between 1 and 65535"
+            f"the port in {_told(location)} is out of range", hint="a port is between 1 and 65535"
         )
     if find_spec("psycopg") is None:
         raise MissingDependencyError(

@@ -195,9 +195,9 @@ def _renamed(state: MemoryState, fact: Fact[CauseRenamed]) -> None:
     event = fact.event
     cause = state.causes[event.cause_id]
     require(event.number == len(state.renamed) + 1, f"renaming {len(state.renamed) + 1} comes next")
-    require(event.before == cause.description, f"{event.cause_id} is called otherwise")
-    require(event.description != event.before, "they are the words that it has")
-    require(bool(event.description.strip()), "a cause has words")
+    require(event.before == cause.description, f"{event.cause_id} has another description")
+    require(event.description != event.before, "it already has this description")
+    require(bool(event.description.strip()), "the description is empty")
     state.causes[event.cause_id] = replace(cause, description=event.description)
     state.renamed = (*state.renamed, (event.cause_id, event.before))
 

@@ -160,9 +160,7 @@ def _take(
 
 
 def _impossible(bundle: UntrustedBundle, what: str) -> InconsistentError:
-    return InconsistentError(
-        f"the bundle {bundle.path} tells what cannot have happened: {what}", hint=EXPORT_AGAIN
-    )
+    return InconsistentError(f"the bundle {bundle.path} has an impossible history: {what}", hint=EXPORT_AGAIN)
 
 
 def _brought(rows: Iterator[dict[str, Any]], run_id: str) -> Iterator[dict[str, Any]]:

@@ -81,7 +81,7 @@ def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:
             f"{file} is not .jsonl, .parquet or a folder", hint="name it so: -o hard.jsonl, or -o hard"
         )
     if file.exists():
-        raise ConfigError(f"{file} is there already", hint="name a new one, or remove it")
+        raise ConfigError(f"{file} exists already", hint="name a new one, or remove it")
     try:
         if file.suffix == ".jsonl":
             with open(file, "w", encoding="utf-8", opener=private) as out:
@@ -97,7 +97,7 @@ def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:
         pl.DataFrame(rows, infer_schema_length=None).write_parquet(file)
     except OSError as error:
         raise StoreError(
-            f"{file} cannot be written: {error}", hint="is there room, and may you write?"
+            f"{file} cannot be written: {error}", hint="check free space and permissions"
         ) from error
 
 

@@ -151,12 +151,12 @@ def test_a_fork_that_takes_their_configuration_is_theirs(mine: Path) -> None:
 
 
 def test_a_resumed_run_takes_nothing_else_by_set(mine: Path, home: Path) -> None:
-    """Memory, hardware and patience: of a run from outside and of one's own alike."""
+    """Memory, hardware and time limits: of a run from outside and of one's own alike."""
     pytest.importorskip("torch", reason="needs the extra train: torch is not installed")
     for place, run in ((mine, "theirs"), (home, "played")):
         result = ask(place, "train", "--run", run, "--resume", "--set", "memory.theta_up=1/2")
         assert result.exit_code == 2
-        assert "memory.theta_up: a resumed run keeps what it computes" in result.stderr
+        assert "memory.theta_up cannot change when a run is resumed" in result.stderr
 
 
 def test_a_run_without_any_is_used_as_it_is(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_what_a_run_has_in_its_log_is_not_shown_for_what_other_options_ask() -> 
     assert '"key": "world"' in shown.stdout
     refused = invoke("config", "show", "--run", "nobody", "--set", "seed=3")
     assert refused.exit_code == 2
-    assert "--run shows what a run has in its log, and --set changes nothing in it" in refused.stderr
+    assert "--run shows the configuration in the run's log; --set has no effect on it" in refused.stderr
 
 
 @pytest.mark.parametrize(

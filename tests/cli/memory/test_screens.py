@@ -207,7 +207,7 @@ def test_what_if_counts_the_questions_that_it_keeps_beside_the_runs_own_tau(ask:
             2,
             "this is text, not rows: it cannot be printed as csv",
         ),
-        (["memory", "what-if"], 2, "nothing is changed"),
+        (["memory", "what-if"], 2, "no setting is changed"),
         (["memory", "what-if", "--k", "0"], 2, "k is 0: it must be above 0"),
         (["memory", "what-if", "--tau", "often"], 2, "tau is often: it must be at least 1"),
         (["runs", "diff", "played..other"], 3, "there is no run other"),

@@ -79,7 +79,7 @@ def test_a_cause_and_every_form_have_the_same_rows(ask: Ask) -> None:
     ("given", "code", "told"),
     [
         (("--as", "dpo", "-o", "data.csv"), 2, "is not .jsonl, .parquet or a folder"),
-        (("--as", "dpo", "-o", "there.jsonl"), 2, "is there already"),
+        (("--as", "dpo", "-o", "there.jsonl"), 2, "exists already"),
         (("--as", "dpo"), 2, "give one of them"),
         (("--as", "dpo", "--round", "1", "-o", "a.jsonl"), 2, "give one of them"),
         (("--cause", "c1", "-o", "a.jsonl"), 2, "--as sft, dpo or prompts"),

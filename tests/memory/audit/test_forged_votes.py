@@ -71,7 +71,7 @@ def test_import_refuses_it_and_names_the_event(bundle: Path, tmp_path: Path, for
     assert result.exit_code == 5, result.output
     output = " ".join(result.output.split())
     assert said in output
-    assert "tells what cannot have happened: #" in output
+    assert "has an impossible history: #" in output
     assert "CandidateScored" in output
 
 
