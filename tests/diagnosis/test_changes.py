@@ -52,13 +52,17 @@ def solution(op: str, number: int, b: int, c: int) -> Response:
     return Response(f"{number} {op} {b} = {value} in all\n{value} - {c} = {value - c} are left")
 
 
-def copies(exchanged: random.Random | None) -> list[Prompt]:
-    """Each failure takes another number in place of one that its question gives; or labels are exchanged."""
+def copies(exchanged: random.Random | None, *, added: bool = False) -> list[Prompt]:
+    """Each failure takes another number in place of one that its question gives, or a sum in place of a
+    product; or labels are exchanged."""
     rng, prompts = random.Random(3), list[Prompt]()
     for place in range(40):
         b = rng.randint(3, 9)
         a, c = b * rng.randint(12, 40), rng.randint(41, 90)
-        pair = [solution("+*-/"[place % 4], number, b, c) for number in (a, a + b)]
+        op = "+*-/"[place % 4]
+        pair = [solution(op, a, b, c), solution(op, a + b, b, c)]
+        if added:
+            pair = [solution(op, a, b, c) for op in "*+"]
         if exchanged is not None:
             exchanged.shuffle(pair)
         question = f"There are {a} and {b} and {c} of kind {place}."
@@ -75,8 +79,11 @@ def causes(prompts: list[Prompt]) -> list[str]:
 
 def test_failures_that_were_changed_alike_have_one_cause_whatever_the_numbers() -> None:
     found = causes(copies(None))
-    kind = "another number in place of a given number, beside the nearest response that passed"
+    kind = "another number where the nearest passing response has a given number"
     assert sum(kind in each for each in found) >= 36
+    assert set(causes(copies(None, added=True))) == {
+        "has a sum and uses another operation than the nearest passing response; leaves out a product"
+    }
 
 
 @pytest.mark.parametrize("seed", range(4))

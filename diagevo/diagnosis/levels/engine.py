@@ -40,7 +40,7 @@ COMPUTED = (
     "§several given numbers not used",
     "§a number from nowhere",
 )
-CHANGED = "§{}, beside the nearest response that passed"
+SIBLING = "the nearest passing response"
 COMPARED, HARMLESS = 4, 0.25
 """Responses a side of a prompt whose changes are compared; how often passes show one that tells something,
 for once that failures do, at most."""
@@ -225,7 +225,7 @@ class Levels:
                 passed.update(change(prompt, each) for each in prompt.passed[:COMPARED])
         share = HARMLESS * passed.total() / failed.total()
         return {
-            kind: self._vocabulary.name(CHANGED.format(kind))
+            kind: self._vocabulary.name(_changed(kind))
             for kind, number in failed.items()
             if kind is not None and passed[kind] <= share * number
         }
@@ -266,7 +266,7 @@ class Levels:
         groups = self._groups
         assert groups is not None
         led = {each for leaders in groups.leaders for each in leaders}
-        self._names = {name: CHANGED.format(kind) for kind, name in self._changes.items()}
+        self._names = {name: _changed(kind) for kind, name in self._changes.items()}
         self._names |= self._named(
             failing, {name for each in led for name, _ in groups.bundles[each][:ALIKE]}
         )
@@ -345,10 +345,10 @@ class Levels:
         if example:
             has = [*has[:1], f"a sentence unlike any that passed: {_cut(example)}"]
         parts = [f"leaves out {' and '.join(lacks)}"] if lacks else []
-        parts += [f"has {' and '.join(has)}"] if has else []
+        parts += [_having(has)] if has else []
         if first[1] > 0:
             parts.reverse()
-        if len(parts) == 1 and not example and "passed" not in parts[0]:
+        if len(parts) == 1 and not example and SIBLING not in parts[0]:
             parts = [f"{parts[0]}, unlike every passing response"]
         return LocalCause(key, level, "; ".join(parts), SKILLS[level])
 
@@ -506,6 +506,22 @@ def _apart(names: Iterable[str]) -> list[str]:
         if not any(words <= other or other <= words for _, other in kept):
             kept.append((_phrase(name), words))
     return [phrase for phrase, _ in kept]
+
+
+def _changed(kind: str) -> str:
+    """A change as a feature: another operation than the nearest passing response."""
+    own, replaced, other = kind.partition(" in place of ")
+    return f"§{own} where {SIBLING} has {other}" if replaced else f"§{kind} than {SIBLING}"
+
+
+def _having(properties: Sequence[str]) -> str:
+    """Has a sum and uses another operation than …"""
+    said, before = "", ""
+    for each in properties:
+        verb = "uses" if each.startswith("another operation") else "has"
+        said += (" and " if said else "") + (each if verb == before else f"{verb} {each}")
+        before = verb
+    return said
 
 
 def _phrase(name: str) -> str:
