@@ -1,27 +1,22 @@
-"""`memory query` on PostgreSQL: a cursor over one statement, in a READ ONLY transaction with a time limit.
+"""`memory query` on PostgreSQL: psycopg's server-side cursor in a READ ONLY transaction with a time limit.
 
-A cursor can be declared for SELECT, VALUES, TABLE and WITH alone, in which nothing writes; the mode of the
-transaction cannot be changed once it has read. Functions with effects of another kind remain: PostgreSQL
-refuses most of them to whoever has no right to them, so a superuser asks nothing here, and `not_a_reader`
-says what else a role may do. The session ends with the statement, and with it what it set or locked; what it
-notified is taken back. A row has a limit of bytes here; the server makes it all the same.
+Such a cursor runs one SELECT, VALUES, TABLE or WITH, in which nothing writes; the mode of the transaction
+cannot be changed once it has read. Functions with effects of another kind remain: PostgreSQL refuses most of
+them to whoever has no right to them, so a superuser asks nothing here, and `not_a_reader` says what else a
+role may do. The session ends with the statement, and with it what it set or locked.
 """
 
-import os
 import re
-import socket
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from decimal import Decimal
 from itertools import chain
 from math import ceil
-from threading import Timer
 from typing import Any
 
-from psycopg import Connection, Error, postgres, sql
+from psycopg import Error, postgres, sql
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
-from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 
 from diagevo.errors import ConfigError, StoreError
@@ -37,7 +32,7 @@ _RUN = re.compile(r"(?<![:\w]):run\b")
 _READ_ONLY = """SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SET LOCAL idle_in_transaction_session_timeout = 0"""
 """Rows may wait for a reader."""
-_DECLARED = """DECLARE diagevo_rows NO SCROLL CURSOR FOR SELECT diagevo_row.* FROM ({}
+_BOUNDED = """SELECT diagevo_row.* FROM ({}
 ) AS diagevo_row WHERE CASE WHEN octet_length((diagevo_row.*)::text) <= {} THEN true
 ELSE ('a row of ' || octet_length((diagevo_row.*)::text) || ' bytes')::boolean END"""
 """A row beyond the limit is not sent: the cast fails with its size in the message. (The driver would hold a
@@ -45,9 +40,6 @@ value of any size.) The line's end ends a comment."""
 _TOO_LONG = re.compile(r'type boolean: "(a row of \d+ bytes)"')
 _SUPERUSER = """SELECT rolname FROM pg_roles WHERE rolsuper AND rolname IN (session_user, current_user)"""
 """After a SELECT the mode of the transaction is fixed."""
-GRACE = 2.0
-"""Seconds in which the server may end a statement itself. Some of its functions look at no clock: to write a
-gigabyte as text takes half a minute."""
 
 NOT_A_READER = """
 WITH me AS (SELECT * FROM pg_roles WHERE rolname = session_user),
@@ -86,50 +78,40 @@ def ask(database: Database, statement: str, run_id: str | None, limits: Limits) 
     if "\0" in statement:
         raise ConfigError("a statement cannot hold a NUL", hint=HINT)
     statement = _RUN.sub(lambda _: sql.quote(run_id), statement).strip().removesuffix(";")
-
-    def lost(error: Exception) -> StoreError:
-        said = masked(str(error).splitlines()[0])
-        return StoreError(
-            f"the database {shown(database.url)} was lost in the middle of the query: {said}",
-            hint="check that the server is running, then try again",
-        )
-
     with database.engine.connect() as pooled:
         connection: Any = pooled.connection.driver_connection
-        connection.rollback()
 
         def explain(error: Exception) -> Exception | None:
+            if connection.broken:
+                return StoreError(
+                    f"the database {shown(database.url)} was lost in the middle of the query:"
+                    f" {masked(str(error).splitlines()[0])}",
+                    hint="check that the server is running, then try again",
+                )
             long = _TOO_LONG.search(str(error))
-            if long is not None:
-                return refused(f"{long[1]} is longer than {limits.length}")
-            return lost(error) if connection.broken else None
+            return None if long is None else refused(f"{long[1]} is longer than {limits.length}")
 
         work = Work(limits.seconds, Error, explain)
         try:
-            with connection.cursor() as cursor:
-                _begin(cursor)
-                _time(cursor, work)
-                declared = work.step(_DECLARED.format(statement, limits.length).encode)
-                with _awaited(connection, work):
-                    work.step(lambda: cursor.execute(declared, prepare=True))  # what is prepared is one
-                _read_as_text(cursor)
-                rows = _rows(cursor, work)
-                first = work.step(lambda: next(rows, None))
+            work.step(lambda: _begin(connection))
+            _read_as_text(connection)
+            with connection.cursor("diagevo_rows") as cursor:
+                work.step(lambda: cursor.execute(_BOUNDED.format(statement, limits.length).encode()))
                 if not cursor.description:
                     raise refused(NO_ROWS)
+                rows = work.rows(_rows(connection, cursor, work))
+                first = next(rows, None)
                 names = tuple(column.name for column in cursor.description)
-                yield QueryResult(names, work.rows([] if first is None else chain([first], rows)))
-        except Error as error:
-            raise lost(error) from error
+                yield QueryResult(names, rows if first is None else chain([first], rows))
         finally:
-            _end(connection)
             pooled.invalidate()
 
 
-def _begin(cursor: Any) -> None:
+def _begin(connection: Any) -> None:
     """A transaction that reads. Raises ConfigError for a superuser."""
-    cursor.execute(_READ_ONLY)
-    superuser = cursor.execute(_SUPERUSER).fetchone()
+    connection.rollback()
+    connection.execute(_READ_ONLY)
+    superuser = connection.execute(_SUPERUSER).fetchone()
     if superuser is not None:
         raise ConfigError(
             f"a query is not run for {superuser[0]}, a superuser: its functions can do anything",
@@ -137,62 +119,26 @@ def _begin(cursor: Any) -> None:
         )
 
 
-def _time(cursor: Any, work: Work) -> None:
-    cursor.execute(f"SET LOCAL statement_timeout = {max(1, ceil(work.left * 1000))}".encode())
-
-
-@contextmanager
-def _awaited(connection: "Connection[Any]", work: Work) -> Generator[None]:
-    """No longer than the statement may take: then the connection is cut, and the server ends it later."""
-
-    def cut() -> None:
-        with socket.socket(fileno=os.dup(connection.fileno())) as end:
-            end.shutdown(socket.SHUT_RDWR)
-
-    timer = Timer(work.left + GRACE, cut)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _end(connection: "Connection[Any]") -> None:
-    """End what runs there. If Ctrl-C came while psycopg read an answer, it cannot go on, and refuses a
-    rollback."""
-    if connection.info.transaction_status == TransactionStatus.ACTIVE:
-        with suppress(Error):
-            connection.cancel_safe(timeout=5)
-        connection.close()
-    elif not connection.closed:
-        connection.rollback()
-
-
-def _rows(cursor: Any, work: Work) -> Iterator[tuple[Any, ...]]:
+def _rows(connection: Any, cursor: Any, work: Work) -> Iterator[tuple[Any, ...]]:
     """The rows, a page at a time; the statement may have changed the limit, so each page sets it again."""
     size = 1  # the first row is not kept waiting for others
     while True:
-        _time(cursor, work)
-        with _awaited(cursor.connection, work):
-            rows = cursor.execute(f"FETCH {size} FROM diagevo_rows".encode()).fetchall()
-        yield from rows
-        if len(rows) < size:
+        connection.execute(f"SET LOCAL statement_timeout = {max(1, ceil(work.left * 1000))}".encode())
+        page = cursor.fetchmany(size)
+        yield from page
+        if len(page) < size:
             return
         size = min(2 * size, PAGE)
 
 
-def _read_as_text(cursor: Any) -> None:
-    """Types that JSON does not have are read as PostgreSQL's own text."""
+def _read_as_text(connection: Any) -> None:
+    """Types that JSON does not have are read as PostgreSQL's own text ("1 mon 2 days", "[1,4)", "infinity"):
+    Python's intervals have no months, its dates no infinity."""
     for type_ in postgres.types:
-        if type_.name not in _PLAIN:
-            cursor.adapters.register_loader(type_.oid, TextLoader)
-    cursor.adapters.register_loader("numeric", _Number)
-    cursor.adapters.register_loader("bytea", _Hexadecimal)
-
-
-_PLAIN = ("bool", "int2", "int4", "int8", "oid", "float4", "float8", "json", "jsonb")
-"""Types that JSON has. Of all others there is PostgreSQL's own text ("1 mon 2 days", "[1,4)", "infinity"):
-Python's intervals have no months, its dates no infinity."""
+        if type_.name not in ("bool", "int2", "int4", "int8", "oid", "float4", "float8", "json", "jsonb"):
+            connection.adapters.register_loader(type_.oid, TextLoader)
+    connection.adapters.register_loader("numeric", _Number)
+    connection.adapters.register_loader("bytea", _Hexadecimal)
 
 
 class _Number(Loader):
