@@ -18,7 +18,7 @@ from diagevo.equations.settings import Settings
 from diagevo.equations.states import Tally
 
 BUILT_IN = ("frequency", "free", "targeted", "fixed")
-"""Names of the paper's policy, and of those of its ablations. Any other name is a class's place."""
+"""Names of the paper's policy, and of those of its ablations. Any other name is `file.py:Class`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -58,7 +59,7 @@ from diagevo.memory.events.records import event_id, payload_of, storable_event
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.vectors import Embed, Vectors
 from diagevo.memory.nearest.similarity import NodeCandidate, Similarity
-from diagevo.memory.policy import Policies, models_of
+from diagevo.memory.policy import load, named
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.effects import unsettled
 from diagevo.memory.state.model import KnownCause, MemoryState, OpenRound, Stage, played_again
@@ -89,7 +90,8 @@ class Memory:
         self.artifacts = self._run.artifacts
         self._config = config
         self._similarity = Similarity(self._run)
-        self._policies = Policies(self.log, run_id, config)
+        self._own_policy = named(config)  # by the user's own words
+        self._load_policy = cache(load)
         self._embedder = embedder or UNNAMED
         if embedder is not None:
             self.check_embedder(embedder)
@@ -138,12 +140,13 @@ class Memory:
 
         Raises:
             ConflictError: The run was configured differently.
-            ConfigError: Its vectors are another model's.
+            ConfigError: Its vectors are another model's, or its policy cannot be loaded.
         """
         event = storable_event(event)
-        event = structs.replace(event, models={**event.models, **models_of(event.config)})
         with self.atomic():
             if self.state.config is None:
+                if (policy := named(event.config)) is not None:
+                    self._load_policy(policy)
                 self._run.append([Item(event)])
                 return
             self.check_embedder(event.embedder)
@@ -161,7 +164,7 @@ class Memory:
             return
         default = RunConfigured(
             config=self._config,
-            models=models_of(self._config),
+            models={},
             embedder=self._embedder,
             version=version("diagevo"),
         )
@@ -391,13 +394,22 @@ class Memory:
             The policy; None where it is one of this program.
 
         Raises:
-            ConfigError: It cannot be loaded, or its code has changed.
+            ConfigError: It cannot be loaded, or the run came from outside and the user did not name it too.
         """
-        return self._policies.of(state or self.state)
+        config = (state or self.state).config
+        name = named(self._config if config is None else config)
+        if name is None:
+            return None
+        if self._own_policy is None and self.log.imported(self.run_id) is not None:
+            raise ConfigError(
+                f"run {self.run_id} was imported, and code that it names is not run: schedule.policy {name}",
+                hint="read that file; if you trust it, name it in your own configuration",
+            )
+        return self._load_policy(self._own_policy or name)
 
     def allow_policy(self, policy: str) -> None:
         """The user's own words name this policy: a run from outside may use it then."""
-        self._policies.said = None if policy in BUILT_IN else policy
+        self._own_policy = None if policy in BUILT_IN else policy
 
     def as_of(self, round: int) -> MemoryState:
         """The state right after the commit of a round.

@@ -93,26 +93,19 @@ def test_true_labels_need_a_world_that_knows_them() -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_is_recorded_with_its_digest_and_a_changed_one_is_no_resume(tmp_path: Path) -> None:
+def test_a_run_goes_on_with_its_policy(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(OWN)
     config = small_config(**FEW, schedule={"policy": f"{file}:Mine"})
     with pytest.raises(StoppedSafely):
         play(tmp_path, config, until=Until(1, "challenger"))
-    history = open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a")
-    assert history.configuration().models["policy"].name == f"{file}:Mine"
-    history.close()
-    file.write_text(OWN + "    # a thought\n")
-    with pytest.raises(ConfigError, match="has changed since run a was configured"):
-        play(tmp_path, None, resume=True, until=Until(1, "candidates"))
-    file.write_text(OWN)
     with pytest.raises(StoppedSafely, match="before the stage votes of round 1"):
         play(tmp_path, None, resume=True, until=Until(1, "candidates"))
 
 
 def test_a_policy_that_is_not_there_ends_a_new_run_before_anything_is_recorded(tmp_path: Path) -> None:
     config = small_config(**FEW, schedule={"policy": f"{tmp_path}/none.py:Mine"})
-    with pytest.raises(ConfigError, match=r"none\.py cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"cannot be made: FileNotFoundError.*none\.py"):
         play(tmp_path, config)
     with pytest.raises(NotFoundError, match="has no runs yet"):
         open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a")

@@ -121,17 +121,13 @@ def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
     event = fact.event
     require(event.number == state.configurations + 1, f"configuration {state.configurations + 1} comes next")
     if state.open is not None:  # who is asked may change; what the round is played with may not
-        own = event.models.get("policy")
-        same = (settings_of(event.config), event.embedder) == (state.settings, state.embedder)
-        if not same or state.policy != (None if own is None else own.revision):
+        if (settings_of(event.config), event.embedder) != (state.settings, state.embedder):
             _between(state)
         state.config, state.configurations = event.config, event.number
         return
     state.config = event.config
     state.embedder = event.embedder
     state.configurations = event.number
-    own = event.models.get("policy")
-    state.policy = None if own is None else own.revision
     state.settings = settings_of(event.config)
     ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     state.epsilon = state.epsilon if ours is None else ours

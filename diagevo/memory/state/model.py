@@ -140,8 +140,6 @@ class MemoryState:
     open: OpenRound | None = None
     votes: tuple[dict[str, Tally], ...] = ()
     """Under a policy of one's own, P_t(e) of every committed round: it may ask for them."""
-    policy: str | None = None
-    """Digest of that policy's source."""
     began: tuple[Began, ...] = ()
     """The opened rounds that count, in order: whatever supersedes one must restore what it began with."""
     superseded: tuple[tuple[int, int], ...] = ()

@@ -41,7 +41,7 @@ NONE: dict[str, Any] = dict.fromkeys(
 """What a round counted of a cause that nothing failed by or aimed at."""
 SUMS = ("groups", "all_passed", "contrast", "all_failed", "rollouts", "passes")
 VERDICTS: tuple[CandidateVerdict, ...] = get_args(CandidateVerdict)
-VERSION = 6
+VERSION = 7
 """Of the snapshot's form and of the fold: a snapshot of another version is ignored."""
 
 

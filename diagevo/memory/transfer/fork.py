@@ -16,7 +16,6 @@ from diagevo.memory.history import AsOf, History, point_of
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
 from diagevo.memory.places import check_name, check_place, runs_folder
-from diagevo.memory.policy import ROLE, models_of
 from diagevo.memory.state.stored_config import leaves
 from diagevo.memory.transfer.copying import CopiedRun, Copy, keep_heads
 from diagevo.private import private_folder
@@ -74,9 +73,6 @@ def fork(
         "number": number,
         "prompts": before.prompts if same else dict(prompts or {}),
     }
-    if "schedule.policy" in changed:
-        others = {role: model for role, model in before.models.items() if role != ROLE}
-        changes["models"] = others | models_of(values)
     configured = msgspec.structs.replace(before, **changes)
     folder = runs_folder(history.database, root)
     check_place(history.database, folder / name)
