@@ -119,18 +119,19 @@ def run(
 ) -> Result[Any]:
     """Play the runs of a plan, one after another.
 
-    Nothing is done twice. Two calls at once share the runs.
+    Each by the commands that you would type, with their output on stderr. Nothing is done twice. One such
+    call at a time: for two at once, make two plans.
     """
-    from diagevo.evaluation.ablation import load_plan, play
+    from diagevo.evaluation.ablation import load_plan, play, states
 
     chosen = load_plan(call.home, name)
     if status:
         return _status(call, chosen)
     with database(call, create=True) as opened:
-        for planned in chosen.runs:
+        for state in states(opened, chosen):
+            planned = state.planned
             render.say(call, f"{planned.run}: {planned.variant}, seed {planned.seed}")
-            if not play(opened, chosen, planned, call.home, call.db):
-                render.say(call, f"{planned.run}: another process is playing it, skipped")
+            play(chosen, state, call.db)
     return _status(call, chosen)
 
 

@@ -1,7 +1,7 @@
 """`diagevo eval run, labels`: a model's answers to benchmarks, and how many pseudo-labels are right."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,7 +55,7 @@ def run(
         typer.Argument(
             metavar="BENCHMARK",
             help="Names from `eval show --benchmarks`, `held-out`, `all`, or `selfplay`: the run's own "
-            "questions, also `selfplay.r3` and `selfplay@RUN`.",
+            "questions, also `selfplay.r3`.",
         ),
     ],
     model: Annotated[
@@ -223,28 +223,23 @@ def _loaded(
         if name == "held-out":
             yield limited(_held_out(history), limit, seed)
         elif name.startswith(SELF_PLAY):
-            yield from _self_play(call, history, name, limit or 200, seed)
+            yield from _self_play(history, name, limit or 200, seed)
         else:
             entry = benchmark(name)
             yield load(entry, _files_of(entry, sources), seed=seed, limit=limit)
 
 
-def _self_play(call: Call, history: "History | None", name: str, size: int, seed: int) -> Iterator["Loaded"]:
-    """The questions of every committed round, or of one; of the run itself, or another's."""
+def _self_play(history: "History | None", name: str, size: int, seed: int) -> Iterator["Loaded"]:
+    """The questions of every committed round, or of one."""
     from diagevo.evaluation.oracle import self_play_named, self_play_questions
 
-    number, run = self_play_named(name)
+    number = self_play_named(name)
     if history is None:
         raise ConfigError(
             f"{name} is a run's questions", hint="measure its solver: --run RUN, without --model"
         )
-    of = None if run == history.run_id else run
-    with nullcontext(history) if of is None else opened(call, of) as source:
-        rounds = (
-            [commit.round for commit in source.commits] if number is None else [source.commit(number).round]
-        )
-        for each in rounds:
-            yield self_play_questions(source, each, of=of, size=size, seed=seed)
+    for commit in history.commits if number is None else [history.commit(number)]:
+        yield self_play_questions(history, commit.round, size=size, seed=seed)
 
 
 def _sources(data: list[str], names: set[str]) -> dict[str | None, list[Path]]:

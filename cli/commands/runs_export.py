@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Tracker = Literal["trackio", "wandb", "mlflow"]
 Kind = Literal["sft", "dpo", "prompts"]
-ADDED = (
+ROUNDS = (
     *columns("round"),
     *FIGURES,
     *columns("pass_rate: pass rate, labels_true: labels true"),
@@ -62,9 +62,9 @@ def export(
 
     A bundle is one file: the events with the chain's head, and the texts and vectors that they name,
     verified as `runs import` does. With --as: what failed beside what passed, with causes and ids, as .jsonl,
-    .parquet, or a folder for `datasets.load_dataset`. Into a tracker go the rounds that are new there, which
-    are printed, the steps of training as RUN-steps, and the configuration; a run is known by its name, and
-    where they go is the tracker's own setting: TRACKIO_DIR, WANDB_MODE, MLFLOW_TRACKING_URI.
+    .parquet, or a folder for `datasets.load_dataset`. Into a tracker go the rounds, which are printed, the
+    steps of training as RUN-steps, and the configuration. Each export is a new run there: export a run when
+    it is done. Where they go is the tracker's own setting: TRACKIO_DIR, WANDB_MODE, MLFLOW_TRACKING_URI.
     """
     if (file is None) == (to is None) or ((to or as_) is not None and (round, at) != (None, None)):
         raise ConfigError(
@@ -122,12 +122,11 @@ def _track(history: "History", to: "Tracker", project: str) -> Result[Any]:
     rows, as_of, name = figures(history), history.end, history.run_id
     if not rows:
         raise NotFoundError(f"run {name} has no committed round yet", hint=f"see: diagevo runs show {name}")
-    added = write(to, project, name, rows, configuration(history))
-    notes = [] if added else [f"{to} has every round of {name} in project {project}"]
+    write(to, project, name, rows, configuration(history))
     if trained := steps(history):
-        written = write(to, project, f"{name}-steps", trained, configuration(history))
-        notes += [f"steps of training added to {name}-steps: {len(written)}"] if written else []
-    return Result(added, ADDED, run=name, as_of=as_of, notes=notes)
+        write(to, project, f"{name}-steps", trained, configuration(history))
+    notes = [f"steps of training: {len(trained)} in {name}-steps"] if trained else []
+    return Result(rows, ROUNDS, run=name, as_of=as_of, notes=notes)
 
 
 @options.command(

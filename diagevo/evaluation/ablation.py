@@ -8,7 +8,6 @@ Variants are compared with one of them, paired by seed: runs of one seed share t
 their validation questions. The test is Student's paired t over the seeds, two-sided; Holm's correction is
 over the variants of the plan, those included that have too few pairs yet."""
 
-import fcntl
 import json
 import os
 import re
@@ -16,11 +15,10 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal
 
 import msgspec
 
@@ -247,64 +245,35 @@ def train_command(plan: Plan, state: RunState) -> list[str]:
     ]
 
 
-def play(database: Database, plan: Plan, planned: PlannedRun, folder: Path, location: str | None) -> bool:
-    """Train one run to its last round and measure it, as processes of their own; nothing is done twice. False
-    where another process plays it now.
+def play(plan: Plan, state: RunState, location: str | None) -> None:
+    """Train one run to its last round and measure it, by the commands that a user would type, as processes of
+    their own. What they say goes to stderr.
 
     `location` names the database for the processes, by their environment: it may hold a password. Raises
-    StoppedSafely where a process stopped safely, and the error of the process's exit code with the place of
-    its log where it failed.
+    StoppedSafely where a process stopped safely, and the error of the process's exit code where it failed.
     """
-    log = folder / "ablations" / plan.name / f"{planned.run}.log"
-    with _claimed(log) as claim:
-        if claim is None:
-            return False
-        state = _state(Log(database), planned, plan.rounds)
-        if state.state != "trained":
-            _call(train_command(plan, state), claim, plan, planned.run, location)
-        if plan.benchmarks:
-            words = ["eval", "run", *plan.benchmarks, "--run", planned.run]
-            _call(words, claim, plan, planned.run, location)
-    return True
+    if state.state != "trained":
+        _call(train_command(plan, state), plan, location)
+    if plan.benchmarks:
+        _call(["eval", "run", *plan.benchmarks, "--run", state.planned.run], plan, location)
 
 
-@contextmanager
-def _claimed(log: Path) -> Iterator[TextIO | None]:
-    """A run's log, locked: two processes never play one run. None where another one has it. The process that
-    trains holds the lock too, so that it outlives this one; the system ends it with the last of the two."""
-    private_folder(log.parent)
-    with open(log, "a", encoding="utf-8", opener=private) as output:
-        try:
-            fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield None
-            return
-        yield output
-
-
-def _call(arguments: Sequence[str], output: TextIO, plan: Plan, run: str, location: str | None) -> None:
+def _call(arguments: Sequence[str], plan: Plan, location: str | None) -> None:
     environment = dict(os.environ) if location is None else {**os.environ, "DIAGEVO_DB": location}
-    program = [sys.executable, "-P", "-c", "from diagevo.cli.main import app; app()"]
-    output.write(masked(f"$ diagevo {shlex.join(arguments)}\n"))
-    output.flush()
+    program = [sys.executable, "-P", "-c", "from diagevo.cli.main import app; app()", *arguments]
     with (
-        subprocess.Popen(
-            [*program, *arguments],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,  # a terminal's Ctrl-C comes once: it is passed on, and stops safely
-        ) as process,
+        # In a session of its own Ctrl-C reaches it once: as it is passed on here.
+        subprocess.Popen(program, env=environment, stdout=2, start_new_session=True) as process,
         handling_stops(lambda number, _frame: process.send_signal(number)),
     ):
         code = process.wait()
+    again = f"continue with: diagevo ablate run {plan.name}"
     if code in STOPPED:
-        raise StoppedSafely(
-            f"run {run} stopped safely", hint=f"continue with: diagevo ablate run {plan.name}"
-        )
+        raise StoppedSafely(f"the ablation {plan.name} stopped safely", hint=again)
     if code:
         kind = next((kind for kind in FAILURES if kind.exit_code == code), DiagEvoError)
-        raise kind(f"run {run} failed with exit code {code}", hint=f"its output is in {output.name}")
+        command = masked(f"diagevo {shlex.join(arguments)}")
+        raise kind(f"this failed with exit code {code}: {command}", hint=f"fix it, then {again}")
 
 
 CONFIDENCE = 0.95

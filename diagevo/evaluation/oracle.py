@@ -48,8 +48,8 @@ class OracleRow(SQLModel, table=True):
 
 ORACLE = table(OracleRow)
 SELF_PLAY = "selfplay"
-_SELF_PLAY = re.compile(r"selfplay(?:\.r(\d{1,9}))?(?:@(.+))?")
-"""A round's questions as a benchmark: selfplay.r3, or selfplay.r3@RUN where they are another run's."""
+_SELF_PLAY = re.compile(r"selfplay(?:\.r(\d{1,9}))?")
+"""A round's questions as a benchmark: selfplay.r3."""
 COLUMNS = ("run_id", "round", "question_id", "question", "answer", "note")
 LONGEST_CELL = 2**30
 """Characters. A question may be longer than the 131,072 that the csv module reads."""
@@ -215,12 +215,10 @@ def _accuracy(round_: int, items: Sequence[OracleItem], checker: AnswerChecker) 
     return LabelAccuracy(round_, len(items), len(checked), estimate(scores), sources)
 
 
-def self_play_questions(
-    history: History, round: int, *, of: str | None = None, size: int = 200, seed: int = 0
-) -> Loaded:
+def self_play_questions(history: History, round: int, *, size: int = 200, seed: int = 0) -> Loaded:
     """At most `size` questions of a round with reference answers: the oracle's, else the world's truth.
 
-    `of` names the run where the questions are another's than the solver's. A question that the oracle found
+    A question that the oracle found
     to have no answer is among them, and no response is right. Raises NotFoundError where no question has a
     reference answer.
     """
@@ -239,8 +237,8 @@ def self_play_questions(
         )
     chosen = random.Random(f"{seed}.selfplay.{round}").sample(pairs, min(size, len(pairs)))
     return labelled(
-        f"{SELF_PLAY}.r{round}" + ("" if of is None else f"@{of}"),
-        f"Questions of round {round}" + ("" if of is None else f" of run {of}"),
+        f"{SELF_PLAY}.r{round}",
+        f"Questions of round {round}",
         chosen,
         samples=12,
         temperature=1.0,
@@ -249,18 +247,15 @@ def self_play_questions(
     )
 
 
-def self_play_named(benchmark: str) -> tuple[int | None, str | None]:
-    """The round that a self-play benchmark is of and the run where it is another's. Raises NotFoundError."""
+def self_play_named(benchmark: str) -> int | None:
+    """The round that a self-play benchmark is of; None: each. Raises NotFoundError."""
     named = _SELF_PLAY.fullmatch(benchmark)
     if named is None:
-        raise NotFoundError(
-            f"no benchmark {benchmark!r}", hint="for example selfplay, selfplay.r3, selfplay@RUN"
-        )
-    number, run = named.groups()
-    return None if number is None else int(number), run
+        raise NotFoundError(f"no benchmark {benchmark!r}", hint="for example selfplay or selfplay.r3")
+    return None if named[1] is None else int(named[1])
 
 
-def self_play_round(benchmark: str) -> tuple[int, str | None] | None:
-    """The round of a measured self-play benchmark, and the run where it is another's; None for others."""
-    number, run = self_play_named(benchmark) if benchmark.startswith(SELF_PLAY) else (None, None)
-    return None if number is None else (number, run)
+def self_play_round(benchmark: str) -> int | None:
+    """The round of a measured self-play benchmark; None for others."""
+    named = _SELF_PLAY.fullmatch(benchmark)
+    return None if named is None or named[1] is None else int(named[1])

@@ -170,11 +170,11 @@ def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
                     label.accuracy.standard_error,
                 )
                 rows.append(row | {"questions": label.checked})
-        for evaluation, of in _after_training(material):
+        for evaluation in _after_training(material):
             row = _row(
                 material.run_id,
                 evaluation.round or 0,
-                "after training" if of is None else f"after training, questions of {of}",
+                "after training",
                 evaluation.metrics["majority"],
                 evaluation.metrics["majority_se"],
             )
@@ -199,13 +199,13 @@ def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
     return Figure(chart, rows, caption)
 
 
-def _after_training(material: Material) -> list[tuple[Any, str | None]]:
-    """Measurements of each round's trained solver on that round's questions, its own or another run's."""
+def _after_training(material: Material) -> list[Any]:
+    """Measurements of each round's trained solver on that round's questions."""
     return [
-        (evaluation, asked[1])
+        evaluation
         for evaluation in material.evaluations
-        if (asked := self_play_round(evaluation.benchmark))
-        and asked[0] == evaluation.round
+        if evaluation.round
+        and evaluation.round == self_play_round(evaluation.benchmark)
         and "majority" in (evaluation.metrics or {})
     ]
 
@@ -223,9 +223,8 @@ def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
     samples: set[int] = set()
     for material in materials:
         for evaluation in material.evaluations:
-            asked = self_play_round(evaluation.benchmark)
-            if evaluation.round == 0 and asked and asked[1] is None and evaluation.metrics:
-                number = asked[0]
+            number = self_play_round(evaluation.benchmark)
+            if evaluation.round == 0 and number is not None and evaluation.metrics:
                 error = evaluation.metrics["score_se"]
                 row = _row(material.run_id, number, material.run_id, 1 - evaluation.metrics["score"], error)
                 row["error_rate"] = row.pop("accuracy")

@@ -1,16 +1,12 @@
 """`ablate plan, run, compare` through the program, with real runs as small as they can be."""
 
 import csv
-import fcntl
 import json
-import os
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO
 
 import pytest
 
@@ -33,18 +29,27 @@ TINY = [
 ]
 
 
-class ForkedProgram(Forked):
-    """What trains and measures, in the place of Popen; it holds the lock of its log as a started one does."""
+def said(home: Path) -> str:
+    """What the programs of the runs said."""
+    file = home / "said"
+    return file.read_text() if file.exists() else ""
 
-    def __init__(self, argv: Sequence[str], *, stdout: IO[str], env: Mapping[str, str], **_: object) -> None:
+
+class ForkedProgram(Forked):
+    """What trains and measures, in the place of Popen; its words go to a file."""
+
+    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], **_: object) -> None:
         assert [argv[0], *argv[2:4]] == STARTED
-        super().__init__(PROGRAM, argv[4:], env=env, into=stdout)
+        with (Path(env["DIAGEVO_HOME"]) / "said").open("a") as into:
+            into.write(f"$ diagevo {' '.join(argv[4:])}\n")
+            into.flush()
+            super().__init__(PROGRAM, argv[4:], env=env, into=into)
 
     def wait(self, timeout: float | None = 300) -> int:
         return super().wait(timeout)
 
 
-PROGRAMS = SimpleNamespace(Popen=ForkedProgram, STDOUT=subprocess.STDOUT)
+PROGRAMS = SimpleNamespace(Popen=ForkedProgram)
 
 
 @pytest.fixture(autouse=True)
@@ -104,78 +109,33 @@ def test_bad_input(ask: Ask, arguments: list[str], code: int, says: str) -> None
     assert json.loads(ask("ablate", *arguments, "--json").stdout)["error"]["message"]
 
 
-def test_a_run_that_fails_ends_with_its_exit_code_and_names_its_log(ask: Ask, home: Path) -> None:
+def test_a_run_that_fails_ends_with_its_exit_code(ask: Ask, home: Path) -> None:
     plan(ask, *TINY, "--set=roles.solver.model=nowhere/at/all")
     result = ask("ablate", "run")
     assert result.exit_code == 4, result.output
-    log = home / "ablations" / "small" / "small.full.s0.log"
-    assert f"its output is in {log}" in result.stderr
-    assert "nowhere" in log.read_text()
-    assert log.read_text().startswith("$ diagevo train --run small.full.s0")
-
-
-def test_a_run_that_another_process_plays_is_passed_over(ask: Ask, home: Path) -> None:
-    plan(ask, *TINY, "--set=roles.solver.model=nowhere/at/all")  # whatever is played fails
-    folder = home / "ablations" / "small"
-    with (
-        open(folder / "small.full.s0.log", "w") as one,
-        open(folder / "small.free-only.s0.log", "w") as other,
-    ):
-        fcntl.flock(one, fcntl.LOCK_EX)
-        fcntl.flock(other, fcntl.LOCK_EX)
-        result = ask("ablate", "run")
-    assert result.exit_code == 0, result.output
-    assert "small.full.s0: another process is playing it, skipped" in result.stderr
-    assert "small.free-only.s0: another process is playing it, skipped" in result.stderr
-    assert ask("ablate", "run").exit_code == 4  # played now
-
-
-def test_a_killed_ablation_leaves_its_run_to_the_process_that_trains_and_goes_on(
-    ask: Ask, home: Path
-) -> None:
-    """Both are started, as a user's are."""
-    plan(ask, *TINY, "--rounds", "1", "--variants", "full")
-    log = home / "ablations" / "small" / "small.full.s0.log"
-    with subprocess.Popen(
-        [*STARTED, "ablate", "run", "small"],
-        env=clean_environment(DIAGEVO_HOME=str(home)),
-        stderr=subprocess.DEVNULL,
-    ) as first:
-        while not (log.exists() and "challenger: started" in log.read_text()):
-            time.sleep(0.01)
-        [trains] = map(int, Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split())
-        os.kill(trains, signal.SIGSTOP)
-        first.kill()
-    assert "another process is playing it" in ask("ablate", "run").stderr
-    os.kill(trains, signal.SIGKILL)
-    with open(log) as gone:
-        fcntl.flock(gone, fcntl.LOCK_EX)
-    played = rows(ask("ablate", "run", "--json"))
-    assert [(line["committed"], line["state"]) for line in played] == [("1/1", "trained")]
-    assert log.read_text().count("$ diagevo train") == 2
-    assert "--resume" in log.read_text()
+    assert "this failed with exit code 4: diagevo train --run small.full.s0" in result.stderr
+    assert "nowhere" in said(home)
 
 
 def test_a_stopped_ablation_goes_on_and_its_table_comes_out(ask: Ask, home: Path, tmp_path: Path) -> None:
     """Ctrl-C while the first run trains: it stops safely. Then both are played, measured and tabled once."""
     plan(ask, *TINY, "--rounds", "1", "--eval", "held-out --limit 4")
-    log = home / "ablations" / "small" / "small.full.s0.log"
     env, command = clean_environment(DIAGEVO_HOME=str(home)), ["ablate", "run", "small"]
     main = "tests.cli.evaluation.test_ablate:program"
-    with (tmp_path / "said").open("w") as said, Forked(main, command, env=env, into=said) as first:
-        while not (log.exists() and "challenger: started" in log.read_text()):
+    with (tmp_path / "own").open("w") as own, Forked(main, command, env=env, into=own) as first:
+        while "challenger: started" not in said(home):
             time.sleep(0.01)
         first.send_signal(signal.SIGINT)
-        assert first.wait(None) == 75, (tmp_path / "said").read_text()
-    errors = (tmp_path / "said").read_text()
+        assert first.wait(None) == 75, (tmp_path / "own").read_text()
+    errors = (tmp_path / "own").read_text()
     assert "hint: continue with: diagevo ablate run small" in errors
-    assert "stopping at the next safe point" in log.read_text()
+    assert "stopping at the next safe point" in said(home)
     assert rows(ask("ablate", "run", "--status", "--json"))[1]["state"] == "waiting"
 
     played = rows(ask("ablate", "run", "--json"))
     assert [(line["committed"], line["state"]) for line in played] == [("1/1", "trained")] * 2
-    assert log.read_text().count("$ diagevo train") == 2
-    assert "--resume" in log.read_text()
+    assert said(home).count("$ diagevo train") == 3  # one of them resumed
+    assert "--resume" in said(home)
     measured = rows(ask("eval", "show", "--json"))
     assert [(line["run"], line["benchmark"]) for line in measured] == [
         ("small.full.s0", "held-out"),
@@ -183,15 +143,15 @@ def test_a_stopped_ablation_goes_on_and_its_table_comes_out(ask: Ask, home: Path
     ]
     compared = rows(ask("ablate", "compare", "--json"))
     assert [(line["variant"], line["seeds"], line["p"]) for line in compared] == [("free-only", 1, None)]
-    said = ask("ablate", "compare").stderr
-    assert "2 of 2 runs" in said
-    assert "free exploration mostly writes the families of the head" in said
+    errors = ask("ablate", "compare").stderr
+    assert "2 of 2 runs" in errors
+    assert "free exploration mostly writes the families of the head" in errors
     unknown = ask("ablate", "compare", "--metric", "accuracy")
     assert unknown.exit_code == 3
     assert "greedy/tail" in unknown.stderr
-    before = log.stat().st_size
+    before = len(said(home))
     rows(ask("ablate", "run", "--json"))
-    assert "$ diagevo train" not in log.read_text()[before:]
+    assert "$ diagevo train" not in said(home)[before:]
 
     only = ("report", "build", "--only", "table-ablation", "--plan", "small")
     files = rows(ask(*only, "--to", home / "only", "--json"))

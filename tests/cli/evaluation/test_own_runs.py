@@ -53,17 +53,6 @@ def test_the_world_fills_in_the_oracle_and_selfplay_asks_as_many_as_it_is_told(
     assert start[0]["conditions"]["data"] == own["conditions"]["data"]  # the same five
 
 
-def test_a_run_is_measured_on_another_runs_questions(ask: Ask, trained: Path) -> None:
-    fork = ask("runs", "fork", "a@1", "--name", "other", "--json")
-    assert fork.exit_code == 0, fork.output
-    options = ["--round", "1", "--limit", "4", "--samples", "2", "--json"]
-    [shared] = rows(ask("eval", "run", "selfplay.r1@a", "--run", "other", *options))
-    assert (shared["benchmark"], shared["run"]) == ("selfplay.r1@a", "other")
-    [own] = rows(ask("eval", "run", "selfplay.r1@a", "--run", "a", *options))
-    assert own["benchmark"] == "selfplay.r1"
-    assert own["conditions"]["data"] == shared["conditions"]["data"]
-
-
 @pytest.fixture
 def unknown(home: Path) -> Path:
     """A hand-played run of a trainer with no world: nobody knows its answers yet."""

@@ -164,7 +164,7 @@ def test_bad_input_is_refused_before_anything_is_asked(
         (["eval", "run", "held-out", "--prompts", "p"], 2, "--prompts applies only with --model"),
         (["eval", "run", "held-out", "--model", "m", "--round", "1"], 2, "select a run's solver"),
         (["eval", "run", "held-out", "--model", "m", "--base-url", "host/v1"], 2, "host/v1 is no URL"),
-        (["eval", "run", "selfplay@nobody", "--round", "0"], 3, "there is no run nobody"),
+        (["eval", "run", "selfplay.r1@a", "--round", "0"], 3, "no benchmark 'selfplay.r1@a'"),
         (["eval", "run", "selfplay.rx", "--round", "0"], 3, "no benchmark 'selfplay.rx'"),
         (["eval", "run", "selfplay", "--model", "m"], 2, "selfplay is a run's questions"),
         (["eval", "show", "--run", "nobody"], 3, "there is no run nobody"),
