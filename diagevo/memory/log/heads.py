@@ -6,7 +6,7 @@ believe. A head vouches for all before it: one that a kill left out is made up f
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,20 +72,6 @@ def append(folder: Path, head: ChainHead) -> None:
             f"the chain head {file} cannot be written: {error.strerror}",
             hint="make it writable; the next head covers what this one would have",
         ) from error
-
-
-def keep_only(folder: Path, kept: Iterable[ChainHead], aside: Path) -> None:
-    """Put a file with these heads in the place of the old one, which is named `aside`, in one step: after a
-    crash there is the one or the other. Raises OSError."""
-    file, new = folder / NAME, folder / f"{NAME}.new"
-    new.unlink(missing_ok=True)
-    with open(new, "wb", opener=private) as lines:
-        lines.writelines(msgspec.json.encode(head) + b"\n" for head in kept)
-        lines.flush()
-        os.fsync(lines.fileno())
-    os.link(file, aside)
-    os.replace(new, file)
-    sync_names(folder)
 
 
 def read(file: Path) -> Kept:

@@ -129,8 +129,8 @@ def restore(file: Path, database: Database, *, replace: bool = False, root: Path
     """Put a backup in the place of `database`.
 
     An existing file needs `replace`, and is moved aside, not deleted. Refused while any run of the database
-    has a live writer. Chain heads of commits that the backup does not have are moved aside too, or `memory
-    verify` would miss those commits.
+    has a live writer. A file of chain heads that names events which the backup does not have is moved aside
+    too, or `memory verify` would miss those events; the next head vouches for all before it.
     """
     refuse_postgres(database, "pg_restore --dbname NAME FILE")
     if not file.exists():
@@ -146,7 +146,7 @@ def restore(file: Path, database: Database, *, replace: bool = False, root: Path
         for run_id in before if replace else ():
             held.callback(acquire(database, run_id, folder / run_id).release)
         aside += _restore_file(file, database, replace, stamp)
-    aside += _trim_heads(database, dict.fromkeys((*runs, *before)), folder, stamp)
+    aside += _heads_aside(database, dict.fromkeys((*runs, *before)), folder, stamp)
     return Restored(runs, position, tuple(aside))
 
 
@@ -195,22 +195,20 @@ def _alone(database: Database, replace: bool) -> Generator[None]:
         yield  # a damaged file is what a restore is for
 
 
-def _trim_heads(database: Database, runs: Iterable[str], root: Path, stamp: str) -> list[Path]:
-    """Keep the chain heads that the restored database has; the old file stays beside."""
+def _heads_aside(database: Database, runs: Iterable[str], root: Path, stamp: str) -> list[Path]:
+    """Move aside chain heads of events that the restored database does not have."""
     aside: list[Path] = []
     log = Log(database)
     for run_id in runs:
-        folder = root / run_id
-        lines = heads.read(folder / heads.NAME).heads
-        last = log.head(run_id).sequence
-        if all(line.sequence <= last for line in lines):
+        file = root / run_id / heads.NAME
+        if heads.read(file).last <= log.head(run_id).sequence:
             continue
-        old = folder / f"{heads.NAME}.before-restore-{stamp}"
+        old = file.with_name(f"{heads.NAME}.before-restore-{stamp}")
         try:
-            heads.keep_only(folder, [line for line in lines if line.sequence <= last], old)
+            os.rename(file, old)
         except OSError as error:
             raise StoreError(
-                f"the database is restored, but {folder / heads.NAME} names events that it does not have, and"
+                f"the database is restored, but {file} names events that it does not have, and"
                 f" cannot be moved aside: {error.strerror}",
                 hint="move it aside yourself (chattr -a first, where it may only be added to)",
             ) from error
