@@ -45,10 +45,8 @@ from diagevo.memory.memory import Memory
 from diagevo.memory.state.schedule import Draw, Schedule
 from diagevo.progress import Observer, StopFlag
 from diagevo.sampling.sampler import Prompt, SamplingParams
-from studies.comparison import sign_flip
 
 HERE = Path(__file__).parent
-PAGE, BEGIN = HERE.parent / "docs" / "reference" / "study-content.md", "## Results\n"
 PLAN, RESULTS = HERE / "study-content.json", HERE / "results-content.jsonl"
 BROKEN = ("compare", "lift", "quotient")
 """Families whose misconceptions the solver keeps; each has hundreds of numbers that nothing is trained on."""
@@ -397,102 +395,6 @@ def results() -> list[dict[str, Any]]:
     return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
 
 
-def paired(rows: Sequence[Mapping[str, Any]], arm: str, against: str, metric: str) -> list[float]:
-    """Differences by seed, of the seeds that both arms were played with."""
-    of = {(row["arm"], row["seed"]): row[metric] for row in rows}
-    return [
-        of[arm, seed] - of[against, seed]
-        for name, seed in sorted(of)
-        if name == arm and (against, seed) in of
-    ]
-
-
-def exact_interval(differences: Sequence[float], level: float = 0.05) -> tuple[float, float] | None:
-    """The shifts that the exact sign-flip test does not refuse at this level; None where it can refuse none:
-    of n pairs its p is 2/2ⁿ at least."""
-    if 2 / 2 ** len(differences) > level:
-        return None
-    centre, far = fmean(differences), max(map(abs, differences)) * 2 + 1e-9
-
-    def bound(refused: float) -> float:
-        kept = centre
-        for _ in range(40):
-            middle = (kept + refused) / 2
-            p = sign_flip([each - middle for each in differences])
-            kept, refused = (middle, refused) if p is not None and p > level else (kept, middle)
-        return kept
-
-    return bound(centre - far), bound(centre + far)
-
-
-def page() -> str:
-    """The section of results, from `results-content.jsonl` alone."""
-    rows = results()
-    plan = json.loads(PLAN.read_bytes())
-    ended = Counter(row["arm"] for row in rows)
-    whole = len(planned())
-    lines = [BEGIN, f"{len(rows)} of the {whole} planned runs were played."]
-    if not rows:
-        return "\n".join(lines) + "\n"
-    lines += [
-        f"The first began {min(row['started'] for row in rows)}; together they took"
-        f" {sum(row['cpu_seconds'] for row in rows) / 60:.0f} CPU minutes.",
-        "",
-        "| arm | runs | valid questions of the broken families | kept a round | practised | broken, mean@8 |"
-        " greedy | elsewhere | overall | CPU s |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [_arm_row(arm, [row for row in rows if row["arm"] == arm]) for arm in ARMS if ended[arm]]
-    lines += [
-        "",
-        "Less `full` (`uniform-capped`: less `full-capped`), paired by seed, with exact sign-flip intervals:",
-        "",
-    ]
-    lines += ["| contrast | metric | difference | exact 95% | exact p | seeds |", "|---|---|---|---|---|---|"]
-    for arm in ARMS:
-        for metric in ("broken", "broken_greedy", "overall") if arm != "full" else ():
-            against = "full-capped" if arm == "uniform-capped" else "full"
-            if found := paired(rows, arm, against, metric):
-                lines.append(_contrast(arm, metric, found))
-    lines += ["", *_verdict(rows, plan)]
-    return "\n".join(lines) + "\n"
-
-
-def _arm_row(arm: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    rounds = [counted for row in rows for counted in row["by_round"].values()]
-    aimed = sum(c.get("broken", 0) for c in rounds) / sum(c["valid"] for c in rounds)
-    number = [c.get("kept", 0) for c in rounds]
-    kept, practised = fmean(number), fmean(min(n, CAP) if arm.endswith("-capped") else n for n in number)
-    means = (fmean(row[name] for row in rows) for name in ("broken", "broken_greedy", "elsewhere", "overall"))
-    figures = " | ".join(f"{each:.3f}" for each in means)
-    cpu = fmean(row["cpu_seconds"] for row in rows)
-    return f"| `{arm}` | {len(rows)} | {aimed:.2f} | {kept:.0f} | {practised:.0f} | {figures} | {cpu:.0f} |"
-
-
-def _contrast(arm: str, metric: str, differences: Sequence[float]) -> str:
-    p, bounds = sign_flip(differences), exact_interval(differences)
-    interval = "–" if bounds is None else f"{bounds[0]:+.3f} to {bounds[1]:+.3f}"
-    shown = "–" if p is None else f"{p:.4f}"
-    return f"| `{arm}` | {metric} | {fmean(differences):+.3f} | {interval} | {shown} | {len(differences)} |"
-
-
-def _verdict(rows: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> Iterator[str]:
-    """By the rule of the plan; nothing before all its seeds are there."""
-    found = paired(rows, "uniform", "full", "broken")
-    if len(found) < len(plan["seeds"]):
-        wanted = len(plan["seeds"])
-        yield f"The rule of the plan is for {wanted} seeds of both arms; seeds played so far: {len(found)}."
-        return
-    gain, bounds = -fmean(found), exact_interval(found)
-    assert bounds is not None
-    if gain < plan["matters"]:
-        yield f"**What causes say does not matter here**: full is {gain:+.3f} against uniform families, below"
-        yield f"the {plan['matters']:.2f} of the plan."
-    else:
-        yield f"**What causes say matters here**: full is {gain:+.3f} against uniform families"
-        yield f"({-bounds[1]:+.3f} to {-bounds[0]:+.3f}), where the plan foretold {plan['predicted']:+.2f}."
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -512,7 +414,9 @@ def main() -> None:
     elif args.what == "play":
         _play_all(args.home, args.most)
     else:
-        PAGE.write_text(PAGE.read_text(encoding="utf-8").partition(BEGIN)[0] + page(), encoding="utf-8")
+        from studies import content_page
+
+        content_page.write()
 
 
 def _play_all(home: Path, most: int | None) -> None:

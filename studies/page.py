@@ -310,10 +310,6 @@ def with_sentences(readme: str, runs: list[dict[str, Any]]) -> str:
 
 def draw(runs: list[dict[str, Any]]) -> str:
     """Differences of mean@8 with their intervals, as SVG."""
-    from diagevo.report.figure import altair, data, sized, themed
-    from diagevo.report.files import svg
-
-    alt = altair()
     rows = [
         {
             "arm": f"{arm} ({line.seeds})",
@@ -324,10 +320,18 @@ def draw(runs: list[dict[str, Any]]) -> str:
         for arm, line in against_full(runs, SCORE).items()
         if line.difference is not None
     ]
+    return forest(rows, "mean@8 after the last round, minus that of full (95%); in brackets: seeds")
+
+
+def forest(rows: list[dict[str, Any]], title: str) -> str:
+    """A line an arm, as SVG: `arm`, its `difference`, and the interval from `low` to `high`."""
+    from diagevo.report.figure import altair, data, sized, themed
+    from diagevo.report.files import svg
+
+    alt = altair()
     order = [row["arm"] for row in sorted(rows, key=lambda row: row["difference"])]
     arms = alt.Y("arm:N", sort=order, title=None, axis=alt.Axis(labelLimit=260))
     base = alt.Chart(data(rows)).encode(y=arms)
-    title = "mean@8 after the last round, minus that of full (95%); in brackets: seeds"
     layers = [
         alt.Chart(data([{"zero": 0}])).mark_rule(strokeDash=[4, 3]).encode(x="zero:Q"),
         base.mark_rule().encode(x=alt.X("low:Q", title=title, axis=alt.Axis(tickCount=7)), x2="high:Q"),

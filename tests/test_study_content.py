@@ -18,18 +18,18 @@ from diagevo.arithmetic.wordings import kind_of
 from diagevo.equations.policy import ScheduledCause
 from diagevo.memory.events import FailureObserved
 from diagevo.memory.state.schedule import Draw, Schedule
-from studies import content
+from studies import content, content_page
 from studies.content import (
     BROKEN,
     _kinds_of_groups,
     broken_documents,
     choice_set,
-    exact_interval,
-    paired,
     planned,
+    results,
     shuffled,
     uniform,
 )
+from studies.content_page import exact_interval, paired
 
 CAUSES = tuple(ScheduledCause(f"c{n}", f"words {n}", "n1", f"label {n}", n == 3, n) for n in range(1, 5))
 SCHEDULE = Schedule(2, Fraction(1, 2), CAUSES)
@@ -99,7 +99,11 @@ def test_differences_are_of_the_seeds_that_both_arms_have() -> None:
 
 
 def test_the_page_is_made_from_the_results() -> None:
-    assert content.PAGE.read_text(encoding="utf-8").endswith(content.page())
+    rows = results()
+    assert content_page.PAGE.read_text(encoding="utf-8").endswith(content_page.page(rows))
+    assert content_page.PICTURE.read_text(encoding="utf-8") == content_page.draw(rows)
+    readme = content_page.README.read_text(encoding="utf-8")
+    assert readme == content_page.with_sentence(readme, rows)
 
 
 def test_every_seed_of_the_plan_comes_before_the_next() -> None:
