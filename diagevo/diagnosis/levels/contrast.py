@@ -8,7 +8,7 @@ feature reaches where labels are dealt anew is the threshold for all (Westfall a
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,8 @@ MOST = 16
 """Responses a side of a prompt that are tested; all are assigned."""
 FEWEST = 4
 """Prompts that a feature must set apart."""
+BLOCK = 1024
+"""Features whose chances are computed at once."""
 
 
 @dataclass(slots=True)
@@ -68,13 +70,14 @@ def tested(sides: Sequence[Side]) -> Tested:
     """The signed features that labels exchanged do not explain: within their prompts, and, of prompts whose
     passes are borrowed, between them."""
     rng = np.random.default_rng(0)
+    sides = _often(sides)
     own, borrowed = ([side for side in sides if side.borrowed is each] for each in (False, True))
     labels = _dealt(np.array([not side.harmless for side in borrowed]), rng)
     ways: list[tuple[list[_Part], Callable[[int], np.ndarray]]] = [
         ([_within(side) for side in own], lambda place: _hits(own[place], rng)),
-        (_between(borrowed), lambda place: labels[:, place, None]),
+        (_between(borrowed), lambda place: labels[:, place]),
     ]
-    given = [(parts, hits) for parts, hits in ways if any(len(names) for names, *_ in parts)]
+    given = [(parts, hits) for parts, hits in ways if parts]
     if not given:
         nothing = np.zeros(0)
         return Tested(nothing.astype(np.uint64), nothing.astype(np.int8), nothing, nothing)
@@ -91,6 +94,18 @@ def tested(sides: Sequence[Side]) -> Tested:
 
 _Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Names, signs, and the chance that failures alone show it."""
+
+
+def _often(sides: Sequence[Side]) -> list[Side]:
+    """With the features alone that FEWEST of them have: no other can tell anything."""
+    each = [np.unique(np.concatenate([*side.passed, *side.failed])) for side in sides]
+    names, number = np.unique(np.concatenate([*each, np.zeros(0, np.uint64)]), return_counts=True)
+    names = names[number >= FEWEST]
+
+    def kept(responses: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [one[np.isin(one, names, assume_unique=True)] for one in responses]
+
+    return [replace(side, passed=kept(side.passed), failed=kept(side.failed)) for side in sides]
 
 
 def _sorted(names: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -121,17 +136,17 @@ def _within(side: Side) -> _Part:
 
 
 def _hits(side: Side, rng: np.random.Generator) -> np.ndarray:
-    """(1 + DEALT, features of `_within`): whether failures alone show it, by the labels."""
+    """(features of `_within`, 1 + DEALT): whether failures alone show it, by the labels."""
     responses = [*side.passed[:MOST], *side.failed[:MOST]]
     n = len(side.passed[:MOST])
     names = np.unique(np.concatenate(responses))
-    has = np.zeros((len(responses), len(names)), np.float32)
+    has = np.zeros((len(names), len(responses)), np.float32)
     for place, each in enumerate(responses):
-        has[place, np.searchsorted(names, each)] = 1
-    m, held = len(responses) - n, has.sum(axis=0)
-    among = _dealt(np.arange(n + m) >= n, rng).astype(np.float32) @ has
-    kept, lacking = held <= m, (held < n + m) & (held >= n)
-    return np.hstack([among[:, kept] == held[kept], n + among[:, lacking] == held[lacking]])
+        has[np.searchsorted(names, each), place] = 1
+    m, held = len(responses) - n, has.sum(axis=1, keepdims=True)
+    among = has @ _dealt(np.arange(n + m) >= n, rng).astype(np.float32).T
+    kept, lacking = held[:, 0] <= m, (held[:, 0] < n + m) & (held[:, 0] >= n)
+    return np.vstack([among[kept] == held[kept], n + among[lacking] == held[lacking]])
 
 
 def _between(sides: Sequence[Side]) -> list[_Part]:
@@ -160,33 +175,37 @@ def _kept(parts: Sequence[_Part], hits: Callable[[int], np.ndarray], alpha: floa
     weights = -np.log(np.clip(chances, 1e-300, 1.0))
 
     def summed(values: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(values[order], first)
+        return np.add.reduceat(values[order], first) if len(first) else np.zeros(0)
 
     trials = np.diff(np.r_[first, len(names)])
     able = (trials >= FEWEST) & (summed(weights) >= -np.log(alpha))
+    column = np.empty(len(names), np.int64)
+    column[order] = np.repeat(np.where(able, np.cumsum(able) - 1, -1), trials)
     expected, trials = summed(chances)[able], trials[able]
     bounds = [summed(np.log1p(chances ** (1 - power) - chances))[able] for power in _POWERS]
-    column = np.empty(len(names), np.int64)
-    column[order] = np.repeat(np.where(able, np.cumsum(able) - 1, -1), np.diff(np.r_[first, len(names)]))
-    seen, shown = (np.zeros((1 + DEALT, int(able.sum()))) for _ in range(2))
+    seen, shown = (np.zeros((int(able.sum()), 1 + DEALT)) for _ in range(2))
     start = 0
     for place, part in enumerate(parts):
         columns, weight = column[start : start + len(part[0])], weights[start : start + len(part[0])]
         start += len(part[0])
         kept = columns >= 0
-        hit = np.broadcast_to(hits(place), (1 + DEALT, len(kept)))[:, kept]
-        seen[:, columns[kept]] += hit
-        shown[:, columns[kept]] += hit * weight[kept]
-    p = tail(seen, expected, trials)
-    for power, bound in zip(_POWERS, bounds, strict=True):
-        p = np.minimum(p, bound - power * shown)
+        hit = np.broadcast_to(hits(place), (len(kept), 1 + DEALT))[kept]
+        seen[columns[kept]] += hit
+        shown[columns[kept]] += hit * weight[kept, None]
+    p = np.zeros_like(seen)
+    for start in range(0, len(p), BLOCK):
+        at = slice(start, start + BLOCK)
+        bound = tail(seen[at].T, expected[at], trials[at])
+        for power, each in zip(_POWERS, bounds, strict=True):
+            bound = np.minimum(bound, each[at] - power * shown[at].T)
+        p[at] = bound.T
     p[seen < FEWEST] = 0
-    reached = p[1:].min(axis=1, initial=0)  # a Gumbel distribution's quantile: steadier than one of them
+    reached = p[:, 1:].min(axis=0, initial=0)  # a Gumbel distribution's quantile: steadier than one of them
     scale = float(reached.std()) * math.sqrt(6) / math.pi
     least = float(reached.mean()) + scale * (float(np.euler_gamma) + math.log(-math.log(1 - alpha)))
-    good = p[0] < least
+    good = p[:, 0] < least
     return Tested(
-        names[order][first][able][good], signs[order][first][able][good], seen[0][good], expected[good]
+        names[order][first][able][good], signs[order][first][able][good], seen[good, 0], expected[good]
     )
 
 

@@ -35,6 +35,8 @@ COUNTS = frozenset(
 FACTORS = (2, 3, 4, 7, 10, 12, 24, 60, 100, 1000, 3600)
 """By which an end is off where a unit or a share was not converted."""
 NOWHERE = "a number from nowhere"
+NEAR = 1e-8
+"""More than a number is rounded by."""
 MANY = 14
 """Numbers of a question, and new ones of a response, that are followed."""
 
@@ -203,6 +205,7 @@ def _compared(prompt: Prompt, response: Response) -> Iterator[str]:
 def _from(number: float, known: Mapping[float, str]) -> set[str]:
     """The operations that give a number, by what they are made of."""
     found: set[str] = set()
+    least, most = min(known) - NEAR, max(known) + NEAR
     for one, kind in known.items():
         for name, other in (
             ("a product", number / one if one else None),
@@ -210,7 +213,10 @@ def _from(number: float, known: Mapping[float, str]) -> set[str]:
             ("a subtraction", one - number),
             ("a division", one / number if number else None),
         ):
-            if other is None or (second := known.get(round(other, 9))) is None:
+            if other is None or not least < other < most:
+                continue
+            second = known.get(other if other.is_integer() else round(other, 9))
+            if second is None:
                 continue
             if (name in ("a product", "a division") and other == 1) or other == 0 or one in (0, 1):
                 continue

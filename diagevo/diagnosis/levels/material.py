@@ -1,6 +1,7 @@
 """What the levels look at: prompts with what passed and what failed, and the policy's own words in each."""
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,9 +109,8 @@ class Response:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        return tuple(
-            TOKEN.findall("\n".join(text for _, text in self.steps if not _CALL.match(text)).lower())
-        )
+        text = "\n".join(text for _, text in self.steps if not _CALL.match(text))
+        return tuple(map(sys.intern, TOKEN.findall(text.lower())))
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
