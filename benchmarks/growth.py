@@ -13,6 +13,7 @@ import math
 import os
 import random
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -163,9 +164,11 @@ def _commands(folder: Path, url: str) -> Iterator[tuple[str, list[str]]]:
     bundle.unlink(missing_ok=True)
     for left in (*folder.glob("diagevo.db*"), *folder.glob("imported.db*")):
         left.unlink()
+    for run in ("verl", "jsonl", "inspect"):
+        shutil.rmtree(folder / run, ignore_errors=True)
     yield "--version", ["--version"]
-    yield "ingest verl", ["ingest", "verl", str(folder / "verl"), *on]
-    yield "ingest verl, again", ["ingest", "verl", str(folder / "verl"), *on]
+    yield "ingest verl", ["ingest", "verl", str(folder / "steps"), *on]
+    yield "ingest verl, again", ["ingest", "verl", str(folder / "steps"), *on]
     yield "ingest jsonl", ["ingest", "jsonl", str(folder / "rows.jsonl"), "--run", "jsonl", "--db", url]
     if find_spec("inspect_ai") is not None:
         _inspect_log(folder)
@@ -258,11 +261,11 @@ def write(size: int, folder: Path) -> None:
     """The same rollouts in the forms of verl and of plain rows. What is there already stays."""
     if (folder / "rows.jsonl").exists():
         return
-    (folder / "verl").mkdir(exist_ok=True)
+    (folder / "steps").mkdir(exist_ok=True)
     rng = random.Random(size)
     with (folder / "rows.tmp").open("w") as plain:
         for step in range(1, -(-size // STEP) + 1):
-            with (folder / "verl" / f"{step}.jsonl").open("w") as out:
+            with (folder / "steps" / f"{step}.jsonl").open("w") as out:
                 for prompt, response, reward in _rollouts(min(STEP, size - (step - 1) * STEP), rng):
                     row = {"input": prompt, "output": response, "gts": "7", "score": reward, "step": step}
                     out.write(json.dumps(row) + "\n")

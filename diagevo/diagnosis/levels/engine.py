@@ -420,7 +420,7 @@ class _Pool:
             return []
         self.used = True
         score = np.zeros(len(self._prompts))
-        for word in prompt.words:
+        for word in sorted(prompt.words):  # a sum in another order differs in its last bit
             places = self._places.get(word, ())
             if places and len(places) < len(self._prompts):
                 score[places] += math.log(len(self._prompts) / len(places))
