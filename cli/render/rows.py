@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from itertools import chain, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError, extra
@@ -182,22 +181,18 @@ def _json(out: Out, call: Call, rows: Iterator[Row], run: str | None, as_of: Poi
 
 
 def _parquet(call: Call, columns: Sequence[Column], rows: Iterator[Row]) -> None:
-    """A group in memory, the others as files of their own until all are there."""
+    """A group in memory at a time."""
     if call.output is None:
         raise ConfigError("parquet cannot be printed", hint="name a file: -o rows.parquet")
     with extra("polars", "--format parquet"):
-        import polars
+        from polars.io.plugins import register_io_source
 
     names, flat = _flat(columns, rows)
     group = list(islice(flat, GROUP))
     types = {name: _type([line[name] for line in group]) for name in names}
-    parts: list[Path] = []
-    with opened(call.output, "wb") as file, tempfile.TemporaryDirectory() as folder:
-        while group or not parts:
-            parts.append(Path(folder) / f"{len(parts)}.parquet")
-            _frame(group, types).write_parquet(parts[-1])
-            group = list(islice(flat, GROUP))
-        polars.scan_parquet(parts, glob=False).sink_parquet(file)
+    groups = chain([group], iter(lambda: list(islice(flat, GROUP)), []))
+    with opened(call.output, "wb") as file:
+        register_io_source(lambda *_: (_frame(g, types) for g in groups), schema=types).sink_parquet(file)
 
 
 def _frame(group: Sequence[Row], types: "Mapping[str, type[polars.DataType]]") -> "polars.DataFrame":
