@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from .subjects import EvaluatedModel
 
 ACCURACY = columns("round, sampled, checked, accuracy, standard_error: ± s.e., source")
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed for sampling, shuffled options and subsets.")]
 
 
 @options.command(
@@ -81,7 +80,7 @@ def run(
     max_new_tokens: Annotated[
         int | None, typer.Option(min=1, help="Maximum response length of --model, in tokens. [4096]")
     ] = None,
-    seed: Seed = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for sampling, shuffled options and subsets.")] = 0,
     batch: Annotated[
         int,
         typer.Option(min=1, help="Questions asked at once; a local model's answers are stored together."),
@@ -329,13 +328,12 @@ def labels(
         ),
     ] = None,
     round: Annotated[str, typer.Option(metavar="N", help="Round(s): 3, 1,3 or `all`.")] = "all",
-    questions: Annotated[int, typer.Option(min=1, help="Questions a round.")] = 200,
-    seed: Seed = 0,
 ) -> Result[Any]:
     """Measure how many pseudo-labels are right.
 
-    Questions are drawn once from each round. Where the world computes the truth, it is the reference answer.
-    Else the answers come from a file (--check), filled in by a human or by a model that a human checks.
+    200 questions, as in the paper, are drawn once from each round. Where the world computes the truth, it is
+    the reference answer. Else the answers come from a file (--check), filled in by a human or by a model that
+    a human checks; not every question needs one.
     """
     from diagevo.answers.equivalence import AnswerChecker
     from diagevo.evaluation.oracle import Oracle
@@ -347,7 +345,7 @@ def labels(
         rounds = [number for number in rounds_named(history, round) if number]
         if check is None or not check.exists():
             for number in rounds:
-                oracle.sample(history, number, questions, seed)
+                oracle.sample(history, number, 200, seed=0)
         if check is not None and check.exists():
             taken, empty = oracle.import_(check)
             render.say(call, f"{count(taken, 'answer')} read, {count(empty, 'row')} still empty")
