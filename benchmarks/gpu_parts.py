@@ -295,24 +295,24 @@ def _play(
     reward, times = given.reward.build(StopFlag(), engine), [time.perf_counter()]
     measure = reward.measure
 
-    def told(part: str) -> None:
+    def record(part: str) -> None:
         times.append(time.perf_counter())
         say(**{part: times[-1] - times[-2]})
 
     def measured(rollouts: Any) -> Any:
         step = rollouts[0].step
-        told("start_and_rollouts_1_s" if step == 1 else f"save_and_rollouts_{step}_s")
+        record("start_and_rollouts_1_s" if step == 1 else f"save_and_rollouts_{step}_s")
         found = measure(rollouts)
-        told(f"votes_{step}_s")
+        record(f"votes_{step}_s")
         return found
 
     def updated(step: int, metrics: Any) -> None:
-        told(f"update_{step}_s")
+        record(f"update_{step}_s")
         on_update(step, metrics)
 
     reward.measure = measured
     summary = play_phase(given, reward, lambda step, *_: on_step(step), StopFlag(), updated, engine)
-    told("last_save_s")
+    record("last_save_s")
     return summary
 
 

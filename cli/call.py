@@ -76,11 +76,11 @@ class Call:
     def config_in_log(self, history: "History", stored: "Mapping[str, Any]") -> dict[str, Any]:
         """`stored`, a configuration of the run, as it may be used here: of a run from outside, what reaches
         other machines counts only in the user's own words. Raises ConfigError."""
-        from diagevo.config.adjusting import said_again
+        from diagevo.config.adjusting import confirmed
 
         if history.log.imported(history.run_id) is None:
             return dict(stored)
-        return said_again(stored, history.run_id, self.own_words())
+        return confirmed(stored, history.run_id, self.own_words())
 
     def load_config(self) -> "Config":
         return self.resolve().config

@@ -218,17 +218,17 @@ def _memory(config: Config, card: int) -> Check:
         return Check("GPU memory", "warn", "unknown", fix)
     found = loads(config, *shapes)
     fullest = max(found, key=lambda load: (not load.fits(card), load.peak(card)))
-    said = f"{fullest.stage}: {gigabytes(fullest.peak(card))} of {gigabytes(card)}"
+    detail = f"{fullest.stage}: {gigabytes(fullest.peak(card))} of {gigabytes(card)}"
     if fullest.fits(card):
         for load in found:
             for few in filter(None, (engine.more(card) for engine in load.engines)):
                 found_, _, fix = few.partition(": ")
-                return Check("GPU memory", "warn", f"{said}; {load.stage}: {found_}", fix)
-        return Check("GPU memory", "ok", said)
+                return Check("GPU memory", "warn", f"{detail}; {load.stage}: {found_}", fix)
+        return Check("GPU memory", "ok", detail)
     if fullest.peak(card) <= ROOM * card:
-        said += ", and the share of a vLLM holds no cache for one long sequence"
+        detail += ", and the share of a vLLM holds no cache for one long sequence"
     return Check(
-        "GPU memory", "missing", said, f"{less(config)}; diagevo train --plan shows what it then takes"
+        "GPU memory", "missing", detail, f"{less(config)}; diagevo train --plan shows what it then takes"
     )
 
 

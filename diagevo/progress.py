@@ -276,8 +276,8 @@ class ProgressFile(Observer):
         self.observer.stage_progress(round, stage, progress)
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
-        said = ", ".join(f"{name} {value}" for name, value in summary.items())
-        self._stage(stage).update(seconds=seconds, detail=said)
+        detail = ", ".join(f"{name} {value}" for name, value in summary.items())
+        self._stage(stage).update(seconds=seconds, detail=detail)
         self._write()
         self.observer.stage_finished(round, stage, seconds, summary)
 

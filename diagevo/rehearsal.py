@@ -29,7 +29,7 @@ from diagevo.training.shapes import BUILTIN, config_file
 STEPS = 2
 QUESTIONS = ("What is 2 + 2?", "A train of 120 m passes a pole in 6 s. How fast is it?", "Solve x^2 = 9.")
 _NEW = 16  # tokens of a rehearsed reply
-_SAID = "It is 4."
+_REPLY = "It is 4."
 
 
 def rehearse(config: Config, home: Path) -> Iterator[Check]:
@@ -134,8 +134,8 @@ def _prompts(config: Config, folder: Path) -> str:
 def _texts(config: Config, folder: Path) -> Iterator[Check]:
     """Whether a reply ends with its turn, and whether the template leaves open if the model thinks first."""
     tokenizer = load_tokenizer(folder, config.sampling.chat_template_kwargs)
-    turns = [{"role": "user", "content": QUESTIONS[0]}, {"role": "assistant", "content": _SAID}]
-    after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(_SAID)[2].lstrip()
+    turns = [{"role": "user", "content": QUESTIONS[0]}, {"role": "assistant", "content": _REPLY}]
+    after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(_REPLY)[2].lstrip()
     mark = repr(after.strip().splitlines()[0] if after.strip() else tokenizer.eos_token)
     first, *_ = tokenizer(after or tokenizer.eos_token, add_special_tokens=False)["input_ids"]
     if first in end_ids(folder, tokenizer):
@@ -169,9 +169,9 @@ def _at_once(config: Config) -> Iterator[Check]:
         return
     card = here or CARDS[sold or 0]
     engines = [(load.stage, engine) for load in found for engine in load.engines]
-    few = [(stage, said) for stage, engine in engines if (said := engine.more(card)) is not None]
-    for stage, said in few[:1]:
-        found_, _, fix = said.partition(": ")
+    few = [(stage, words) for stage, engine in engines if (words := engine.more(card)) is not None]
+    for stage, words in few[:1]:
+        found_, _, fix = words.partition(": ")
         yield Check("rehearsal: at once", "missing", f"{stage}: {found_}", fix)
     if engines and not few:
         least = min(engine.answers(card) for _, engine in engines)

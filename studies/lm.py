@@ -33,7 +33,7 @@ def main() -> None:
 
         home = Path(os.environ.get("DIAGEVO_HOME", "runs"))
         url = f"sqlite:///{home / 'diagevo.db'}"
-        found = [run | told(url, run["run"]) for run in collect(load_plan(home, "study-lm"), url)]
+        found = [run | measured(url, run["run"]) for run in collect(load_plan(home, "study-lm"), url)]
         RESULTS.write_text("".join(json.dumps(run) + "\n" for run in found), encoding="utf-8")
     runs = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
     PICTURE.write_text(draw(runs), encoding="utf-8")
@@ -46,7 +46,7 @@ def main() -> None:
     print(f"{len(runs)} runs: {PAGE}, {RESULTS}, {PICTURE}")
 
 
-def told(url: str, run: str) -> dict[str, Any]:
+def measured(url: str, run: str) -> dict[str, Any]:
     """CPU seconds by stage, and by round what was asked and kept of the two families, and the labels."""
     from diagevo.arithmetic.families import family
     from diagevo.memory.events import CandidateScored, StageCompleted

@@ -29,7 +29,7 @@ PAGE, PICTURE = ROOT / "docs" / "reference" / "study.md", ROOT / "docs" / "pictu
 README = ROOT / "README.md"
 BEGIN = "## Results\n"
 MARKS = "<!-- study -->\n", "<!-- end of study -->\n"
-TOLD = {
+ARMS_IN_WORDS = {
     "free-only": "Free exploration alone",
     "free-800": "Free exploration with 2.5 times the candidates",
     "placebo": "The full method with causes drawn at random",
@@ -293,7 +293,7 @@ def sentences(runs: list[dict[str, Any]]) -> str:
             "",
         ]
     lines += ["Each arm's mean@8 at T = 1 after five rounds, minus the full method's, on 560 questions:", ""]
-    for variant, name in TOLD.items():
+    for variant, name in ARMS_IN_WORDS.items():
         line = found[variant]
         if line.low is None:
             continue

@@ -356,11 +356,11 @@ def _diagnose(
                 error.message, hint=f"{error.hint.rstrip('.')}; {again}" if error.hint else again
             ) from error
         finally:
-            _say_stored(reporter.call, getattr(diagnostician, "usage", {}))
+            _note_stored(reporter.call, getattr(diagnostician, "usage", {}))
     return rows
 
 
-def _say_stored(call: Call, usage: "Mapping[str, Usage]") -> None:
+def _note_stored(call: Call, usage: "Mapping[str, Usage]") -> None:
     stored = sum(kind.stored for kind in usage.values())
     if stored:
         calls = sum(kind.calls for kind in usage.values())

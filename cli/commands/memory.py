@@ -54,7 +54,7 @@ def show(
     with opened(call) as history:
         as_of = history.as_of(round, at)
         memory = describe(history.state(as_of))
-        _say_superseded(call, history, round)
+        _note_superseded(call, history, round)
         rates, against, failures, evaluation = None, 0, 0, history.evaluation
         if history.ingested is not None:
             from diagevo.memory.read.rollouts import observed, pass_rates
@@ -87,7 +87,7 @@ def show(
     return Result(memory, shown, text, rows=rows, title=title, **place)
 
 
-def _say_superseded(call: Call, history: "History", round: int | None) -> None:
+def _note_superseded(call: Call, history: "History", round: int | None) -> None:
     again = history.superseded().get(round or 0)
     if again is not None:
         render.say(call, f"round {round} is superseded by round {again}: it no longer counts")
@@ -120,7 +120,7 @@ def replay(
 
     with opened(call) as history:
         as_of = history.as_of(round, at)
-        _say_superseded(call, history, round)
+        _note_superseded(call, history, round)
         if step:
             stepped = round or as_of.round
             if at is not None and (inside := history.state(as_of).open) is not None:

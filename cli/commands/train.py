@@ -111,7 +111,7 @@ def train(
                 run_id=run_id,
                 root=root,
                 resume=resume,
-                said=words,
+                provided=words,
                 given=given,
                 observer=ProgressFile(view, root / run_id / PROGRESS),
                 stop=stop,

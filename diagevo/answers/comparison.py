@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from diagevo.answers.cache import remembered
-from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, nesting, normalise, says_something
+from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, has_content, nesting, normalise
 from diagevo.answers.reading import (
     Answer,
     Assignment,
@@ -27,7 +27,7 @@ from diagevo.answers.reading import (
 )
 from diagevo.answers.terms import parse
 from diagevo.answers.units import Unit
-from diagevo.answers.values import closed, exact, infinite, same_value, symbols, value_at
+from diagevo.answers.values import closed, equal_values, exact, infinite, symbols, value_at
 
 DECIMAL_TOLERANCE = Fraction(1, 2_000_000)
 """A decimal agrees with what rounds to it at the sixth place; below a thousandth the places move along."""
@@ -71,11 +71,11 @@ def decide(a: str, b: str) -> Verdict:
     """Whether two answers agree; None where that needs math-verify."""
     spelling = _spelling(a)
     if spelling == _spelling(b):
-        return says_something(a)
+        return has_content(a)
     lefts, rights = readings(a), readings(b)
     comparison = _Comparison()
     try:
-        verdict = _any([comparison.same(left, right) for left in lefts for right in rights])
+        verdict = _any([comparison.equal(left, right) for left in lefts for right in rights])
     except _TooMuch:
         return None
     return verdict if verdict is not None or (_readable(a) and _readable(b)) else False
@@ -107,7 +107,7 @@ def _expression(text: str) -> str | None:
     first = readings(text)[0]
     if isinstance(first, Opaque) and first.prose:
         answer = first.text
-        if not says_something(answer):
+        if not has_content(answer):
             return None
     else:
         answer = f"${normalise(first.text if isinstance(first, Opaque) else str(stated(text)))}$"
@@ -152,7 +152,7 @@ class _Comparison:
         self.left = MAX_WORK
         self.known: dict[tuple[int, int], Verdict] = {}  # by identity: both answers outlive the comparison
 
-    def same(self, a: Answer, b: Answer) -> Verdict:
+    def equal(self, a: Answer, b: Answer) -> Verdict:
         """Whether two parts agree. Raises _TooMuch where the bound is reached."""
         pair = (id(a), id(b))
         if pair not in self.known:
@@ -160,94 +160,94 @@ class _Comparison:
             self.left -= terms or 1
             if self.left < 0:
                 raise _TooMuch
-            self.known[pair] = self._same(a, b)
+            self.known[pair] = self._equal(a, b)
         return self.known[pair]
 
-    def _same(self, a: Answer, b: Answer) -> Verdict:
+    def _equal(self, a: Answer, b: Answer) -> Verdict:
         if isinstance(a, Within) or isinstance(b, Within):
-            return self._same_within(a, b)
+            return self._equal_within(a, b)
         if isinstance(a, Assignment) and isinstance(b, Assignment):
             # x = 1 is not y = 1; whether x > 1 is 1 < y is math-verify's to say.
-            return self.same(a.value, b.value) if a.name == b.name or not (a.name and b.name) else None
+            return self.equal(a.value, b.value) if a.name == b.name or not (a.name and b.name) else None
         if isinstance(a, Assignment) and not isinstance(b, Opaque):
-            return self.same(a.value, b)
+            return self.equal(a.value, b)
         if isinstance(b, Assignment) and not isinstance(a, Opaque):
-            return self.same(a, b.value)
+            return self.equal(a, b.value)
         if isinstance(a, Words) and isinstance(b, Words):
             return a.text == b.text
         if isinstance(a, Words):
-            return self._same_as_words(a, b)
+            return self._equal_to_words(a, b)
         if isinstance(b, Words):
-            return self._same_as_words(b, a)
+            return self._equal_to_words(b, a)
         if isinstance(a, Collection) and isinstance(b, Collection):
-            return self._same_groups(a, b)
+            return self._equal_groups(a, b)
         if isinstance(a, Scalar) and isinstance(b, Scalar):
-            return _same_scalars(a, b)
+            return _equal_scalars(a, b)
         if isinstance(a, Scalar) and isinstance(b, Collection):
-            return self._same_as_scalar(a, b)
+            return self._equal_to_scalar(a, b)
         if isinstance(b, Scalar) and isinstance(a, Collection):
-            return self._same_as_scalar(b, a)
+            return self._equal_to_scalar(b, a)
         return None
 
-    def _same_as_scalar(self, scalar: Scalar, group: Collection) -> Verdict:
+    def _equal_to_scalar(self, scalar: Scalar, group: Collection) -> Verdict:
         """A list of one value, however often it is listed, is that value."""
         if group.kind == "list":
-            return self._cover([scalar], group.items, self.same)
+            return self._cover([scalar], group.items, self.equal)
         if group.kind in _TYPED:
             return False
         return None if parse(scalar.value) is None else False
 
-    def _same_as_words(self, words: Words, other: Answer) -> Verdict:
+    def _equal_to_words(self, words: Words, other: Answer) -> Verdict:
         if isinstance(other, Scalar) and len(words.text) == 1:
-            return _same_scalars(Scalar(words.text, words.text), other)
+            return _equal_scalars(Scalar(words.text, words.text), other)
         if isinstance(other, Collection) and other.kind == "list":
-            return self._cover([words], other.items, self.same)
+            return self._cover([words], other.items, self.equal)
         return None if isinstance(other, Opaque) and (other.prose or words.text == "no solution") else False
 
-    def _same_within(self, a: Answer, b: Answer) -> Verdict:
+    def _equal_within(self, a: Answer, b: Answer) -> Verdict:
         """A domain is compared; integers may go without saying where they number the solutions."""
         if isinstance(a, Within) and isinstance(b, Within):
-            return self.same(a.answer, b.answer) if (a.name, a.domain) == (b.name, b.domain) else False
+            return self.equal(a.answer, b.answer) if (a.name, a.domain) == (b.name, b.domain) else False
         within, plain = (a, b) if isinstance(a, Within) else (b, a)
         assert isinstance(within, Within)
         numbers = isinstance(within.answer, Assignment) and within.answer.name != within.name
-        return self.same(within.answer, plain) if numbers and within.domain == "Z" else False
+        return self.equal(within.answer, plain) if numbers and within.domain == "Z" else False
 
-    def _same_solution(self, a: dict[str, Answer], b: dict[str, Answer]) -> Verdict:
-        return _all([self.same(a[name], b[name]) for name in a]) if a.keys() == b.keys() else False
+    def _equal_solution(self, a: dict[str, Answer], b: dict[str, Answer]) -> Verdict:
+        return _all([self.equal(a[name], b[name]) for name in a]) if a.keys() == b.keys() else False
 
-    def _cover(self, a: Sequence[Item], b: Sequence[Item], same: Callable[[Item, Item], Verdict]) -> Verdict:
+    def _cover(self, a: Sequence[Item], b: Sequence[Item], equal: Callable[[Item, Item], Verdict]) -> Verdict:
         """Equality as sets: each item of either side agrees with one of the other."""
         if len(a) * len(b) > MAX_COMPARISONS:
             return None  # math-verify sorts
-        table = [[same(x, y) for y in b] for x in a]
+        table = [[equal(x, y) for y in b] for x in a]
         return _all([_any(row) for row in table] + [_any([row[j] for row in table]) for j in range(len(b))])
 
-    def _same_groups(self, a: Collection, b: Collection) -> Verdict:
+    def _equal_groups(self, a: Collection, b: Collection) -> Verdict:
         kinds = {a.kind, b.kind}
         if len(kinds) == 2 and kinds & _TYPED:
             return False
         if kinds == {"list"}:
             left, right = _solutions(a.items), _solutions(b.items)
             if left and right and max(map(len, left + right)) > 1:
-                return self._cover(left, right, self._same_solution)
-            return self._cover(a.items, b.items, self.same)
+                return self._cover(left, right, self._equal_solution)
+            return self._cover(a.items, b.items, self.equal)
         if "union" in kinds and kinds <= _INTERVALS:
             left, right = _merged(a), _merged(b)
             if left is not None and right is not None:
                 return left == right
         if kinds == {"union"}:
-            return self._cover(a.items, b.items, self.same) or None  # [0,2] is [0,1] ∪ [1,2]
+            return self._cover(a.items, b.items, self.equal) or None  # [0,2] is [0,1] ∪ [1,2]
         if len(kinds) == 1:
             if len(a.items) != len(b.items):
                 return False
-            return _all([self.same(x, y) for x, y in zip(a.items, b.items, strict=True)])
+            return _all([self.equal(x, y) for x, y in zip(a.items, b.items, strict=True)])
         if kinds == {"list", "()"}:  # 1, 3 may be written for (1, 3), but not 3, 1
             if len(a.items) == len(b.items) and _all(
-                [self.same(x, y) for x, y in zip(a.items, b.items, strict=True)]
+                [self.equal(x, y) for x, y in zip(a.items, b.items, strict=True)]
             ):
                 return True
-            return None if self._cover(a.items, b.items, self.same) is not False else False
+            return None if self._cover(a.items, b.items, self.equal) is not False else False
         if kinds <= {"()", "(]", "[)", "[]"} and len(a.items) == len(b.items) == 2:
             return False  # intervals with other ends
         if kinds == {"union", "list"}:
@@ -294,21 +294,21 @@ def _end(answer: Answer) -> Fraction | float | None:
     return None if term is None else exact(term)
 
 
-def _same_scalars(a: Scalar, b: Scalar) -> Verdict:
+def _equal_scalars(a: Scalar, b: Scalar) -> Verdict:
     u, v = a.unit, b.unit
     if u is not None and v is not None:
         if u.scale and v.scale:
             if u.dimension == v.dimension:
-                return _same_values(a, b) if u == v else _same_terms(_based(a, u), _based(b, v))
-            return _same_terms(a.text, b.text) or False  # 5 cm is not 5 s, but 5ms may be 5sm
+                return _equal_values(a, b) if u == v else _equal_terms(_based(a, u), _based(b, v))
+            return _equal_terms(a.text, b.text) or False  # 5 cm is not 5 s, but 5ms may be 5sm
         one, other = set(u.dimension), set(v.dimension)
-        return _same_values(a, b) if one <= other or other <= one else False
+        return _equal_values(a, b) if one <= other or other <= one else False
     if u is None and v is None:
-        return _same_values(a, b)
+        return _equal_values(a, b)
     with_unit, without, unit = (a, b, u) if u is not None else (b, a, v)
     if unit is not None and unit.ambiguous and not closed(without.value):
-        return _same_terms(with_unit.text, without.text)
-    return _same_values(a, b)
+        return _equal_terms(with_unit.text, without.text)
+    return _equal_values(a, b)
 
 
 def _based(scalar: Scalar, unit: Unit) -> str:
@@ -317,35 +317,35 @@ def _based(scalar: Scalar, unit: Unit) -> str:
     return value if unit.scale == "1" else f"({value})*{unit.scale}"
 
 
-def _same_values(a: Scalar, b: Scalar) -> Verdict:
+def _equal_values(a: Scalar, b: Scalar) -> Verdict:
     """Values without their units. 28% is 28 and is 0.28: which of the two a plain number is, nobody knows."""
     if a.parts == b.parts:
-        return _same_terms(a.value, b.value)
+        return _equal_terms(a.value, b.value)
     small, large = (a, b) if a.parts > b.parts else (b, a)
-    share = _same_terms(f"({small.value})*{large.parts}/{small.parts}", large.value)
+    share = _equal_terms(f"({small.value})*{large.parts}/{small.parts}", large.value)
     return (
-        _any([_same_terms(small.value, large.value), share])
+        _any([_equal_terms(small.value, large.value), share])
         if (large.parts, small.parts) == (1, 100)
         else share
     )
 
 
-def _same_terms(a: str, b: str) -> Verdict:
+def _equal_terms(a: str, b: str) -> Verdict:
     if a.replace(" ", "") == b.replace(" ", ""):
         return True
     if infinite(a) or infinite(b):
         return infinite(a) == infinite(b) if closed(a) and closed(b) else None
     left, right = parse(a), parse(b)
     if left is None or right is None:
-        return _same_ratio(a, b)
+        return _equal_ratio(a, b)
     if symbols(left) or symbols(right):
-        return same_value(left, right)
+        return equal_values(left, right)
     decimal = "." in a or "." in b
     x, y = exact(left), exact(right)
     if x is not None and y is not None:
         return abs(x - y) <= _tolerance(abs(x), abs(y)) if decimal else x == y
     if not decimal:
-        return same_value(left, right)
+        return equal_values(left, right)
     u, v = value_at(left, {}), value_at(right, {})
     if u is None or v is None:
         return None
@@ -356,7 +356,7 @@ def _tolerance(x: Fraction, y: Fraction) -> Fraction:
     return DECIMAL_TOLERANCE * min(Fraction(1), 1000 * max(x, y))
 
 
-def _same_ratio(a: str, b: str) -> Verdict:
+def _equal_ratio(a: str, b: str) -> Verdict:
     """Ratios 2:4 and 1:2 agree; clock times (two digits behind the colon) agree only if they are the same."""
     if ":" not in a or ":" not in b:
         return None

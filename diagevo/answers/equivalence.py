@@ -53,7 +53,7 @@ from diagevo.answers.algebra import AlgebraPool, Ended
 from diagevo.answers.cache import brief
 from diagevo.answers.comparison import decide, expressions
 from diagevo.answers.extraction import extract_boxed, extract_choice
-from diagevo.answers.notation import says_something
+from diagevo.answers.notation import has_content
 from diagevo.answers.votes import Votes, count
 from diagevo.progress import StopFlag
 
@@ -138,7 +138,7 @@ class AnswerChecker:
             left -= seconds
             return verdict
 
-        return count([a if a is not None and says_something(a) else None for a in answers], same)
+        return count([a if a is not None and has_content(a) else None for a in answers], same)
 
     def _each(self, items: Sequence[Item], work: Callable[[Item, bool], Result]) -> list[Result]:
         """`work` on each item: at once where no worker process is needed, else side by side."""
@@ -160,7 +160,7 @@ class AnswerChecker:
     def _agree(self, a: str, b: str, *, wait: bool, spent: bool = False) -> tuple[bool, float]:
         """The verdict and the CPU seconds of a worker that it took. `spent`: it may take none."""
         if a == b:
-            return says_something(a), 0.0
+            return has_content(a), 0.0
         pair = (a, b) if a < b else (b, a)
         key = (brief(pair[0]), brief(pair[1]))
         known = self._verdicts.get(key)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from diagevo.answers.notation import MAX_ANSWER, says_something
+from diagevo.answers.notation import MAX_ANSWER, has_content
 
 _BOX_PARTS = re.compile(
     r"\\++(?:boxed|fbox)(?:(?P<box>\s*+\{)|(?![A-Za-z])\s*+(?P<bare>[-+]?\d++(?:\.\d++)?|[A-Za-z](?![A-Za-z])"
@@ -54,7 +54,7 @@ def boxes(text: str) -> list[Box]:
                 opened[-1] = (opened[-1][0], True)
             inside = slice(brace.end(), part.start())
             brief = inside.stop - inside.start <= MAX_ANSWER
-            if filled and brace["box"] and not (brief and not says_something(text[inside])):
+            if filled and brace["box"] and not (brief and not has_content(text[inside])):
                 found.append(Box(brace.start(), part.end(), inside))
     return sorted(found, key=lambda box: box.start)
 

@@ -243,7 +243,7 @@ _SOMETHING = re.compile(r"[^\W_]|[<>=+]|\\[{]\s*+\\[}]")
 
 
 @remembered
-def says_something(answer: str) -> bool:
+def has_content(answer: str) -> bool:
     r"""Whether an answer says anything: letters, digits, a relation or an empty set.
 
     White space of any kind, `\text{}`, `\phantom{5}`, dots, dashes and question marks say nothing.

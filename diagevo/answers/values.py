@@ -177,7 +177,7 @@ POSITIVE_POINTS = 4
 NEGATIVE_POINTS = 3
 
 
-def same_value(a: Term, b: Term) -> bool | None:
+def equal_values(a: Term, b: Term) -> bool | None:
     """Whether two terms are equal wherever both have a value; None where sampling does not settle it.
 
     A difference at a point where every unknown is positive settles it. Agreement settles it only if it holds

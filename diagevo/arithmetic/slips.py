@@ -178,7 +178,7 @@ def alternatives(type_: str, step: Step) -> list[Step | None]:
     raise ValueError(f"no type of slip {type_!r}")
 
 
-def _same(offered: Step | None, found: Step | None, right: Step) -> bool:
+def _equal(offered: Step | None, found: Step | None, right: Step) -> bool:
     """Whether a found step is the offered one; where the slip changed the operands, whatever its result."""
     if offered is None or found is None:
         return offered is found
@@ -196,7 +196,7 @@ def step_kinds(family: str, step: str) -> list[Kind]:
 def recognise(family: str, name: str, right: Step, found: Step | None) -> Kind | None:
     """The kind of slip that made `found` of `right`, or None where no kind of this step offers it."""
     for kind in step_kinds(family, name):
-        if any(_same(offered, found, right) for offered in alternatives(kind.type, right)):
+        if any(_equal(offered, found, right) for offered in alternatives(kind.type, right)):
             return kind
     return None
 

@@ -36,10 +36,10 @@ def refuse_fixed(given: Layer, run: str) -> None:
     names = [dotted(path) for path in given.values]
     fixed = [name for name in names if not name.startswith(ADJUSTABLE) or name == "hardware.precision"]
     if fixed:
-        told = " ".join(f"--set {key}=…" for key in fixed)
+        settings = " ".join(f"--set {key}=…" for key in fixed)
         raise ConfigError(
             f"{', '.join(fixed)} cannot change when a run is resumed; memory, hardware and time limits can",
-            hint=f"for a new run with other settings: diagevo runs fork {run}@N {told}",
+            hint=f"for a new run with other settings: diagevo runs fork {run}@N {settings}",
         )
 
 
@@ -81,8 +81,8 @@ REACHING: tuple[KeyPath, ...] = (
 """What reaches another machine, a secret of the environment, a command line or code."""
 
 
-def said_again(stored: Mapping[str, Any], run: str, said: Mapping[KeyPath, Any]) -> dict[str, Any]:
-    """The configuration of a run from outside with these keys as `said` has them: the values of the user's
+def confirmed(stored: Mapping[str, Any], run: str, provided: Mapping[KeyPath, Any]) -> dict[str, Any]:
+    """The configuration of an imported run with these keys as `provided` has them: the values of the user's
     own files, variables and `--set`, by key.
 
     Raises ConfigError where the run has one, other than the default, that the user did not say.
@@ -95,8 +95,8 @@ def said_again(stored: Mapping[str, Any], run: str, said: Mapping[KeyPath, Any])
             section = section.get(name) if isinstance(section, dict) else None
         if not isinstance(section, dict):
             continue
-        if path in said:
-            section[path[-1]] = said[path]
+        if path in provided:
+            section[path[-1]] = provided[path]
         elif path[-1] in section and not harmless(path, section[path[-1]]):
             missing[dotted(path)] = section[path[-1]]
     if missing:

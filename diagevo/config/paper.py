@@ -29,7 +29,7 @@ class OneOf:
     """Any of these values is the paper's."""
 
     values: tuple[str, ...]
-    told: str
+    description: str
 
 
 SOLVERS = OneOf(
@@ -195,7 +195,7 @@ def deviations(resolved: Resolved) -> list[Deviation]:
             continue
         expected, stated = STATED[setting.key]
         if not _agrees(setting.value, expected):
-            paper = expected.told if isinstance(expected, OneOf) else expected
+            paper = expected.description if isinstance(expected, OneOf) else expected
             kind = "decided" if stated == SILENT else "paper"
             found.append(Deviation(setting.key, setting.value, paper, kind, stated, setting.source))
     return found

@@ -23,9 +23,9 @@ class _Constructor(SafeConstructor):
         try:
             return super().construct_object(node, deep)
         except _NO_VALUE as error:
-            said = "a number of thousands of digits" if "int_max_str_digits" in str(error) else str(error)
-            said = f"no value of its type ({node.tag})" if isinstance(error, LookupError) else said
-            raise ConstructorError(None, None, said, node.start_mark) from error
+            problem = "a number of thousands of digits" if "int_max_str_digits" in str(error) else str(error)
+            problem = f"no value of its type ({node.tag})" if isinstance(error, LookupError) else problem
+            raise ConstructorError(None, None, problem, node.start_mark) from error
 
 
 def read(text: str, name: str) -> tuple[Any, Node | None]:

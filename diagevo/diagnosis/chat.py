@@ -187,15 +187,15 @@ class Chat:
                 self._structured_works = True
             return reply
 
-    def _adapted(self, said: str, structured: bool, parameters: Mapping[str, Any]) -> bool:
+    def _adapted(self, refusal: str, structured: bool, parameters: Mapping[str, Any]) -> bool:
         """Whether the refused request is worth sending in another form."""
         with self._lock:
             if structured != self._structured or parameters is not self._parameters:
                 return True  # another thread has learnt meanwhile
-            if "max_completion_tokens" in said and "max_tokens" in parameters:
+            if "max_completion_tokens" in refusal and "max_tokens" in parameters:
                 self._parameters = {"max_completion_tokens": self._role.max_tokens, "temperature": 0}
                 return True
-            if "temperature" in said and "temperature" in parameters:
+            if "temperature" in refusal and "temperature" in parameters:
                 self._parameters = {key: value for key, value in parameters.items() if key != "temperature"}
                 return True
             if structured and not self._structured_works:

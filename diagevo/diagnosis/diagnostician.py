@@ -204,11 +204,11 @@ class Legibility:
 
 def unreadable(which: str, unread: Unread | None) -> ServiceError:
     """None of these replies could be read, the last one shown."""
-    said = "" if unread is None else f": {unread.complaint}"
+    detail = "" if unread is None else f": {unread.complaint}"
     if unread is not None and unread.reply is not None:
-        said += f"\nit said: {shown(unread.reply)}"
+        detail += f"\nit said: {shown(unread.reply)}"
     return ServiceError(
-        f"{which} of the diagnostician could not be read{said}",
+        f"{which} of the diagnostician could not be read{detail}",
         hint="none of them is recorded, and they are asked again when you continue: check what "
         "base_url serves, and the role's model and max_tokens",
     )

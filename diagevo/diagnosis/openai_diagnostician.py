@@ -78,10 +78,10 @@ class _Tried(Generic[T]):
     unread: Unread | None = None
 
 
-Said = TypeVar("Said", Extraction, DuplicateJudgement, NodeAssignment, PairJudgement)
+Decided = TypeVar("Decided", Extraction, DuplicateJudgement, NodeAssignment, PairJudgement)
 
 
-def _said(tried: _Tried[Said], otherwise: Said) -> Said:
+def _decided(tried: _Tried[Decided], otherwise: Decided) -> Decided:
     """What the tries came to, with their cost; `otherwise` where nobody could read them."""
     if tried.value is None:
         return replace(otherwise, flags=(tried.flag,), call=tried.call)
@@ -156,22 +156,22 @@ class OpenAIDiagnostician:
         schema = TaskReply.model_json_schema() if task else None
         messages = self._prompts.extract(pair)
         outcome = self._decide("extract", messages, lambda text: read(text, supplied), pair.asked, schema)
-        return _said(outcome, Extraction("unresolved", unread=outcome.unread))
+        return _decided(outcome, Extraction("unresolved", unread=outcome.unread))
 
     def judge_duplicate(self, description: str, candidates: Sequence[KnownCause]) -> DuplicateJudgement:
         ids = [cause.cause_id for cause in candidates]
         messages = self._prompts.duplicate(description, candidates)
         outcome = self._decide("duplicate", messages, lambda text: read_duplicate(text, ids))
-        return _said(outcome, DuplicateJudgement(False))
+        return _decided(outcome, DuplicateJudgement(False))
 
     def assign_node(self, description: str, shortlist: Sequence[NodeCandidate]) -> NodeAssignment:
         ids = [node.node_id for node in shortlist]
         messages = self._prompts.assign(description, shortlist)
         outcome = self._decide("assign", messages, lambda text: read_assignment(text, ids))
-        return _said(outcome, NodeAssignment(new_label=description))
+        return _decided(outcome, NodeAssignment(new_label=description))
 
     def judge_pair(self, a: NodeContents, b: NodeContents) -> PairJudgement:
-        return _said(self._decide("merge", self._prompts.merge(a, b), read_merge), PairJudgement(False))
+        return _decided(self._decide("merge", self._prompts.merge(a, b), read_merge), PairJudgement(False))
 
     def _decide(
         self,
@@ -190,7 +190,7 @@ class OpenAIDiagnostician:
             requests.extend([] if found is None else [found.request])
             return found
 
-        def said(messages: list[Message]) -> Asked:
+        def ask(messages: list[Message]) -> Asked:
             return self._chat.ask(
                 decision,
                 messages,
@@ -203,7 +203,7 @@ class OpenAIDiagnostician:
         if found is not None and found.value is not None:
             self._chat.count_stored(decision, requests)
         else:
-            found = self._tried(decision, messages, read, said)
+            found = self._tried(decision, messages, read, ask)
         assert found is not None
         if decision != "extract":  # whose replies are looked at before they are recorded
             self._notice(found)

@@ -62,7 +62,7 @@ def distances(questions: Sequence[str]) -> NDArray[np.float64]:
 
     tokens = [question.split() for question in questions]
     result = pair_distances(tokens)
-    for group in _same(tokens):
+    for group in _identical(tokens):
         result[np.ix_(group, group)] = 0.0
     return result
 
@@ -76,7 +76,7 @@ def reference_distances(questions: Sequence[str]) -> NDArray[np.float64]:
     return result
 
 
-def _same(tokens: Sequence[Sequence[str]]) -> list[list[int]]:
+def _identical(tokens: Sequence[Sequence[str]]) -> list[list[int]]:
     """Indices of each different word sequence: at distance 0 whatever BLEU says of its length."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for i, sequence in enumerate(tokens):
@@ -133,7 +133,7 @@ def cluster_sizes(questions: Sequence[str], threshold: float) -> NDArray[np.int6
 
     tokens = [question.split() for question in questions]
     near = near_pairs(tokens, threshold)
-    near += [(group[0], other) for group in _same(tokens) for other in group[1:]]
+    near += [(group[0], other) for group in _identical(tokens) for other in group[1:]]
     rows, columns = np.array(near, dtype=np.int64).reshape(-1, 2).T
     shape = (len(tokens), len(tokens))
     graph = coo_array((np.ones(len(near)), (rows, columns)), shape=shape)

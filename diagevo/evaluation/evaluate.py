@@ -134,7 +134,7 @@ def evaluate(
         if procedure.served
         else _batches(sampler, prompts, procedure, should_stop)
     )
-    with _telling(lambda: f"{len(done)} of {total} questions are answered"):
+    with _reporting_progress(lambda: f"{len(done)} of {total} questions are answered"):
         for groups in responses:
             asked = {number: loaded.questions[number] for number in groups}
             store.save(key, _read(asked, prompts, groups, checker))
@@ -143,7 +143,9 @@ def evaluate(
         _stop_if(should_stop)
     texts = [question.text for question in loaded.questions]
     waiting = store.unsettled(key)
-    with _telling(lambda: f"{len(store.unsettled(key))} of {total} questions wait for their verdict"):
+    with _reporting_progress(
+        lambda: f"{len(store.unsettled(key))} of {total} questions wait for their verdict"
+    ):
         for start in range(0, len(waiting), procedure.batch):
             if start:
                 _stop_if(should_stop)
@@ -158,7 +160,7 @@ def _stop_if(should_stop: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def _telling(stands: Callable[[], str]) -> Iterator[None]:
+def _reporting_progress(stands: Callable[[], str]) -> Iterator[None]:
     """Around work that may be stopped, here or in a sampler: how far it is then."""
     try:
         yield
@@ -232,13 +234,13 @@ def _read(
 def settled(results: Sequence[Answered], texts: Sequence[str], judge: Judge | None) -> list[Answered]:
     """The verdicts, with the judge's word on what the rule refused: mathematical answers that were given."""
     places = [] if judge is None else [(result, i) for result in results for i in for_the_judge(result)]
-    said: dict[tuple[int, int], bool | None] = {}
+    verdicts: dict[tuple[int, int], bool | None] = {}
     if judge is not None and places:
         cases = [Case(texts[r.question], r.reference, r.extracted[i] or "") for r, i in places]
-        said = {(r.question, i): s for (r, i), s in zip(places, judge.same(cases), strict=True)}
+        verdicts = {(r.question, i): s for (r, i), s in zip(places, judge.equivalent(cases), strict=True)}
     finished = []
     for result in results:
-        judged = [said.get((result.question, i)) for i in range(len(result.by_rule))]
+        judged = [verdicts.get((result.question, i)) for i in range(len(result.by_rule))]
         correct = [rule or verdict is True for rule, verdict in zip(result.by_rule, judged, strict=True)]
         finished.append(
             replace(

@@ -103,7 +103,7 @@ class Judge:
         )
         return [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": content}]
 
-    def same(self, cases: Sequence[Case]) -> list[bool | None]:
+    def equivalent(self, cases: Sequence[Case]) -> list[bool | None]:
         """For each case whether the answers are the same; None where the reply is neither Yes nor No.
 
         Raises ServiceError where the model cannot be reached; what was answered before stays cached.

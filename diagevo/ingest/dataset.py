@@ -191,8 +191,8 @@ def _prompt(place: str, number: int, row: Mapping[str, Any], names: Sequence[str
         raise ConfigError(f"{place}: {error.message}", hint=_A_PROMPT) from error
     if isinstance(value, str):
         return DatasetPrompt(number, text, text)
-    said = [m for m in msgspec.convert(value, list[ChatMessage]) if m.role == "user"]
-    return DatasetPrompt(number, text, written(said[-1:]).strip() if said else text)
+    asked = [m for m in msgspec.convert(value, list[ChatMessage]) if m.role == "user"]
+    return DatasetPrompt(number, text, written(asked[-1:]).strip() if asked else text)
 
 
 def _through_templates(wanted: set[str], logged: Mapping[str, str]) -> dict[str, str]:

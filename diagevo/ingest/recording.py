@@ -104,10 +104,10 @@ class Recorder:
         known = self._recorded(step.number)
         described = step.number, step.source, groups, self.settings.pass_at
         events = events_of(_digests, *described) if known else []
-        if not _same(known, events) or not known:
+        if not _matches(known, events) or not known:
             events = events_of(self.memory.artifacts.put_many, *described)
         if step.number in self.batches:
-            if not _same(known, events):
+            if not _matches(known, events):
                 if _grown(known, events):
                     raise _recorded_otherwise(
                         step, " It has grown since, so it does not come from a resumed training."
@@ -116,7 +116,7 @@ class Recorder:
                     raise _recorded_otherwise(step)
                 self._resume(step.number, events)
                 report.new_steps += 1
-        elif known and _same(known, events):
+        elif known and _matches(known, events):
             report.left.append(step.number)  # the resumed training has not come to it again
             return
         else:
@@ -172,7 +172,7 @@ class Recorder:
         return last if self.filled[last] < self.settings.steps_per_round else last + 1
 
 
-def _same(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
+def _matches(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
     return [_compared(group) for group in known] == [_compared(group) for group in events]
 
 

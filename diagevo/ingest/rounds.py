@@ -180,7 +180,7 @@ class Rounds:
         """What a model is told of the failures of a round that it is asked about, by their ids."""
         named = self._named(number, self.memory.state.batch(number))
         known = LocalCauses(self.memory, named.values()).explained(named)
-        return {name: told for name, (found, told) in known.items() if not is_plain(found)}
+        return {name: words for name, (found, words) in known.items() if not is_plain(found)}
 
     def plain(self, batch: int) -> set[str]:
         """The responses of a batch, by digest, whose failure is no mistake of reasoning."""
@@ -206,8 +206,8 @@ class Rounds:
             scored, known = memory.question(failure.question_id), computed.get(failure.failure_id)
             digests = (scored.question, passed(failure, known), failure.trajectory)
             pair = pair_of(failure, scored, memory.artifacts.get_many(digests), known)
-            said = diagnostician.extract(pair)
-            _, error = legibility.sift([(diagnosed(failure, pair, said), said.unread)])
+            extraction = diagnostician.extract(pair)
+            _, error = legibility.sift([(diagnosed(failure, pair, extraction), extraction.unread)])
             if error is not None:
                 raise error
         legibility.rest()
@@ -332,7 +332,7 @@ class Rounds:
                     on_progress,
                     should_stop=should_stop,
                     legibility=legibility,
-                    computed={name: told for name, (_, told) in known.items()},
+                    computed={name: words for name, (_, words) in known.items()},
                 )
             committed.append(memory.commit())
             on_commit(number, committed[-1])

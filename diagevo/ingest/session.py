@@ -175,16 +175,16 @@ class IngestSession:
 
     @property
     def memory(self) -> Memory:
-        told = False
+        warned = False
         while self._memory is None:
             try:
                 self._memory = self._opened()
             except HeldError as held:
                 if not self._follow or self._stop:
                     raise
-                if not told:
+                if not warned:
                     self._say(f"waiting: {held.message}")
-                told = True
+                warned = True
                 time.sleep(POLL_SECONDS)
         return self._memory
 

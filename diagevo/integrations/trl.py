@@ -89,11 +89,11 @@ class _Observed:
         return [None if nothing else value for value, nothing in zip(summed, silent, strict=True)]
 
 
-def _text(said: Any) -> str:
+def _text(value: Any) -> str:
     try:
-        return messages(said)
+        return messages(value)
     except ConfigError:  # TRL takes it, so it is no reason to end a training
-        return str(said)
+        return str(value)
 
 
 def _grouped(rows: Sequence[Row], size: int) -> list[RolloutGroup]:
@@ -112,8 +112,8 @@ def _grouped(rows: Sequence[Row], size: int) -> list[RolloutGroup]:
 def _draw(column: str | None) -> GroupDraw | None:
     if column is None:
         return None
-    told = json.loads(column)
-    return GroupDraw(**{name: told[name] for name in GroupDraw.__struct_fields__})
+    draw = json.loads(column)
+    return GroupDraw(**{name: draw[name] for name in GroupDraw.__struct_fields__})
 
 
 class RoundCallback(TrainerCallback):
@@ -195,7 +195,7 @@ class RoundCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero:
-            self._attempt("recorded", lambda: self._say_what_is_recorded(state.global_step))
+            self._attempt("recorded", lambda: self._warn_of_recorded_steps(state.global_step))
             if self.memory.state.open is not None:  # a round that was interrupted
                 self._attempt("diagnosed", lambda: self._diagnose(args))
         self._agree()
@@ -219,9 +219,9 @@ class RoundCallback(TrainerCallback):
                 _logger.warning(
                     "not recorded, and lost with this process: step %s", ", ".join(map(str, sorted(lost)))
                 )
-            self._attempt("diagnosed", self._say_where_it_stands)
+            self._attempt("diagnosed", self._log_progress)
 
-    def _say_what_is_recorded(self, step: int) -> None:
+    def _warn_of_recorded_steps(self, step: int) -> None:
         last, _ = self._last_recorded()
         if last > step:
             _logger.warning(
@@ -233,7 +233,7 @@ class RoundCallback(TrainerCallback):
                 step,
             )
 
-    def _say_where_it_stands(self) -> None:
+    def _log_progress(self) -> None:
         """A warning, which Python shows where nobody has set up logging."""
         state = self.memory.state
         waiting = {number for number, _ in Rounds(self.memory).waiting()}
@@ -313,7 +313,7 @@ class RoundCallback(TrainerCallback):
                 f" {self._command('diagnose')}",
             }
             things = "prompts" if what == "drawn" else "rollouts"
-            self._warn(what, f"{things} cannot be {what} now: {_told(error)}", steps[what], error)
+            self._warn(what, f"{things} cannot be {what} now: {_described(error)}", steps[what], error)
         else:
             self._failing.discard(what)
 
@@ -335,16 +335,16 @@ class RoundCallback(TrainerCallback):
 def _asking(config: Config, model: str | None, base_url: str | None) -> Config:
     """With a served model that diagnoses."""
     role = config.roles.diagnostician.model_dump() | {"engine": "openai"}
-    role |= {name: told for name, told in (("model", model), ("base_url", base_url)) if told is not None}
+    role |= {name: value for name, value in (("model", model), ("base_url", base_url)) if value is not None}
     try:
         asked = DiagnosticianRole.model_validate(role)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        said = fault["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{fault['loc'][-1]}: {said}", hint="base_url=http://HOST:8000/v1") from error
+        message = fault["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{fault['loc'][-1]}: {message}", hint="base_url=http://HOST:8000/v1") from error
     roles = config.roles.model_copy(update={"diagnostician": asked})
     return config.model_copy(update={"roles": roles})
 
 
-def _told(error: Exception) -> str:
+def _described(error: Exception) -> str:
     return error.message if isinstance(error, DiagEvoError) else masked(f"{type(error).__name__}: {error}")

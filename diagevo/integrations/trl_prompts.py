@@ -145,8 +145,8 @@ def share(memory: Memory) -> None:
     """Every rank draws as rank 0 does."""
     banks = _banks(memory)
     own = PartialState().is_main_process
-    told: list[Any] = [(_schedule(memory), [rows.aiming for rows in banks]) if own else None]
-    schedule, aiming = broadcast_object_list(told)[0]
+    shared: list[Any] = [(_schedule(memory), [rows.aiming for rows in banks]) if own else None]
+    schedule, aiming = broadcast_object_list(shared)[0]
     if not own:
         _schedules[memory] = schedule
         for rows, found in zip(banks, aiming, strict=True):

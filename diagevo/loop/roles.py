@@ -201,8 +201,8 @@ class Roles(PlayContext):
 
     def loaded(self, policy: Path) -> TransformersSampler:
         """A policy in this process, by our own decoding."""
-        told = self.config.sampling.chat_template_kwargs
-        return loaded(policy, self.config.hardware, template_kwargs=told, stop=self.stop)
+        template = self.config.sampling.chat_template_kwargs
+        return loaded(policy, self.config.hardware, template_kwargs=template, stop=self.stop)
 
 
 def challenger_reward(
@@ -217,8 +217,8 @@ def who_votes(roles: Roles, solver: Path, engine: Engine | None) -> Sampler:
     """In a process of training: who draws the rollouts draws the votes, in turns with them."""
     if engine is None:
         return roles.loaded(solver)
-    told = roles.config.sampling.chat_template_kwargs
-    return EngineSampler(solver, engine, template_kwargs=told, stop=roles.stop)
+    template = roles.config.sampling.chat_template_kwargs
+    return EngineSampler(solver, engine, template_kwargs=template, stop=roles.stop)
 
 
 def _check_warm_start(config: Config) -> None:

@@ -165,8 +165,8 @@ class Round:
 
             def on_step(step: int, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> None:
                 mean = steps.rewarded(rollouts, rewards)
-                told = StageProgress(step, settings.max_steps, f"mean reward {mean:.3f}", mean)
-                self.stages.progress("challenger", told)
+                progress = StageProgress(step, settings.max_steps, f"mean reward {mean:.3f}", mean)
+                self.stages.progress("challenger", progress)
                 self.stages.check_stop(f"after step {step} of the challenger's training")
 
             with self._recording("challenger"):
@@ -306,10 +306,10 @@ class Round:
                 lambda p: self._diagnosis_progress(p),
                 should_stop=lambda: bool(self.roles.stop),
             )
-            told = _maintenance(report)
+            summary = _maintenance(report)
             if report.settled["new_cause"]:
-                told["newest cause"] = newest_cause(self.memory.state)
-            return Outcome(summary=told, parts=report.seconds)
+                summary["newest cause"] = newest_cause(self.memory.state)
+            return Outcome(summary=summary, parts=report.seconds)
 
         self.stages.play("diagnosis", diagnose)
 
@@ -351,8 +351,8 @@ class Round:
         """Say where the processes that train write, if there are any of their own."""
         if not plays_here(self.roles.config.hardware):
             logs = self.roles.workers.logs
-            told = f"round {self.number} {output.name}: the training processes write to {logs}"
-            self.context.observer.message(told)
+            message = f"round {self.number} {output.name}: the training processes write to {logs}"
+            self.context.observer.message(message)
 
     def _scored(self, answered: VotedCandidate) -> CandidateScored:
         """The event of one candidate. Where a world knows the truth, the label is measured against it."""
@@ -480,14 +480,14 @@ def newest_cause(state: MemoryState) -> str | None:
 def _trained(summary: TrainingSummary, reward: float | None) -> dict[str, object]:
     """For watchers. `log-prob gap`: how far its log-probabilities were from the trainer's, at worst."""
     found = summary.measures
-    told = {
+    measured = {
         "KL at step 1": found.first_kl,
         "log-prob gap": found.sampling_gap,
         "rewards": f"{found.reward_lowest:.3g} to {found.reward_highest:.3g}",
         "cut off": f"{found.cut_off}/{found.completions}",
         "attention": found.attention,
     }
-    return {"steps": summary.steps, "reward": reward, **told}
+    return {"steps": summary.steps, "reward": reward, **measured}
 
 
 def _maintenance(report: MaintenanceReport) -> dict[str, object]:

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from diagevo.config.adjusting import adjusted, changes, said_again
+from diagevo.config.adjusting import adjusted, changes, confirmed
 from diagevo.config.loading import of_run
 from diagevo.config.models import Config
 from diagevo.config.sources import KeyPath, Layer
@@ -55,13 +55,13 @@ def train(
     rounds: int | None = None,
     until: Until | None = None,
     max_seconds: float | None = None,
-    said: Mapping[KeyPath, Any] | None = None,
+    provided: Mapping[KeyPath, Any] | None = None,
     given: Layer | None = None,
 ) -> int:
     """Play a run up to its last round; returns the last committed round.
 
     A new run needs `config`; a resumed one uses the configuration in its log, and `rounds` may extend it. Of
-    one that was imported, endpoints and keys count only as `said` has them: the user's own words, by key.
+    one that was imported, endpoints and keys count only as `provided` has them: the user's own words, by key.
     `given` are the settings of memory, hardware and time limits that change from here on; it is recorded.
     Raises NotFoundError where there is nothing to resume, ConfigError where a new run's name is taken,
     MissingDependencyError where its device is none of this machine's, StoppedSafely at a safe point once
@@ -72,7 +72,7 @@ def train(
     with open_memory(database, run_id, root=root, create=not resume) as memory:
         if resume:
             memory.claim()  # before a validation is played that somebody else plays
-        values, config = _stored_config(memory, said or {}, given or Layer()) if resume else ({}, config)
+        values, config = _stored_config(memory, provided or {}, given or Layer()) if resume else ({}, config)
         if config is None:
             raise ConfigError(
                 "a new run needs a configuration", hint="name a profile: diagevo train --profile embedded"
@@ -293,8 +293,8 @@ class Run:
             number,
         )
         answers.unlink(missing_ok=True)
-        told = _measured(metrics, settings.samples)
-        self.observer.stage_finished(number, VALIDATION, seconds, told)
+        figures = _measured(metrics, settings.samples)
+        self.observer.stage_finished(number, VALIDATION, seconds, figures)
 
     def _look(self, sampler: Sampler) -> None:
         """Say at once where nothing can be read of what the run starts from, and what helps."""
@@ -357,15 +357,15 @@ def _check_prompts(memory: Memory, now: Mapping[str, str]) -> None:
 
 
 def _stored_config(
-    memory: Memory, said: Mapping[KeyPath, Any], given: Layer
+    memory: Memory, provided: Mapping[KeyPath, Any], given: Layer
 ) -> tuple[dict[str, Any], Config]:
     """The configuration that the run was started with, adjusted; what one from outside may not say by itself,
-    as `said`."""
+    as `provided`."""
     if memory.state.config is None:
         raise NotFoundError(f"run {memory.run_id} has no configuration", hint="start a run: diagevo train")
     stored = memory.state.config
     if memory.log.imported(memory.run_id) is not None:
-        stored = said_again(stored, memory.run_id, said)
+        stored = confirmed(stored, memory.run_id, provided)
     if not memory.played_by_train:
         raise ConfigError(
             f"run {memory.run_id} was not started by diagevo train: its rounds come from another training",
@@ -398,15 +398,15 @@ class _Measuring:
         self.answered(0, self._questions)
 
     def answered(self, done: int, questions: int) -> None:
-        told = StageProgress(self._before + done * self._samples, self._total, self._name)
-        self._observer.stage_progress(self._number, VALIDATION, told)
+        progress = StageProgress(self._before + done * self._samples, self._total, self._name)
+        self._observer.stage_progress(self._number, VALIDATION, progress)
 
 
 def _measured(metrics: Mapping[str, float], samples: int) -> dict[str, object]:
     """For watchers."""
-    told: dict[str, object] = {f"mean@{samples}": metrics["mean_at_k"], "greedy": metrics["greedy"]}
+    figures: dict[str, object] = {f"mean@{samples}": metrics["mean_at_k"], "greedy": metrics["greedy"]}
     if heats := colder(metrics):
         cooled = ", ".join(f"{metrics[metric]:.3f} ({heat})" for metric, heat in heats.items())
-        told["at a lower temperature"] = cooled
-        told["at its best temperature"] = metrics[AT_BEST]
-    return told
+        figures["at a lower temperature"] = cooled
+        figures["at its best temperature"] = metrics[AT_BEST]
+    return figures

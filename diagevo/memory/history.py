@@ -383,8 +383,10 @@ def expect(recorded: Recorded, event: type[E]) -> E:
 
 def fact_of(recorded: Recorded, event: type[E]) -> Fact[E]:
     """What a row says, which must be of that type."""
-    said = expect(recorded, event)
-    return Fact(recorded.type, recorded.round, recorded.event_id, recorded.sequence, recorded.position, said)
+    expected = expect(recorded, event)
+    return Fact(
+        recorded.type, recorded.round, recorded.event_id, recorded.sequence, recorded.position, expected
+    )
 
 
 def open_history(location: str, run: str | None = None, *, root: Path | None = None) -> History:

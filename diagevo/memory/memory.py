@@ -634,8 +634,8 @@ class Memory:
             fresh = self._run.append([Item(c, opened) for c in candidates])
             if not any(fresh):
                 number = now_.number
-                told = self.log.read(self.run_id, types=["CausePromoted"], rounds=(number, number))
-                return [r.event for r in told if isinstance(r.event, CausePromoted)]
+                promotions = self.log.read(self.run_id, types=["CausePromoted"], rounds=(number, number))
+                return [r.event for r in promotions if isinstance(r.event, CausePromoted)]
             promoted = decide.promotions(self.state)
             last = {c.cause_id: c.question_id for c in now_.candidates.values() if c.verdict != "invalid"}
             follows = [self._run.id_of("CandidateScored", last[p.cause_id]) for p in promoted]

@@ -138,7 +138,7 @@ def case_study(materials: Sequence[Material]) -> Figure | Missing:
 def _chart(parts: Sequence[str], rows: Rows, threshold: Fraction) -> Any:
     alt = altair()
     text = [{"line": i, "text": line} for i, line in enumerate(_wrapped(parts))]
-    told = (
+    story_chart = (
         alt.Chart(data(text))
         .mark_text(align="left", fontSize=11)
         .encode(x=alt.value(0), y=alt.Y("line:O", axis=None), text="text:N")
@@ -159,7 +159,7 @@ def _chart(parts: Sequence[str], rows: Rows, threshold: Fraction) -> Any:
         .mark_rule(strokeDash=[4, 3], color=GREY)
         .encode(y="threshold:Q"),
     )
-    return alt.vconcat(told.properties(width=560, height=15 * len(text)), sized(line, 560, 170))
+    return alt.vconcat(story_chart.properties(width=560, height=15 * len(text)), sized(line, 560, 170))
 
 
 def _end(trajectory: str) -> str:

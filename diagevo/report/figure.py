@@ -189,14 +189,14 @@ def lines(
     scale = span((row[c] for row in rows for c in (y, *(band or ()))), zero=zero, most=most)
     base = alt.Chart(data(rows)).encode(x=x_round(), y=alt.Y(f"{y}:Q", title=title, scale=scale))
     colour = alt.Color(f"{field}:N", title=None, legend=legend, scale=colours(family, names))
-    by, told, dash_legend = field, names, legend
+    by, domain, dash_legend = field, names, legend
     if runs > 1 and field != "run":
-        by, told = "run", list(dict.fromkeys(row["run"] for row in rows))
+        by, domain = "run", list(dict.fromkeys(row["run"] for row in rows))
         dash_legend = alt.Legend(
             orient="bottom", title="run", titleOrient="left", symbolSize=130, symbolStrokeWidth=0
         )
-    dashes = alt.Scale(domain=told, range=[DASHES[i % len(DASHES)] for i in range(len(told))])
-    shapes = alt.Scale(domain=told, range=[SHAPES[i % len(SHAPES)] for i in range(len(told))])
+    dashes = alt.Scale(domain=domain, range=[DASHES[i % len(DASHES)] for i in range(len(domain))])
+    shapes = alt.Scale(domain=domain, range=[SHAPES[i % len(SHAPES)] for i in range(len(domain))])
     dash = alt.StrokeDash(f"{by}:N", legend=dash_legend, scale=dashes)
     shape = alt.Shape(f"{by}:N", legend=dash_legend, scale=shapes)
     layers = [

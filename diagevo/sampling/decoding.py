@@ -101,7 +101,7 @@ def draw(
         _decode_batch(model, prompts, batch, decoding)
         return batch
 
-    with grouped_attention(model), _heard_in_layers(model, decoding.stop):
+    with grouped_attention(model), _stoppable_in_layers(model, decoding.stop):
         for batch in _side_by_side(work, [batch for batch in batches if batch], decoding.threads):
             on_batch({(row.prompt, row.sample): SampledTokens(row.ids, row.logps) for row in batch})
     return [[SampledTokens(row.ids, row.logps) for row in rows] for rows in rows_P_G]
@@ -137,7 +137,7 @@ def _side_by_side(
 
 
 @contextmanager
-def _heard_in_layers(model: Any, stop: StopFlag) -> Iterator[None]:
+def _stoppable_in_layers(model: Any, stop: StopFlag) -> Iterator[None]:
     """Each layer looks at the flag first: one pass of a slow model over many prompts takes minutes."""
     import torch
 
@@ -155,15 +155,15 @@ def _heard_in_layers(model: Any, stop: StopFlag) -> Iterator[None]:
 
 
 @contextmanager
-def heard_in_steps(engine: Any, stop: StopFlag) -> Iterator[None]:
+def stoppable_in_steps(engine: Any, stop: StopFlag) -> Iterator[None]:
     """As above, of vLLM's engine inside the trainer: before its next step."""
     step = engine.step
 
-    def heard() -> Any:
+    def checked() -> Any:
         stop.check_overdue()
         return step()
 
-    engine.step = heard
+    engine.step = checked
     try:
         yield
     finally:

@@ -41,9 +41,9 @@ def in_memory(setting: str, held: Callable[[], int]) -> Iterator[None]:
     except RuntimeError as error:
         import torch
 
-        told = str(error)
+        message = str(error)
         # torch on a CPU, and vLLM where it wakes, raise a RuntimeError of their own.
-        if not isinstance(error, torch.OutOfMemoryError) and not _OUT.search(told):
+        if not isinstance(error, torch.OutOfMemoryError) and not _OUT.search(message):
             raise
-        message = f"out of memory: {told.splitlines()[0]}"
+        message = f"out of memory: {message.splitlines()[0]}"
         raise OutOfMemoryError(message, setting=setting, held=held()) from error

@@ -30,16 +30,16 @@ def folder_of(model: str, revision: str | None, stop: StopFlag, *, weights: bool
         try:
             while True:
                 try:
-                    said, _ = process.communicate(timeout=0.2)
+                    output, _ = process.communicate(timeout=0.2)
                     break
                 except subprocess.TimeoutExpired:
                     stop.check(f"while {model} was fetched from the hub")
         finally:
             process.kill()
     if process.returncode == 0:
-        return Path(said.strip())
+        return Path(output.strip())
     raise MissingDependencyError(
-        f"{model} is not a model folder here, and it could not be fetched from the hub: {said.strip()}",
+        f"{model} is not a model folder here, and it could not be fetched from the hub: {output.strip()}",
         hint="name a folder written by save_pretrained, or download the model first",
     )
 

@@ -14,7 +14,7 @@ from diagevo.progress import now_playing
 from diagevo.sampling.sampler import Answers, Completion, Prompt, Resumable, Row, SamplingParams
 
 _SYNC = 1.0  # seconds of answers that a machine loses with its power; a process that is killed loses none
-_TELLS = 100  # times in a call that progress is told, at most
+_REPORTS = 100  # times in a call that progress is told, at most
 
 
 class CachedSampler:
@@ -56,14 +56,14 @@ class CachedSampler:
     ) -> list[list[Completion]]:
         """Raises StoppedSafely with how much is kept."""
         call = _digest(prompts, n, params, seed, self._policy)
-        told = -1
+        reported = -1
 
         def keep(rows: Mapping[Row, Completion]) -> None:
-            nonlocal told
+            nonlocal reported
             self._write(call, rows)
             done = (len(found.rows) + len(rows)) // n
-            if done * _TELLS // len(prompts) > told:
-                told = done * _TELLS // len(prompts)
+            if done * _REPORTS // len(prompts) > reported:
+                reported = done * _REPORTS // len(prompts)
                 self._on_progress(done, len(prompts))
 
         found = Answers(len(prompts), n, known=self._read(call), keep=keep)

@@ -74,7 +74,7 @@ def base_of(folder: Path) -> Path | None:
     It is never merged: in bfloat16 most of what a phase has learned is below the rounding of the weights.
     """
     try:
-        return folder / _said(folder)["base_model_name_or_path"]
+        return folder / _adapter_config(folder)["base_model_name_or_path"]
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -86,16 +86,16 @@ def base_of(folder: Path) -> Path | None:
 
 def adapter_rank(folder: Path) -> int:
     """Of a folder that has a base."""
-    return _said(folder)["r"]
+    return _adapter_config(folder)["r"]
 
 
 def adapter_scaling(folder: Path) -> float:
     """What the product of an adapter's halves is multiplied by."""
-    said = _said(folder)
-    return said["lora_alpha"] / (said["r"] ** 0.5 if said.get("use_rslora") else said["r"])
+    config = _adapter_config(folder)
+    return config["lora_alpha"] / (config["r"] ** 0.5 if config.get("use_rslora") else config["r"])
 
 
-def _said(folder: Path) -> dict[str, Any]:
+def _adapter_config(folder: Path) -> dict[str, Any]:
     return json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
 
 
@@ -193,8 +193,8 @@ def _declared(file: Path) -> list[int]:
 
 def _turn_end(tokenizer: Any) -> int | None:
     """The mark right after what an assistant says; None where the template ends a turn by plain text."""
-    said = "It is 4."
-    turns = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": said}]
-    after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(said)[2].lstrip()
+    reply = "It is 4."
+    turns = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": reply}]
+    after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(reply)[2].lstrip()
     first = tokenizer(after, add_special_tokens=False)["input_ids"][:1]
     return first[0] if first and first[0] in tokenizer.added_tokens_decoder else None

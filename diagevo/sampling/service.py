@@ -137,24 +137,24 @@ class Service:
         if (elsewhere := redirected(self.where, error.response)) is not None:
             return elsewhere
         status = error.status_code
-        said = f"{status}: {_said(error)}"
+        detail = f"{status}: {_described(error)}"
         if status in _KEY_REFUSED:
             return ServiceError(
-                f"{self.where} refused the key, {said}",
+                f"{self.where} refused the key, {detail}",
                 hint=f"put a valid key into the environment variable {self.key_env}"
                 if self.key_env
                 else "check the key",
             )
         if status in _AT_FAULT:
             return RefusedError(
-                f"{self.where} refused the request, {said}",
+                f"{self.where} refused the request, {detail}",
                 hint="check the model's name, and the length of prompts and responses",
             )
         if status in _BUSY or status >= 500:
             hint = f"check that the service is up, then {AGAIN}"
-            return ServiceError(f"{self.where} failed, even after retries, {said}", hint=hint)
+            return ServiceError(f"{self.where} failed, even after retries, {detail}", hint=hint)
         return ServiceError(
-            f"{self.where} answered {said}", hint="check base_url and the model's name, and the account"
+            f"{self.where} answered {detail}", hint="check base_url and the model's name, and the account"
         )
 
 
@@ -205,7 +205,7 @@ def redirected(where: str, response: Any) -> ServiceError | None:
     )
 
 
-def _said(error: "APIStatusError") -> str:
+def _described(error: "APIStatusError") -> str:
     """The service's own words."""
     body = error.body
     if isinstance(body, dict):

@@ -28,7 +28,7 @@ def cached_tokens(url: str) -> int | None:
         return None
     found = 0
     for engine in re.findall(r"^vllm:cache_config_info\{(.*)\}", text, re.MULTILINE):
-        said = {name: int(number) for name, number in re.findall(r'(\w+)="(\d+)"', engine)}
-        blocks = said.get("num_gpu_blocks", 0) * said.get("block_size", 0)
-        found += said.get("kv_cache_size_tokens", blocks)
+        labels = {name: int(number) for name, number in re.findall(r'(\w+)="(\d+)"', engine)}
+        blocks = labels.get("num_gpu_blocks", 0) * labels.get("block_size", 0)
+        found += labels.get("kv_cache_size_tokens", blocks)
     return found or None

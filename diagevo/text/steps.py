@@ -66,7 +66,7 @@ def _met(
         met = next(((more, less) for more, less in further if same(more, less)), None)
         if met is None:
             return i, j
-        said = right_sums[i : i + met[0]] + wrong_sums[j : j + met[1]]
-        if not all(known[0].issuperset(found) and known[1].issuperset(found) for found in said):
+        sums = right_sums[i : i + met[0]] + wrong_sums[j : j + met[1]]
+        if not all(known[0].issuperset(found) and known[1].issuperset(found) for found in sums):
             return i, j
         i, j = i + met[0] + 1, j + met[1] + 1

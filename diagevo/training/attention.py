@@ -29,7 +29,7 @@ def attention_for(asked: Attention, *, on_gpu: bool) -> str:
     return "flash_attention_2" if there else "sdpa"
 
 
-def told(attention: str) -> str:
+def described(attention: str) -> str:
     """The implementation in words: FlashAttention has two sources."""
     if attention != "flash_attention_2":
         return attention

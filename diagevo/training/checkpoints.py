@@ -123,12 +123,16 @@ def writing(what: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # torch and safetensors raise errors of their own where a write fails
-        told = str(error)
-        if not isinstance(error, OSError) and "inline_container" not in told and "I/O error" not in told:
+        message = str(error)
+        if (
+            not isinstance(error, OSError)
+            and "inline_container" not in message
+            and "I/O error" not in message
+        ):
             raise
         free = shutil.disk_usage(folder).free / 1e6
         raise StoreError(
-            f"{what} cannot be written to {folder}, where {free:,.1f} MB are free: {told.splitlines()[0]}",
+            f"{what} cannot be written to {folder}, where {free:,.1f} MB are free: {message.splitlines()[0]}",
             hint="free some space; what was saved before is intact, and diagevo train --resume "
             "continues from it",
         ) from error

@@ -16,7 +16,7 @@ from diagevo.sampling.engine import Engine
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, end_ids, load_tokenizer
 from diagevo.training import checkpoints
 from diagevo.training.adapters import adapted, check_adapter
-from diagevo.training.attention import attention_for, told
+from diagevo.training.attention import attention_for, described
 from diagevo.training.measures import PhaseMeasures, measured, stop_where_wrong
 from diagevo.training.phase import (
     OnStep,
@@ -83,7 +83,7 @@ def play_phase(
     broadcast_object_list(found)
     resumed_from: int | None = found[0]
 
-    attention = told(attention_for(hardware.attention, on_gpu=not on_cpu))
+    attention = described(attention_for(hardware.attention, on_gpu=not on_cpu))
 
     def check(steps: list[dict[str, Any]]) -> PhaseMeasures:
         found = measured(steps, training, reference=settings.beta > 0, attention=attention)

@@ -15,7 +15,7 @@ from diagevo.training.phase import OnStep, OnUpdate, Phase
 
 _PARTS = 16  # into which a call is cut at least, where it has so many prompts
 
-Tell = Callable[[int, tuple[Any, ...]], None]
+Send = Callable[[int, tuple[Any, ...]], None]
 """Say something to a rank."""
 RunJob = Callable[["SamplingJob", HardwareConfig, StopFlag], object]
 
@@ -30,10 +30,10 @@ class PhaseJob:
         self._finished: int | None = None
         """The newest step that these ranks have finished."""
         self._answers: list[tuple[int, StoppedSafely | None]] = []
-        self._told: set[int] = set()
+        self._notified: set[int] = set()
         """That a stop is overdue."""
 
-    def heard(self, rank: int, message: tuple[Any, ...]) -> None:
+    def on_message(self, rank: int, message: tuple[Any, ...]) -> None:
         match message:
             case ("step", step, rollouts, rewards):
                 answer = None
@@ -46,21 +46,21 @@ class PhaseJob:
                 self._finished = step
                 self._on_update(step, metrics)
             case _:
-                raise RuntimeError(f"rank {rank} said {message[0]} of a phase")
+                raise RuntimeError(f"unexpected message {message[0]} from rank {rank} in a phase")
 
-    def look(self, tell: Tell) -> None:
+    def poll(self, send: Send) -> None:
         """Raises StoppedSafely once a stop is overdue, where no finished step is lost by it; else the ranks
         are told to save the last one."""
         for rank, answer in self._answers:
-            tell(rank, ("answer", answer))
+            send(rank, ("answer", answer))
         self._answers.clear()
         if self._stop.overdue:
             if self._finished is None or checkpoint_folder(self._phase.work, self._finished).is_dir():
                 self._stop.check()
             for rank in range(self._phase.hardware.processes):
-                if rank not in self._told:
-                    self._told.add(rank)
-                    tell(rank, ("overdue",))
+                if rank not in self._notified:
+                    self._notified.add(rank)
+                    send(rank, ("overdue",))
 
 
 class SamplingJob:
@@ -89,7 +89,7 @@ class SamplingJob:
         self._under_way: Counter[int] = Counter()
         self._over = False
 
-    def heard(self, rank: int, message: tuple[Any, ...]) -> None:
+    def on_message(self, rank: int, message: tuple[Any, ...]) -> None:
         match message:
             case ("ready", parts):
                 self._room[rank] = parts
@@ -97,9 +97,9 @@ class SamplingJob:
                 self._under_way[rank] -= 1
                 self._answers.add(rows)
             case _:
-                raise RuntimeError(f"rank {rank} said {message[0]} of what it was asked")
+                raise RuntimeError(f"unexpected message {message[0]} from rank {rank} while sampling")
 
-    def look(self, tell: Tell) -> None:
+    def poll(self, send: Send) -> None:
         """Where answers are kept, nothing new is asked once the run is to stop."""
         self._stop.check_overdue()
         under_way = self._under_way.total()
@@ -111,11 +111,11 @@ class SamplingJob:
             while self._waiting and self._under_way[rank] < self._room[rank]:
                 part = self._waiting.popleft()
                 self._under_way[rank] += 1
-                tell(rank, ("ask", [(p, self._prompts[p], self._before[p]) for p in part]))
+                send(rank, ("ask", [(p, self._prompts[p], self._before[p]) for p in part]))
         if not self._over and not self._waiting and not under_way and len(self._room) == len(self._ranks):
             self._over = True
             for rank in self._ranks:
-                tell(rank, ("enough",))
+                send(rank, ("enough",))
 
 
 class WorkersSampler:

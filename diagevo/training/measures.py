@@ -82,7 +82,7 @@ def stop_where_wrong(measures: PhaseMeasures, training: TrainingConfig) -> None:
     """Raises WrongTrainingError where the reference or the sampler is not what it must be."""
     if "wrong_reference" in measures.findings:
         raise WrongTrainingError(
-            f"the KL to the reference is {_told(measures.first_kl)} at the first step, where policy and "
+            f"the KL to the reference is {_shown(measures.first_kl)} at the first step, where policy and "
             f"reference have the same weights; at most {training.first_kl:g} is rounding. The reference has "
             "other weights than the phase started from.",
             hint="likely causes: a model folder that was changed while it was read, a model whose code draws "
@@ -99,7 +99,7 @@ def stop_where_wrong(measures: PhaseMeasures, training: TrainingConfig) -> None:
         )
     if "wrong_sampler" in measures.findings:
         raise WrongTrainingError(
-            f"the log-prob gap between sampler and trainer is {_told(measures.sampling_gap)}, "
+            f"the log-prob gap between sampler and trainer is {_shown(measures.sampling_gap)}, "
             f"averaged over step {measures.steps}; at most {training.sampling_gap:g} is "
             "rounding. The sampler computes differently from the trainer.",
             hint="likely causes: another precision, quantization or another attention implementation. "
@@ -108,7 +108,7 @@ def stop_where_wrong(measures: PhaseMeasures, training: TrainingConfig) -> None:
         )
 
 
-def _told(value: float | None) -> str:
+def _shown(value: float | None) -> str:
     return "not a number" if value is None else f"{value:.4g}"
 
 

@@ -48,10 +48,10 @@ class Host:
 class RayRank:
     """A rank in the place that it was given."""
 
-    def __init__(self, ray: Any, host: Any, log: Path, told: str) -> None:
-        """`told`: which rank it is, and where."""
+    def __init__(self, ray: Any, host: Any, log: Path, name: str) -> None:
+        """`name`: which rank it is, and where."""
         self.log = log
-        self._ray, self._host, self._told = ray, host, told
+        self._ray, self._host, self._name = ray, host, name
 
     def started(self, answer: Any) -> None:
         """Wait for the answer of its node to the start. Raises ServiceError where it could not be started,
@@ -59,10 +59,10 @@ class RayRank:
         try:
             self._ray.get(answer, timeout=_ANSWER)
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as error:
-            raise NodeLostError(f"{self._told} is lost with its node", hint=f"its log: {self.log}") from error
+            raise NodeLostError(f"{self._name} is lost with its node", hint=f"its log: {self.log}") from error
         except self._ray.exceptions.RayTaskError as error:
             raise ServiceError(
-                f"{self._told} could not be started: {error.cause}",
+                f"{self._name} could not be started: {error.cause}",
                 hint="every node must see the folder of the runs and write to it: docs/howto/cluster.md",
             ) from error
 
@@ -71,7 +71,7 @@ class RayRank:
         try:
             return self._ray.get(self._host.status.remote(), timeout=_ANSWER)
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as error:
-            raise NodeLostError(f"{self._told} is lost with its node", hint=f"its log: {self.log}") from error
+            raise NodeLostError(f"{self._name} is lost with its node", hint=f"its log: {self.log}") from error
 
     def tail(self) -> str:
         """The last lines of its log, which lies on a disk that all nodes see."""
@@ -129,8 +129,8 @@ class RayRanks:
                 command = accelerate_command(hardware, spec_file, spec.rendezvous, rank=rank)
                 environment = {}
             answers.append(host.start.remote(command, str(log), environment))
-            told = f"training rank {rank} of {hardware.processes}, on node {self._where[rank]},"
-            ranks.append(RayRank(self._ray, host, log, told))
+            name = f"training rank {rank} of {hardware.processes}, on node {self._where[rank]},"
+            ranks.append(RayRank(self._ray, host, log, name))
         for rank, answer in zip(ranks, answers, strict=True):
             rank.started(answer)
         return ranks

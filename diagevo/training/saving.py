@@ -164,8 +164,8 @@ class WholeCheckpoints(Trainer):
         self.written = written(tensors, Path(output_dir), self.saving.group)
         if self.args.should_save:
             scheduler: Any = self.lr_scheduler
-            told = {"groups": optimizer["param_groups"], "scheduler": scheduler.state_dict()}
-            torch.save(told, Path(output_dir) / _SETTINGS)
+            state = {"groups": optimizer["param_groups"], "scheduler": scheduler.state_dict()}
+            torch.save(state, Path(output_dir) / _SETTINGS)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """With the optimizer's state."""

@@ -34,7 +34,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
-from diagevo.sampling.decoding import Decoding, draw, heard_in_steps
+from diagevo.sampling.decoding import Decoding, draw, stoppable_in_steps
 from diagevo.sampling.device import in_memory
 from diagevo.sampling.engine import Engine
 from diagevo.sampling.model_folder import end_ids
@@ -321,7 +321,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             self._last_loaded_step = self.state.global_step
             assert self._engine is not None
             self._engine.holds = None
-            with self._alone(), heard_in_steps(self.vllm_generation.llm.llm_engine, self._stop):
+            with self._alone(), stoppable_in_steps(self.vllm_generation.llm.llm_engine, self._stop):
                 return super()._generate_single_turn(
                     prompt_ids, images, multimodal_fields, num_generations, has_tool_images
                 )

@@ -50,35 +50,35 @@ class _Watched:
         return rewards
 
 
-class _Told:
+class _Inbox:
     """What the run says: in its order, but for a stop that is overdue, which is heard at any time."""
 
     def __init__(self, connection: Connection) -> None:
         self.stop = StopFlag()
-        self._said: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         threading.Thread(target=self._listen, args=[connection], daemon=True).start()
 
     def next(self) -> tuple[Any, ...]:
         """Raises EOFError once the run is gone."""
-        said = self._said.get()
-        if said == ("gone",):
+        message = self._messages.get()
+        if message == ("gone",):
             raise EOFError("the run is gone")
-        return said
+        return message
 
     def more(self) -> bool:
         """Whether something was said already."""
-        return not self._said.empty()
+        return not self._messages.empty()
 
     def _listen(self, connection: Connection) -> None:
         try:
             while True:
-                said = connection.recv()
-                if said == ("overdue",):
+                message = connection.recv()
+                if message == ("overdue",):
                     self.stop.set_overdue()
                 else:
-                    self._said.put(said)
+                    self._messages.put(message)
         except (EOFError, OSError):
-            self._said.put(("gone",))
+            self._messages.put(("gone",))
 
 
 class Worker:
@@ -108,7 +108,7 @@ class Worker:
                 f"{self._state.num_processes} started.",
                 hint="Start as many as hardware.processes says.",
             )
-        self._spec, self._connection, self._told = spec, connection, _Told(connection)
+        self._spec, self._connection, self._inbox = spec, connection, _Inbox(connection)
         self._decoding: TransformersSampler | None = None
         """The frozen policy that was asked last, where there is no engine."""
         self._engine = None
@@ -119,7 +119,7 @@ class Worker:
     def work(self) -> None:
         """Until it is told to end."""
         while True:
-            match self._told.next():
+            match self._inbox.next():
                 case ("play", phase):
                     summary = self._play(phase)
                 case ("sample", asked):
@@ -137,14 +137,14 @@ class Worker:
 
         def on_step(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
             self._connection.send(("step", step, rollouts, rewards))
-            _, stop = self._told.next()
+            _, stop = self._inbox.next()
             if stop is not None:
                 raise stop
 
         def on_update(step: int, metrics: Mapping[str, float | None]) -> None:
             self._connection.send(("updated", step, dict(metrics)))
 
-        stop = self._told.stop
+        stop = self._inbox.stop
         reward = _Watched(phase.reward.build(stop, self._engine), self._connection)
         try:
             return play_phase(phase, reward, on_step, stop, on_update, self._engine)
@@ -157,7 +157,7 @@ class Worker:
             self._by_parts(asked)
         else:
             sampler = EngineSampler(
-                asked.policy, self._engine, template_kwargs=asked.template_kwargs, stop=self._told.stop
+                asked.policy, self._engine, template_kwargs=asked.template_kwargs, stop=self._inbox.stop
             )
             with sampler.drawing(asked.n, asked.params, asked.seed) as drawing:
                 self._as_they_end(asked, self._engine, drawing)
@@ -170,8 +170,8 @@ class Worker:
         self._ready(-(-rows * 5 // (4 * asked.n)))
         enough = False
         while not enough or drawing.waits:
-            while not enough and (self._told.more() or not drawing.waits):
-                match self._told.next():
+            while not enough and (self._inbox.more() or not drawing.waits):
+                match self._inbox.next():
                     case ("ask", prompts):
                         drawing.ask([(place, prompt) for place, prompt, _ in prompts])
                     case _:
@@ -183,12 +183,12 @@ class Worker:
         """Of our own decoding: a completion is the same in whatever part its prompt comes."""
         if self._decoding is None or self._decoding.folder != asked.policy:
             self._drop()
-            told, stop = asked.template_kwargs, self._told.stop
-            self._decoding = loaded(asked.policy, self._spec.hardware, template_kwargs=told, stop=stop)
+            template, stop = asked.template_kwargs, self._inbox.stop
+            self._decoding = loaded(asked.policy, self._spec.hardware, template_kwargs=template, stop=stop)
         sampler = self._decoding
         self._ready(2)
-        while (said := self._told.next())[0] == "ask":
-            places, prompts, before = zip(*said[1], strict=True)
+        while (message := self._inbox.next())[0] == "ask":
+            places, prompts, before = zip(*message[1], strict=True)
             groups = sampler.sample(prompts, n=asked.n, params=asked.params, seed=asked.seed, before=before)
             rows = {
                 (p, i): each for p, group in zip(places, groups, strict=True) for i, each in enumerate(group)
@@ -238,9 +238,9 @@ def main() -> int:
         Worker(spec, connection).work()
     except Exception as error:  # the run is told of any, or it would wait
         print(masked(traceback.format_exc()), file=sys.stderr)
-        told = error if isinstance(error, DiagEvoError) else f"{type(error).__name__}: {error}"
+        failure = error if isinstance(error, DiagEvoError) else f"{type(error).__name__}: {error}"
         with suppress(OSError):  # the run may be gone
-            connection.send(("error", told))
+            connection.send(("error", failure))
         # The interpreter's end would wait for collectives that never come.
         sys.stderr.flush()
         os._exit(1)

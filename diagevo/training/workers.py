@@ -42,12 +42,12 @@ class Job(Protocol):
     begins: tuple[Any, ...]
     """What each of them is told first."""
 
-    def heard(self, rank: int, message: tuple[Any, ...]) -> None:
+    def on_message(self, rank: int, message: tuple[Any, ...]) -> None:
         """What a rank says of it."""
         ...
 
-    def look(self, tell: Callable[[int, tuple[Any, ...]], None]) -> None:
-        """A few times a second, and after each message; `tell` a rank what is next. May raise."""
+    def poll(self, send: Callable[[int, tuple[Any, ...]], None]) -> None:
+        """A few times a second, and after each message; `send` a rank what is next. May raise."""
         ...
 
 
@@ -86,8 +86,8 @@ class Workers:
 
     def sampler(self, policy: Path, hardware: HardwareConfig, stop: StopFlag) -> WorkersSampler:
         """Who answers for a policy while nothing trains: all ranks."""
-        told = self._sampling.chat_template_kwargs
-        return WorkersSampler(self.run, policy, hardware, told, self._say, stop)
+        template = self._sampling.chat_template_kwargs
+        return WorkersSampler(self.run, policy, hardware, template, self._say, stop)
 
     def run(self, job: Job, hardware: HardwareConfig, stop: StopFlag) -> list[Any]:
         """Have the ranks do it; what each returns, by rank. They end where it fails."""
@@ -109,7 +109,7 @@ class Workers:
             self._group = None
 
 
-class _Ear:
+class _RankListener:
     """What the ranks send. Each is read in a thread of its own: one that stops in the middle of a word, or
     before its first, keeps nobody from hearing the others.
     """
@@ -118,7 +118,7 @@ class _Ear:
         self.address = listener.address
         self._listener = listener
         self._key = key
-        self._heard: queue.SimpleQueue[tuple[Connection, tuple[Any, ...]]] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[tuple[Connection, tuple[Any, ...]]] = queue.SimpleQueue()
         self._readers: list[threading.Thread] = []
         self._over = False
         self._acceptor = threading.Thread(target=self._accept, daemon=True)
@@ -130,16 +130,16 @@ class _Ear:
             Client(self.address).close()  # a thread that accepts does not notice that its socket is closed
         self._acceptor.join(1.0)
 
-    def hear(self, seconds: float) -> tuple[Connection, tuple[Any, ...]] | None:
+    def poll(self, seconds: float) -> tuple[Connection, tuple[Any, ...]] | None:
         """The next message, waiting for it so long at most."""
         try:
-            return self._heard.get(timeout=seconds)
+            return self._messages.get(timeout=seconds)
         except queue.Empty:
             return None
 
-    def open(self) -> bool:
+    def pending(self) -> bool:
         """Whether something may still be heard of those that are connected."""
-        return not self._heard.empty() or any(reader.is_alive() for reader in self._readers)
+        return not self._messages.empty() or any(reader.is_alive() for reader in self._readers)
 
     def _accept(self) -> None:
         with self._listener:
@@ -157,7 +157,7 @@ class _Ear:
                 deliver_challenge(connection, self._key)
                 answer_challenge(connection, self._key)
                 while True:
-                    self._heard.put((connection, connection.recv()))
+                    self._messages.put((connection, connection.recv()))
             except (AuthenticationError, EOFError, OSError):
                 return  # not one of our ranks, or it has ended
 
@@ -178,22 +178,22 @@ class _Group:
         self._processes: Sequence[Rank] = []
         self._folder = tempfile.TemporaryDirectory(prefix="diagevo-")
         self._placed: Ranks | None = None
-        self._ear: _Ear | None = None
+        self._listener: _RankListener | None = None
         try:
             self._placed = placed = _ranks(hardware, stop)
             key = secrets.token_bytes(32)
             here = str(Path(self._folder.name) / "ranks")
             address = here if placed.listen_at is None else (placed.listen_at, 0)
-            self._ear = _Ear(Listener(address, backlog=hardware.processes), key)
-            told = LaunchSpec(
+            self._listener = _RankListener(Listener(address, backlog=hardware.processes), key)
+            launch = LaunchSpec(
                 hardware=hardware,
-                address=self._ear.address,
+                address=self._listener.address,
                 rendezvous=placed.rendezvous,
                 key=key.hex(),
                 **spec,
             )
-            told.write(self._spec_file)
-            self._processes = placed.start(self._spec_file, told)
+            launch.write(self._spec_file)
+            self._processes = placed.start(self._spec_file, launch)
         except BaseException:
             self.end()
             raise
@@ -208,12 +208,12 @@ class _Group:
     def run(self, job: Job) -> list[Any]:
         self._job, self._done, self._heard_at = job, {}, time.monotonic()
         for rank in list(self._connections):
-            self._tell(rank, job.begins)
+            self._send(rank, job.begins)
         while len(self._done) < self._hardware.processes:
             self._listen(0.2)
             if self._errors:
                 self._fail()
-            job.look(self._tell)
+            job.poll(self._send)
             if any(status is not None for status in self._statuses()):
                 self._listen_for(1.0)  # What a dead rank still had to say is in its pipe.
                 if self._errors:
@@ -228,7 +228,7 @@ class _Group:
     def let_go(self) -> None:
         """They are idle: let them end by themselves, then end them."""
         for rank in list(self._connections):
-            self._tell(rank, ("end",))
+            self._send(rank, ("end",))
         deadline = time.monotonic() + _ENDING
         with suppress(NodeLostError):
             while any(status is None for status in self._statuses()) and time.monotonic() < deadline:
@@ -239,8 +239,8 @@ class _Group:
         self._spec_file.unlink(missing_ok=True)
         for process in self._processes:
             process.stop()
-        if self._ear is not None:
-            self._ear.close()
+        if self._listener is not None:
+            self._listener.close()
         if self._placed is not None:
             self._placed.close()
         self._folder.cleanup()
@@ -248,20 +248,20 @@ class _Group:
     def _statuses(self) -> list[int | None]:
         return [process.status() for process in self._processes]
 
-    def _tell(self, rank: int, message: tuple[Any, ...]) -> None:
+    def _send(self, rank: int, message: tuple[Any, ...]) -> None:
         with suppress(OSError):  # The rank is gone: its status tells.
             self._connections[rank].send(message)
 
     def _listen_for(self, seconds: float) -> None:
-        assert self._ear is not None
+        assert self._listener is not None
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0 and self._ear.open():
+        while (left := deadline - time.monotonic()) > 0 and self._listener.pending():
             self._listen(min(left, 0.2))
 
     def _listen(self, seconds: float) -> None:
-        assert self._ear is not None
-        if (heard := self._ear.hear(seconds)) is not None:
-            self._take(*heard)
+        assert self._listener is not None
+        if (received := self._listener.poll(seconds)) is not None:
+            self._take(*received)
             self._heard_at = time.monotonic()  # from now: a step is also worked on here
 
     def _take(self, connection: Connection, message: tuple[Any, ...]) -> None:
@@ -273,7 +273,7 @@ class _Group:
                 if len(self._connections) == self._hardware.processes:
                     self._spec_file.unlink(missing_ok=True)
                 if self._job is not None:
-                    self._tell(rank, self._job.begins)
+                    self._send(rank, self._job.begins)
             case ("at", text):
                 self._place[rank] = text
             case ("done", summary):
@@ -281,7 +281,7 @@ class _Group:
             case ("error", error):
                 self._errors[rank] = error
             case _ if self._job is not None:
-                self._job.heard(rank, message)
+                self._job.on_message(rank, message)
 
     def _fail(self) -> None:
         """Raise what the ranks reported. A rank that waited in vain names those that did not answer."""

@@ -14,7 +14,7 @@ from diagevo.memory.read.counts import Counts, RoundCounts
 from diagevo.text.numbers import count, percent
 from diagevo.view.page import Sentence
 
-TOLD = 3
+SHOWN = 3
 """Causes."""
 LOOKED = 200
 """Failures of a cause among which its example is looked for."""
@@ -40,7 +40,7 @@ class Mistake:
 def mistakes(history: History, counts: Counts) -> list[Mistake]:
     """The causes of most failures. Where the truth is known, a failure that was wrong is shown."""
     causes = history.state(history.end).causes
-    last = {cause: _failure(history, counts, cause) for cause in list(counts.failures)[:TOLD]}
+    last = {cause: _failure(history, counts, cause) for cause in list(counts.failures)[:SHOWN]}
     shown = examples_of(history, last.values())
     of_all = sum(one.questions_with_cause for one in counts.rounds)
     return [

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from diagevo.answers.equivalence import AnswerChecker, extract_boxed, extract_choice
 from diagevo.answers.extraction import boxed_answer
-from diagevo.answers.notation import says_something
+from diagevo.answers.notation import has_content
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "data" / "choice_extraction_cases.jsonl"
 
@@ -79,7 +79,7 @@ SOMETHING = [
 
 @pytest.mark.parametrize("nothing", NOTHING)
 def test_what_says_nothing_is_no_vote(nothing):
-    assert not says_something(nothing)
+    assert not has_content(nothing)
     assert extract_boxed(f"\\boxed{{{nothing}}}") is None
     assert extract_boxed(f"\\boxed{{7}}, \\boxed{{{nothing}}}") == "7"
     with AnswerChecker(workers=1) as checker:
@@ -93,7 +93,7 @@ def test_what_says_nothing_is_no_vote(nothing):
     ["0", "x", "é", "東", "½", r"\{\}", "∅", "∞", "<", "=", "+", r"\pi", r"\text{no}", "٣", r"\color{red}5"],
 )
 def test_what_says_something_is_a_vote(answer):
-    assert says_something(answer)
+    assert has_content(answer)
     assert extract_boxed(f"\\boxed{{{answer}}}") == answer
 
 

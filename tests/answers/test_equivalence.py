@@ -15,7 +15,7 @@ from diagevo.answers.algebra import AlgebraOutcome, AlgebraPool, AlgebraWorker, 
 from diagevo.answers.comparison import decide, expressions
 from diagevo.answers.equivalence import QUESTION, AnswerChecker, agree
 from diagevo.answers.terms import parse
-from diagevo.answers.values import same_value
+from diagevo.answers.values import equal_values
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
 from tests.answers.answer_pairs import DIFFERENT, SAME
@@ -131,8 +131,8 @@ def test_terms_agree_exactly_when_sympy_says_so(a, b):
     assert left is not None
     assert right is not None
     assert other is not None
-    assert same_value(left, right) in ((True, None) if zero else (False, None))
-    assert same_value(left, other) is not False
+    assert equal_values(left, right) in ((True, None) if zero else (False, None))
+    assert equal_values(left, other) is not False
 
 
 _PIECES = r"1 -2 3.5 x \frac { } ( ) , \sqrt ^ _ % = \pm $ and"

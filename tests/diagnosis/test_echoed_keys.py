@@ -83,7 +83,7 @@ def test_a_judges_reply_is_kept_without_the_key(tmp_path: Path) -> None:
     with echoing(200, answering) as url:
         sampler = OpenAISampler(Service(url, key=KEY, retries=0), "m")
         judge = Judge(sampler, "m", Artifacts(database))
-        assert judge.same([Case("What is 1 + 1?", "2", "two")]) == [True]
+        assert judge.equivalent([Case("What is 1 + 1?", "2", "two")]) == [True]
         sampler.close()
     with database.read() as connection:
         kept = [bytes(c).decode() for (c,) in connection.exec_driver_sql("SELECT content FROM artifact")]

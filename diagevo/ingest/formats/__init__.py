@@ -24,7 +24,7 @@ from diagevo.text.numbers import count
 __all__ = ["Format", "messages", "read"]
 
 Format = Literal["verl", "trl", "nemo-rl", "prime-rl", "slime", "areal", "lm-eval", "inspect", "jsonl"]
-Told = Callable[[str], None]
+Notify = Callable[[str], None]
 TRAINERS: Mapping[Format, tuple[Sequence[str], str, Callable[..., RolloutStep]]] = {
     "verl": (["*.jsonl"], r"(\d+)\.jsonl", trainers.verl),
     "areal": (["[0-9]*", "rollout/[0-9]*"], r".*/(\d+)", trainers.areal),
@@ -48,8 +48,8 @@ def read(
     reward: str | None = None,
     mapped: Mapping[str, str] | None = None,
     wait: Wait | None = None,
-    on_cut: Told,
-    on_note: Told = lambda _: None,
+    on_cut: Notify,
+    on_note: Notify = lambda _: None,
 ) -> Iterator[RolloutStep]:
     """The steps of the files at `path`, by number.
 
@@ -92,7 +92,7 @@ def _steps(
     name: str,
     load: Callable[[Path, int], RolloutStep],
     wait: Wait | None,
-    on_cut: Told,
+    on_cut: Notify,
 ) -> Iterator[RolloutStep]:
     """A file a step. While somebody waits, the newest file may grow: it is read once a newer one is there."""
     done = -1
@@ -115,7 +115,7 @@ def _steps(
 
 
 def _whole(
-    load: Callable[[Path, int], RolloutStep], file: Path, number: int, on_cut: Told
+    load: Callable[[Path, int], RolloutStep], file: Path, number: int, on_cut: Notify
 ) -> Iterator[RolloutStep]:
     try:
         step = load(file, number)

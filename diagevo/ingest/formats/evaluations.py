@@ -84,8 +84,10 @@ def lm_eval(path: Path, reward: str | None) -> Iterator[RolloutStep]:
     if len(asked) != 1:
         names = "; ".join(",".join(each) for each in known) or "none"
         place = known[asked[-1]] if asked else path
-        said = f"another metric, {','.join(asked[-1])}" if asked else f"no metric {reward or ''}".rstrip()
-        raise ConfigError(f"{place} has {said}", hint=f"name one, --reward METRIC,FILTER: {names}")
+        found_instead = (
+            f"another metric, {','.join(asked[-1])}" if asked else f"no metric {reward or ''}".rstrip()
+        )
+        raise ConfigError(f"{place} has {found_instead}", hint=f"name one, --reward METRIC,FILTER: {names}")
     yield step_of(1, named(files), found)
 
 
@@ -254,8 +256,10 @@ def _value(place: str, scores: dict[str, Any], reward: str | None) -> float | No
     if reward is None and len(known) == 1:
         reward = next(iter(known))
     if reward not in known:
-        said = "several scores" if reward is None else f"no score {reward}"
-        raise ConfigError(f"{place} has {said}: {', '.join(known)}", hint="name one: --reward SCORER")
+        found_instead = "several scores" if reward is None else f"no score {reward}"
+        raise ConfigError(
+            f"{place} has {found_instead}: {', '.join(known)}", hint="name one: --reward SCORER"
+        )
     value = known[reward]
     if value is None or isinstance(value, list):
         return None

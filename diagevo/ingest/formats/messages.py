@@ -62,8 +62,8 @@ def messages(value: Any) -> str:
     try:
         found = msgspec.convert(value, list[ChatMessage])
     except (msgspec.ValidationError, RecursionError) as error:
-        said = f"neither a text nor messages with role and content: {str(value)[:80]}"
-        raise ConfigError(said, hint=ANOTHER) from error
+        problem = f"neither a text nor messages with role and content: {str(value)[:80]}"
+        raise ConfigError(problem, hint=ANOTHER) from error
     return written(found)
 
 
@@ -88,10 +88,10 @@ def templated(text: str) -> tuple[str, list[Turn]]:
     """What stands before the first mark of a template, and the turns after it."""
     before, *marked = _TURN.split(text)
     found = zip(marked[::2], marked[1::2], strict=True)
-    return _said(before), [Turn(role, said) for role, part in found if (said := _said(part))]
+    return _without_end(before), [Turn(role, text) for role, part in found if (text := _without_end(part))]
 
 
-def _said(part: str) -> str:
+def _without_end(part: str) -> str:
     return _ENDS.sub("", part).strip()
 
 

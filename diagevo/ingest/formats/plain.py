@@ -158,8 +158,10 @@ class RowReader:
                 raise ConfigError(f"{place} has {what}", hint=f"its fields: {', '.join(sorted(row))[:200]}")
             lengths[".".join(before)] = len(listed)
         if len(set(lengths.values())) > 1:
-            said = ", ".join(f"{number} in {name}" for name, number in lengths.items())
-            raise ConfigError(f"{place}: its samples do not match: {said}", hint="name lists of equal length")
+            sizes = ", ".join(f"{number} in {name}" for name, number in lengths.items())
+            raise ConfigError(
+                f"{place}: its samples do not match: {sizes}", hint="name lists of equal length"
+            )
         for sample in range(next(iter(lengths.values()))):
             yield f"{place}, sample {sample}", sample
 
@@ -169,11 +171,11 @@ class RowReader:
         if value is None:
             return None
         texts: list[str] = []
-        for field, said in (("prompt", row.prompt), ("response", row.response)):
+        for field, value in (("prompt", row.prompt), ("response", row.response)):
             try:
-                texts.append(messages(said))
+                texts.append(messages(value))
             except ConfigError as error:
-                raise self._other(place, field, said, "a text or messages") from error
+                raise self._other(place, field, value, "a text or messages") from error
         prompt, response = texts
         self._read += 1
         self._own += len(response) >= OWN and prompt.rstrip().endswith(response.strip())
@@ -284,15 +286,15 @@ class RowReader:
 
     def _other(self, place: str, field: str, value: Any, expected: str) -> ConfigError:
         """What is wrong with a field, in the file's own words."""
-        said = f"{place}: its {field} is not {expected}: {str(value)[:80]}"
+        problem = f"{place}: its {field} is not {expected}: {str(value)[:80]}"
         name = self._mapped.get(field, field)
         if isinstance(value, list) and any(isinstance(each, dict) for each in value):
             hint = f"a message has role and content; or name one text of it: --map {field}={name}.0.FIELD"
-            return ConfigError(said, hint=hint)
+            return ConfigError(problem, hint=hint)
         if isinstance(value, list):
             hint = f"write a row for each rollout, or name one of the list: --map {field}={name}.0"
-            return ConfigError(said, hint=hint)
-        return ConfigError(said, hint=f"fix {name}, or name another field: --map {field}=FIELD")
+            return ConfigError(problem, hint=hint)
+        return ConfigError(problem, hint=f"fix {name}, or name another field: --map {field}=FIELD")
 
 
 def _missing(place: str, field: str, path: tuple[str, ...], known: Iterable[str]) -> ConfigError:

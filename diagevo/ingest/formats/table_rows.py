@@ -144,16 +144,16 @@ def _limit(more: int) -> None:
 def main() -> None:
     for line in sys.stdin:
         try:
-            for said in answer(*json.loads(line)):
-                _say(said)
+            for reply in answer(*json.loads(line)):
+                _write(reply)
         except MemoryError:
-            _say([f"reading it takes more than {MEMORY >> 20} MiB; write it as smaller files"])
+            _write([f"reading it takes more than {MEMORY >> 20} MiB; write it as smaller files"])
         except Exception as error:  # polars raises of many kinds, and the parent waits for an answer
-            _say([str(error).strip() or type(error).__name__])
+            _write([str(error).strip() or type(error).__name__])
         sys.stdout.flush()
 
 
-def _say(line: Any) -> None:
+def _write(line: Any) -> None:
     sys.stdout.buffer.write((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
 
 

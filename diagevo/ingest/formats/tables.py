@@ -70,9 +70,9 @@ class TableReader:
                 return
             if line.startswith(b"["):
                 self._reading = False
-                [said] = msgspec.json.decode(line)
+                [problem] = msgspec.json.decode(line)
                 kind = KINDS[file.suffix]
-                raise ConfigError(f"{file} cannot be read as {kind}: {said}", hint=ANOTHER)
+                raise ConfigError(f"{file} cannot be read as {kind}: {problem}", hint=ANOTHER)
             yield line
         self.end()
         raise ConfigError(

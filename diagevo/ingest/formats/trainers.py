@@ -214,7 +214,7 @@ def slime(file: Path, step: int, reward: str | None, tables: TableReader) -> Rol
         value = _keyed(place, last.reward, reward)
         response = "\n\n".join(unmarked(sample.response) for _, sample in parts if sample.response)
         found.append(
-            scored(value, _said(first.prompt), response, answer(place, first.label), first.group_index)
+            scored(value, _as_text(first.prompt), response, answer(place, first.label), first.group_index)
         )
     return step_of(step, file.name, found)
 
@@ -256,11 +256,11 @@ def trl(file: Path, step: int, reward: str | None, tables: TableReader) -> Rollo
     for line, text in enumerate(lines, start=1):
         row: TrlRow = decoded(file, line, text, decoder)
         expected = answer(f"{file}, row {line}", row.solution if row.answer is None else row.answer)
-        found.append(scored(row.reward, _said(row.prompt), _said(row.completion), expected))
+        found.append(scored(row.reward, _as_text(row.prompt), _as_text(row.completion), expected))
     return step_of(step, file.name, found)
 
 
-def _said(text: Chat) -> str:
+def _as_text(text: Chat) -> str:
     return unmarked(text) if isinstance(text, str) else written(text)
 
 

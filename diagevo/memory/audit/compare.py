@@ -250,8 +250,8 @@ def learnt(a: History, b: History, rounds: tuple[int, int]) -> list[Learnt]:
 def _learnt(history: History, last: int) -> dict[int, dict[str, Any]]:
     before: dict[str, Any] = dict(validations(history, 0).get(0, {}))
     lines = {line.round: line for line in rounds(history) if line.round <= last}
-    told = {number: {f.name: getattr(line, f.name) for f in fields(line)} for number, line in lines.items()}
-    return {0: before} | told if before else told
+    values = {number: {f.name: getattr(line, f.name) for f in fields(line)} for number, line in lines.items()}
+    return {0: before} | values if before else values
 
 
 def configuration(a: History, b: History, at_a: AsOf, at_b: AsOf) -> Iterator[Difference]:

@@ -88,8 +88,8 @@ class RunFrames:
             " WHERE run_id = :run ORDER BY round, length(cause_id), cause_id"
         )
         rows = (
-            (round_, *told, *_both(None if p is None else Fraction(p)))
-            for round_, *told, p in self._ask(query)
+            (round_, *values, *_both(None if p is None else Fraction(p)))
+            for round_, *values, p in self._ask(query)
         )
         return _frame(columns, rows)
 

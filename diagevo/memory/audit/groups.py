@@ -82,7 +82,7 @@ def mismatch(
 
 def _mismatches(
     ingested: Iterable[Fact[GroupIngested]],
-    told: Iterable[Fact[Made]],
+    facts: Iterable[Fact[Made]],
     number: int,
     attempts: Attempts,
     *,
@@ -92,7 +92,7 @@ def _mismatches(
     any more was made of the groups that stood then."""
     candidates: list[tuple[int, CandidateScored]] = []
     failures: list[tuple[int, FailureObserved]] = []
-    for fact in told:
+    for fact in facts:
         if isinstance(fact.event, CandidateScored):
             candidates.append((fact.position, fact.event))
         else:
@@ -159,8 +159,8 @@ def _other_failures(
         for failed in group.failed
     }
     for position, failure in failures:
-        said = (failure.trajectory, failure.reference, failure.against, failure.step, failure.stage)
-        if waiting.pop(failure.failure_id, None) != said:
+        observed = (failure.trajectory, failure.reference, failure.against, failure.step, failure.stage)
+        if waiting.pop(failure.failure_id, None) != observed:
             yield position, f"{failure.failure_id} is not a failed rollout of its ingested group"
 
 

@@ -160,8 +160,8 @@ class Nodes:
     def judgement(self, merge: Fact[NodesMerged]) -> NodePairJudged | None:
         """What the diagnostician said before the two became one."""
         pair = {merge.event.survivor, merge.event.absorbed}
-        said = (one.event for one in reversed(self.judged) if one.position < merge.position)
-        return next((event for event in said if event.merge and set(event.nodes) == pair), None)
+        earlier = (one.event for one in reversed(self.judged) if one.position < merge.position)
+        return next((event for event in earlier if event.merge and set(event.nodes) == pair), None)
 
 
 def nodes(history: History, as_of: AsOf) -> Nodes:

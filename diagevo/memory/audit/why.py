@@ -263,13 +263,13 @@ class _Reader:
                 label for q in matches.questions if (label := labels.get((matches.round, q))) is not None
             ]
             false = known.count(False) if known else None
-            told = (matches.via.total(), recurrences, deduplications, matches.frequency, evidence, false)
+            counted = (matches.via.total(), recurrences, deduplications, matches.frequency, evidence, false)
             if matches.reactivation is None:
-                yield Counted(matches.round, matches.position, *told)
+                yield Counted(matches.round, matches.position, *counted)
                 continue
             recorded, event = matches.reactivation
             promoted_round = self.promoted_rounds.get(event.promotion)
-            yield Reactivated(recorded.round, recorded.position, *told, event.promotion, promoted_round)
+            yield Reactivated(recorded.round, recorded.position, *counted, event.promotion, promoted_round)
 
     def _node(self, node_id: str) -> tuple[str, str, list[Turn]]:
         """Node and label now, and the merges on the way."""

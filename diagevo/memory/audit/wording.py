@@ -189,8 +189,8 @@ def question_lines(story: QuestionStory) -> list[Line]:
         lines += [] if story.label is None or rewards else [Line("label", words=story.label)]
     else:
         truth = "" if story.truth is None or story.label_true else f", the truth is {story.truth}"
-        said = f"the label {story.label} is {'true' if story.label_true else 'false'}{truth}"
-        lines.append(Line("truth", words=said) if story.label_true else Line("truth", mark=said))
+        label = f"the label {story.label} is {'true' if story.label_true else 'false'}{truth}"
+        lines.append(Line("truth", words=label) if story.label_true else Line("truth", mark=label))
     return lines
 
 

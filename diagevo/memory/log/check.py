@@ -131,8 +131,8 @@ def integrity(connection: Connection, dialect: str) -> Finding:
         return Finding(
             "integrity", True, "PostgreSQL checks its pages itself; contents: diagevo memory verify"
         )
-    said = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
-    return Finding("integrity", said == ["ok"], "; ".join(said[:3]))
+    results = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+    return Finding("integrity", results == ["ok"], "; ".join(results[:3]))
 
 
 def _rights(file: Path) -> Finding:

@@ -291,12 +291,12 @@ def explained(database: Database) -> Generator[None]:
     try:
         yield
     except DBAPIError as error:
-        told = _explanation(shown(database.url), error)
+        explained = _explanation(shown(database.url), error)
         if database.dialect == "postgresql":
-            told = holder.explained(database.engine, shown(database.url), error.orig) or told
-        if told is None:
+            explained = holder.explained(database.engine, shown(database.url), error.orig) or explained
+        if explained is None:
             raise
-        raise told from error
+        raise explained from error
     except UnicodeDecodeError as error:  # SQLite names what is damaged, and its name is
         raise DamagedError(f"the database {shown(database.url)} is damaged: {error}") from error
 
@@ -312,21 +312,21 @@ _DAMAGE = (
 
 
 def _explanation(where: str, error: DBAPIError) -> StoreError | None:
-    said = masked(str(error.orig))
-    if "not a database" in said:
+    message = masked(str(error.orig))
+    if "not a database" in message:
         hint = "name another file: --db FILE; was it one of ours, restore a backup: diagevo db restore"
         return StoreError(f"{where} is no SQLite database, or its first bytes are damaged", hint=hint)
-    if any(words in said for words in _DAMAGE):
-        return DamagedError(f"the database {where} is damaged: {said}")
+    if any(words in message for words in _DAMAGE):
+        return DamagedError(f"the database {where} is damaged: {message}")
     if not isinstance(error, OperationalError):
         return None
-    if "locked" in said:
+    if "locked" in message:
         hint = "another program holds it; try again when it is done"
         return StoreError(f"the database {where} is locked", hint=hint)
-    if "unable to open" in said:
+    if "unable to open" in message:
         hint = "check that the file and its folder exist, and that you may read and write there"
-        return StoreError(f"the database {where} cannot be opened: {said}", hint=hint)
-    if "readonly" in said or "disk I/O" in said or "full" in said:
+        return StoreError(f"the database {where} cannot be opened: {message}", hint=hint)
+    if "readonly" in message or "disk I/O" in message or "full" in message:
         hint = "check that the folder exists, is writable and has free space"
-        return StoreError(f"the database {where} cannot be written: {said}", hint=hint)
-    return StoreError(f"the database {where} does not answer: {said}", hint="check its address")
+        return StoreError(f"the database {where} cannot be written: {message}", hint=hint)
+    return StoreError(f"the database {where} does not answer: {message}", hint="check its address")

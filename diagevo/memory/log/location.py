@@ -36,7 +36,7 @@ def database_url(location: str) -> URL:
     if "://" not in location:
         if re.match(r"(sqlite|postgres)[\w+]*:", location):
             raise ConfigError(
-                f"not a database: {_told(location)}",
+                f"not a database: {_redacted(location)}",
                 hint="a URL has :// after its first word, as in sqlite:///FILE",
             )
         return _file(URL.create("sqlite", database=location), location)
@@ -44,18 +44,18 @@ def database_url(location: str) -> URL:
         url = make_url(location)
     except ArgumentError as error:
         raise ConfigError(
-            f"not a database: {_told(location)}", hint="give a path or a SQLAlchemy URL"
+            f"not a database: {_redacted(location)}", hint="give a path or a SQLAlchemy URL"
         ) from error
     except ValueError as error:  # of a port, or a host in brackets that do not close
         raise ConfigError(
-            f"the address in {_told(location)} cannot be read",
+            f"the address in {_redacted(location)} cannot be read",
             hint="write postgresql://USER@HOST:PORT/NAME with a number as the port, an IPv6 address in [ ]",
         ) from error
     if url.drivername not in DRIVERS:
         raise ConfigError(f"{url.drivername} is not supported", hint="use sqlite:///FILE or postgresql://")
     url = url.set(drivername=DRIVERS[url.drivername])
     if "\0" in "".join(map(str, (*url.translate_connect_args().values(), *url.query.values()))):
-        raise ConfigError(f"{_told(location)} holds a NUL", hint="leave %00 out")
+        raise ConfigError(f"{_redacted(location)} holds a NUL", hint="leave %00 out")
     return _file(url, location) if url.drivername == "sqlite" else _server(url, location)
 
 
@@ -69,16 +69,16 @@ def _is_text(location: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in location)
 
 
-def _told(location: str) -> str:
-    told = masked(location)
-    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}… ({len(location)} characters)"
+def _redacted(location: str) -> str:
+    text = masked(location)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(location)} characters)"
 
 
 def _file(url: URL, location: str) -> URL:
     """Raises ConfigError for what cannot name a file."""
     if url.host or url.username or url.port or url.query:
         raise ConfigError(
-            f"not an SQLite file: {_told(location)}",
+            f"not an SQLite file: {_redacted(location)}",
             hint="write sqlite:///FILE, or sqlite:////FILE from the root, and nothing after it",
         )
     if url.database in (None, "", ":memory:"):
@@ -88,7 +88,7 @@ def _file(url: URL, location: str) -> URL:
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):  # no file will ever be there
             raise ConfigError(
-                f"{_told(location)} cannot name a file: {error.strerror}", hint="give another: --db FILE"
+                f"{_redacted(location)} cannot name a file: {error.strerror}", hint="give another: --db FILE"
             ) from error
     return url
 
@@ -97,11 +97,11 @@ def _server(url: URL, location: str) -> URL:
     """Raises ConfigError for what PostgreSQL's driver would refuse."""
     if "@" in (url.host or ""):
         raise ConfigError(
-            f"the password in {_told(location)} holds an @", hint="write it as %40, and a % as %25"
+            f"the password in {_redacted(location)} holds an @", hint="write it as %40, and a % as %25"
         )
     if url.port is not None and not 0 < url.port < 65536:
         raise ConfigError(
-            f"the port in {_told(location)} is out of range", hint="a port is between 1 and 65535"
+            f"the port in {_redacted(location)} is out of range", hint="a port is between 1 and 65535"
         )
     if find_spec("psycopg") is None:
         raise MissingDependencyError(
@@ -118,7 +118,7 @@ def _server(url: URL, location: str) -> URL:
         timeout_from_conninfo(options)
     except (ArgumentError, ProgrammingError, ValueError) as error:
         raise ConfigError(
-            f"{_told(location)}: {masked(str(error)).strip()}",
+            f"{_redacted(location)}: {masked(str(error)).strip()}",
             hint="what may stand in it: PostgreSQL's connection strings and SQLAlchemy's URLs",
         ) from error
     for name, value in url.query.items():

@@ -101,9 +101,9 @@ class _SessionLock:
         descriptor = self.descriptor()
         if self._process != os.getpid() or descriptor is None:
             return False
-        said = select.poll()
-        said.register(descriptor, select.POLLIN)
-        if said.poll(0):
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        if poller.poll(0):
             try:
                 self._session.exec_driver_sql("SELECT 1")
             except DBAPIError:

@@ -137,8 +137,8 @@ def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
     _between(state)
     event = fact.event
     require(fact.round == state.round + 1, f"round {state.round} is the last committed one")
-    told = _told(event.epsilon)
-    expected = decide.opening(state, event.seed, told)
+    epsilon = _epsilon(event.epsilon)
+    expected = decide.opening(state, event.seed, epsilon)
     given = [(w.cause_id, w.frequency) for w in event.weights]
     require(
         given == [(w.cause_id, w.frequency) for w in expected.weights], "its weights are not those committed"
@@ -148,7 +148,7 @@ def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
         == (expected.epsilon, expected.failures, expected.reference_failures, expected.k),
         f"ε is {event.epsilon}, committed was {expected.epsilon}",
     )
-    state.epsilon = told
+    state.epsilon = epsilon
     state.began = (*state.began, Began(fact.round, state.memory, len(state.votes)))
     state.open = OpenRound(
         fact.round,
@@ -198,11 +198,11 @@ def _renamed(state: MemoryState, fact: Fact[CauseRenamed]) -> None:
     state.renamed = (*state.renamed, (event.cause_id, event.before))
 
 
-def _told(epsilon: str) -> Fraction:
+def _epsilon(text: str) -> Fraction:
     """ε as recorded: what a policy of one's own said is a fact, whose bounds alone are checked here."""
-    told = Fraction(epsilon)
-    require(0 <= told <= 1, f"ε is {epsilon}")
-    return told
+    epsilon = Fraction(text)
+    require(0 <= epsilon <= 1, f"ε is {text}")
+    return epsilon
 
 
 def _between(state: MemoryState) -> None:
@@ -275,7 +275,7 @@ def _committed(state: MemoryState, now: OpenRound, fact: Fact[RoundCommitted]) -
     for cause in state.causes.values():
         right = cause.frequency >= 1 if cause.state == "active" else cause.frequency == 0
         require(right, f"{cause.cause_id} is {cause.state} with f = {cause.frequency}")
-    expected = decide.commitment(state, _told(event.epsilon_next))
+    expected = decide.commitment(state, _epsilon(event.epsilon_next))
     for name in expected.__struct_fields__:
         given, right = getattr(event, name), getattr(expected, name)
         require(given == right, f"{name} is {given}, the events give {right}")

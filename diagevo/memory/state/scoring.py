@@ -48,7 +48,7 @@ def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
     if responses != by.responses is not None and event.votes_are == "answers":
         raise InconsistentError(f"it has {responses} responses, round.responses is {by.responses}")
     if event.verdict == "invalid":
-        _refuse_said(event)
+        _refuse_scores(event)
         return
     if event.invalid_reason is not None:
         raise InconsistentError("only an invalid question has a reason why it is invalid")
@@ -81,10 +81,10 @@ def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
         raise InconsistentError(f"{event.undecided} undecided pairs of {len(votes)} answers")
 
 
-def _refuse_said(event: CandidateScored) -> None:
+def _refuse_scores(event: CandidateScored) -> None:
     """Of a question that was never asked nobody said anything."""
-    said = event.votes or event.first or event.second or event.label is not None or event.undecided
-    if said or event.reference is not None or event.label_true is not None or event.votes_are != "answers":
+    scored = event.votes or event.first or event.second or event.label is not None or event.undecided
+    if scored or event.reference is not None or event.label_true is not None or event.votes_are != "answers":
         raise InconsistentError("an invalid question has no votes, counts, label or reference")
 
 

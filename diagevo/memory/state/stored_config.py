@@ -31,8 +31,8 @@ def _reading() -> Generator[None]:
     try:
         yield
     except (ValueError, TypeError, AttributeError, OverflowError) as error:  # pydantic's is the first
-        said = "; ".join(str(error).splitlines()[:3])
-        raise DamagedError(f"a stored configuration cannot be read: {said}") from error
+        problem = "; ".join(str(error).splitlines()[:3])
+        raise DamagedError(f"a stored configuration cannot be read: {problem}") from error
 
 
 def leaves(config: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:

@@ -95,13 +95,13 @@ def _checked(path: Path, called: str, hint: str) -> tuple[tuple[str, ...], int]:
     """Runs and last position of a whole DiagEvo database. Raises StoreError where the file is none."""
     try:
         with closing(_readable(path)) as file:
-            said = file.execute("PRAGMA integrity_check").fetchone()[0]
+            result = file.execute("PRAGMA integrity_check").fetchone()[0]
             known = file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'event'").fetchone()[0]
-        if said == "ok" and known:
+        if result == "ok" and known:
             return contents(path)
     except sqlite3.Error as error:
         raise StoreError(f"{called} is not a DiagEvo database: {error}", hint=hint) from error
-    what = f"is damaged: {said}" if said != "ok" else "holds no DiagEvo log"
+    what = f"is damaged: {result}" if result != "ok" else "holds no DiagEvo log"
     raise StoreError(f"{called} {what}", hint=hint)
 
 
@@ -165,9 +165,9 @@ def _restore_file(file: Path, database: Database, replace: bool, stamp: str) -> 
                 for companion in ("-wal", "-shm"):
                     Path(f"{target}{companion}").unlink(missing_ok=True)
     except (OSError, sqlite3.Error) as error:
-        said = error.strerror if isinstance(error, OSError) else error
+        problem = error.strerror if isinstance(error, OSError) else error
         raise StoreError(
-            f"{target} cannot be written: {said}",
+            f"{target} cannot be written: {problem}",
             hint="name a place that you may write to and that has room: --db FILE",
         ) from error
     return aside

@@ -63,9 +63,9 @@ def export_bundle(history: History, as_of: AsOf, file: Path) -> Exported:
                 head = _write(history, as_of, out)
             check_bundle(part)
     except (OSError, sqlite3.Error) as error:
-        said = error.strerror if isinstance(error, OSError) else error
+        problem = error.strerror if isinstance(error, OSError) else error
         raise StoreError(
-            f"the bundle {file} cannot be written: {said}",
+            f"the bundle {file} cannot be written: {problem}",
             hint="name a new file where you may write and that has room",
         ) from error
     rows = out.rows

@@ -145,9 +145,9 @@ class UntrustedBundle:
                 hint="read it with the version that wrote it",
             )
         self._refuse_others()
-        said = self._file.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if said != "ok":
-            raise StoreError(f"the bundle {self.path} is damaged: {said}", hint=EXPORT_AGAIN)
+        result = self._file.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if result != "ok":
+            raise StoreError(f"the bundle {self.path} is damaged: {result}", hint=EXPORT_AGAIN)
 
     def _refuse_others(self) -> None:
         """Whatever is neither one of the tables, as they are declared, nor an index of their keys."""
@@ -192,8 +192,10 @@ class UntrustedBundle:
         try:
             yield
         except (sqlite3.Error, sqlite3.Warning, MemoryError, UnicodeError) as error:
-            said = f"a step takes more than {SECONDS} s" if str(error) == "interrupted" else str(error)
-            raise StoreError(f"the bundle {self.path} cannot be read: {said}", hint=EXPORT_AGAIN) from error
+            problem = f"a step takes more than {SECONDS} s" if str(error) == "interrupted" else str(error)
+            raise StoreError(
+                f"the bundle {self.path} cannot be read: {problem}", hint=EXPORT_AGAIN
+            ) from error
 
     def close(self) -> None:
         self._named.close()

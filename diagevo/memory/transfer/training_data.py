@@ -58,9 +58,9 @@ def training_rows(history: History, kind: Kind, cause: str | None = None) -> Ite
             if templated is None:
                 templated = _MARKS.search(question) is not None
             cause_id = causes.get(failed.failure_id)
-            said = texts[failed.reference], texts[failed.trajectory]
+            pair = texts[failed.reference], texts[failed.trajectory]
             yield {
-                **_row(kind, scored, question, said, templated=templated),
+                **_row(kind, scored, question, pair, templated=templated),
                 "cause_id": cause_id,
                 "cause": descriptions.get(cause_id or ""),
                 "question_id": scored.question_id,
@@ -130,10 +130,10 @@ def _failures(history: History) -> tuple[list[_Failure], dict[str, str]]:
 
 
 def _row(
-    kind: Kind, scored: CandidateScored, question: str, said: tuple[str, str], *, templated: bool
+    kind: Kind, scored: CandidateScored, question: str, pair: tuple[str, str], *, templated: bool
 ) -> dict[str, Any]:
-    """The part that a trainer reads. `said`: the response that passed, and the one that failed."""
-    passed, failed = said
+    """The part that a trainer reads. `pair`: the response that passed, and the one that failed."""
+    passed, failed = pair
     prompt = question if templated else [_message("user", question)]
     if kind == "prompts":
         return {"prompt": prompt, "answer": scored.label if scored.truth is None else scored.truth}
