@@ -133,7 +133,7 @@ def _trainer(
             stop.check_overdue()
             return super().compute_loss(*inputs, **named)
 
-    class Progress(TrainerCallback):
+    class SFTProgress(TrainerCallback):
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """A checkpoint brings the `save_steps` that it was saved under; it may be another now."""
             state.compute_steps(args, state.max_steps)
@@ -189,7 +189,7 @@ def _trainer(
         args=args,
         train_dataset=Dataset.from_list(rows),
         processing_class=load_tokenizer(warm.start),
-        callbacks=[Progress()],
+        callbacks=[SFTProgress()],
     )
     trainer.saving = saving
     trainer.remove_callback(PrinterCallback)

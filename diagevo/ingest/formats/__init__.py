@@ -36,8 +36,8 @@ TRAINERS: Mapping[Format, tuple[Sequence[str], str, Callable[..., RolloutStep]]]
         trainers.trl,
     ),
 }
-"""Where the files of steps are, their names with the step's number, and who reads one. A name with a / is
-the end of a path."""
+"""Where the files of steps are, the pattern of their names with the step's number, and who reads one. The
+pattern matches a whole name; one with a / matches a whole path."""
 _LATER = "ingest it once it has ended, without --follow"
 
 

@@ -13,9 +13,7 @@ from diagevo.errors import ConfigError
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.text.escaping import json_text
 
-ANOTHER = (
-    "name the format that wrote it: verl, trl, nemo-rl, prime-rl, slime, areal, lm-eval, inspect or jsonl"
-)
+ANOTHER = "name the format that wrote it: diagevo ingest --help lists them"
 Reward = float | bool | None
 BatchedReward = Reward | Annotated[list[float | bool | None], msgspec.Meta(min_length=1, max_length=1)]
 """NeMo-RL's, in a list of its own."""
