@@ -84,8 +84,8 @@ def checkpoint(
     from diagevo.config.loading import of_run
     from diagevo.evaluation.evaluate import Subject, checkpoint_of
     from diagevo.loop.roles import Roles
-    from diagevo.loop.stages import sha256_of
     from diagevo.memory.places import runs_folder
+    from diagevo.training.checkpoints import sha256_of
 
     config = of_run(call.config_in_log(history, history.configuration().config), history.run_id).config
     run_folder = runs_folder(history.database) / history.run_id
@@ -126,10 +126,10 @@ def model(
     if base_url is not None:
         sampler, revision = endpoint(name, base_url, key_env, stop), base_url
     else:
-        from diagevo.loop.stages import sha256_of
         from diagevo.progress import StopFlag
         from diagevo.sampling.model_folder import check_model_folder
         from diagevo.sampling.transformers_sampler import TransformersSampler
+        from diagevo.training.checkpoints import sha256_of
 
         folder = Path(name).expanduser()
         if name == "builtin:arithmetic":

@@ -21,7 +21,7 @@ from diagevo.evaluation.protocol import AT_BEST, best_round, colder
 from diagevo.loop.first_look import first_look
 from diagevo.loop.roles import Roles
 from diagevo.loop.round import Round, RunContext, newest_cause, round_folder
-from diagevo.loop.stages import check_artifact, sha256_of
+from diagevo.loop.stages import check_artifact
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
@@ -33,6 +33,7 @@ from diagevo.sampling.device import numbers_of
 from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.model_folder import base_of, check_model_folder
 from diagevo.sampling.sampler import Sampler
+from diagevo.training.checkpoints import sha256_of
 
 
 @dataclass(frozen=True)

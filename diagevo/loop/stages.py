@@ -1,7 +1,6 @@
 """Stages that resume: what is complete is read from its files, what was under way is voided and done anew."""
 
 import errno
-import hashlib
 import math
 import os
 import time
@@ -14,7 +13,7 @@ from diagevo.errors import NodeLostError, OutOfMemoryError, StoreError
 from diagevo.memory.events import Artifact, GroupRewards, StepTrained
 from diagevo.memory.memory import Memory
 from diagevo.progress import Observer, StageProgress, StopFlag, playing
-from diagevo.training.checkpoints import digest_of, find
+from diagevo.training.checkpoints import find, sha256_of
 from diagevo.training.measures import finite
 from diagevo.training.phase import Rollout
 
@@ -80,16 +79,6 @@ def cpu_seconds() -> float:
     """CPU time of this process so far, and of the processes of its own that have ended."""
     spent = os.times()
     return spent.user + spent.system + spent.children_user + spent.children_system
-
-
-def sha256_of(path: Path, stop: StopFlag) -> str:
-    """SHA-256 of a file; of a folder, over the names and digests of its files in sorted order."""
-    if not path.is_dir():
-        return digest_of(path, stop)
-    digest = hashlib.sha256()
-    for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        digest.update(f"{file.relative_to(path).as_posix()}\0{digest_of(file, stop)}\n".encode())
-    return digest.hexdigest()
 
 
 def check_artifact(run: Path, artifact: Artifact, stage: str, number: int, stop: StopFlag) -> None:

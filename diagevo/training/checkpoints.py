@@ -199,6 +199,16 @@ def digest_of(path: Path, stop: StopFlag | None = None) -> str:
     return digest.hexdigest()
 
 
+def sha256_of(path: Path, stop: StopFlag) -> str:
+    """SHA-256 of a file; of a folder, over the names and digests of its files in sorted order."""
+    if not path.is_dir():
+        return digest_of(path, stop)
+    digest = hashlib.sha256()
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        digest.update(f"{file.relative_to(path).as_posix()}\0{digest_of(file, stop)}\n".encode())
+    return digest.hexdigest()
+
+
 def _digest_and_flush(path: Path) -> str:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
