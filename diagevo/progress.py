@@ -47,7 +47,7 @@ WARM_START = "warm-start"
 """The stage that comes before those of round 1, where one is configured."""
 
 VALIDATION = "validation"
-"""Told as one more stage: a round's solver is measured; in round 0 the model that the run begins with."""
+"""Reported as one more stage: a round's solver is measured; in round 0 the model that the run begins with."""
 
 PAPER_SHARES: Mapping[str, float] = MappingProxyType(
     {"challenger": 27.1, "candidates": 10.9, "votes": 30.3, "solver": 25.9, "diagnosis": 5.7}
@@ -127,7 +127,7 @@ class StageProgress:
 
 
 class Observer:
-    """Told what a run does, as it does it. This one tells nobody."""
+    """Receives what a run does, as it does it. This one ignores it."""
 
     def on_event(self, event: str, **what: object) -> None:
         """Each of the calls below, by its name and its arguments."""
@@ -230,7 +230,7 @@ def _begun(stage: str, attempt: int, total: int | None) -> dict[str, Any]:
 
 
 class ProgressFile(Observer):
-    """An observer that writes what it is told to a file, whole and at once, and passes it on."""
+    """An observer that writes what it receives to a file, whole and at once, and passes it on."""
 
     def __init__(self, observer: Observer, file: Path) -> None:
         self.observer, self.file = observer, file
@@ -303,7 +303,7 @@ class ProgressFile(Observer):
         self.observer.message(text)
 
     def _stage(self, stage: str) -> dict[str, Any]:
-        """The attempt under way; a stage that was told of before this process began has a row of its own."""
+        """The attempt under way; a stage that was reported before this process began has a row of its own."""
         found = next((one for one in reversed(self._now["stages"]) if one["stage"] == stage), None)
         if found is None:
             found = _begun(stage, 1, None)

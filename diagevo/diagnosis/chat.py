@@ -39,7 +39,7 @@ class Asked:
     reply: Reply | None
     """None where the service refused the request."""
     refused: str = ""
-    """What the service said then."""
+    """The service's message."""
 
     @classmethod
     def of(cls, request: str, answer: Reply | RefusedError) -> "Asked":

@@ -206,7 +206,7 @@ def unreadable(which: str, unread: Unread | None) -> ServiceError:
     """None of these replies could be read, the last one shown."""
     detail = "" if unread is None else f": {unread.complaint}"
     if unread is not None and unread.reply is not None:
-        detail += f"\nit said: {shown(unread.reply)}"
+        detail += f"\nits reply: {shown(unread.reply)}"
     return ServiceError(
         f"{which} of the diagnostician could not be read{detail}",
         hint="none of them is recorded, and they are asked again when you continue: check what "

@@ -216,7 +216,7 @@ class OpenAIDiagnostician:
         read: Callable[[str], Reading[T]],
         ask: Callable[[list[Message]], Asked | None],
     ) -> _Tried[T] | None:
-        """Ask until a reply is right, or the tries are used up; then the best that was said, or nothing. None
+        """Ask until a reply is right, or the tries are used up; then the best reply, or nothing. None
         where `ask` has no answer.
 
         A soft complaint is shown once, and what it was about is better than what any other complaint was

@@ -280,7 +280,7 @@ def validate(
     `mean_at_k_T0.5` and so on: the same samples drawn at the lower `temperatures`, because self-play partly
     sharpens the distribution, and `mean_at_k_best`, the mean at the best of them all (`at_best_temperature`).
     Where questions are of categories, each score is given for each of them too: `greedy/tail`. `on_begin`:
-    told what is measured next, and how many answers to a question that takes.
+    called with what is measured next, and how many answers to a question that takes.
     """
     prompts = [templates.solver(question.text) for question in questions]
     scores_by_heat: dict[float, list[float]] = {}

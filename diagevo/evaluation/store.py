@@ -94,7 +94,7 @@ class EvaluationResultRow(SQLModel, table=True):
     extracted: str = Field(sa_type=ForeignText)
     by_rule: str = Field(sa_type=ForeignText)
     judged: str | None = Field(default=None, sa_type=ForeignText)
-    """What the judge said of each response that the rule refused: true, false, or null where not asked.
+    """The judge's verdict on each response that the rule refused: true, false, or null where not asked.
     Null as a whole until the question is settled."""
     judge: str | None = Field(default=None, sa_type=ForeignText)
     correct: str | None = Field(default=None, sa_type=ForeignText)

@@ -80,7 +80,7 @@ class LocalCauses:
         self._settle(memory.unsettled(), should_stop)
 
     def explained(self, groups: Mapping[str, GroupIngested]) -> dict[str, tuple[Explained, Computed]]:
-        """What is known of each failure of these groups, by its id, and what a model is told of it."""
+        """What is known of each failure of these groups, by its id, and what a model is shown of it."""
         found: dict[str, tuple[Explained, Computed]] = {}
         for (question, group), prompt in zip(
             groups.items(), self._prompts(list(groups.values())), strict=True

@@ -150,7 +150,7 @@ class Recorder:
         self.filled[batch] += 1
 
     def _resume(self, step: int, events: Sequence[GroupIngested]) -> None:
-        """The training went back to the checkpoint before this step: what later steps told is void, and
+        """The training went back to the checkpoint before this step: what later steps recorded is void, and
         rounds that hold one of them are superseded. One transaction."""
         first, state = self.batches[step], self.memory.state
         with self.memory.atomic():

@@ -177,7 +177,7 @@ class Rounds:
         return number
 
     def computed(self, number: int) -> dict[str, Computed]:
-        """What a model is told of the failures of a round that it is asked about, by their ids."""
+        """What a model is shown of the failures of a round that it is asked about, by their ids."""
         named = self._named(number, self.memory.state.batch(number))
         known = LocalCauses(self.memory, named.values()).explained(named)
         return {name: words for name, (found, words) in known.items() if not is_plain(found)}

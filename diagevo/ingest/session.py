@@ -30,7 +30,7 @@ HELD = 10_000
 
 
 FAR = 2
-"""A reward from which another scale than 0 and 1 is meant, so that --pass-at has to be said."""
+"""A reward from which another scale than 0 and 1 is meant, so that --pass-at is required."""
 TOGETHER = 16_384
 """Rollouts from which steps are recorded."""
 
@@ -46,7 +46,7 @@ class IngestSession:
         stop: Asked between steps; a followed training is waited for until it is set.
         follow: Whether the training still writes.
         resumed: Whether the training resumed, so that steps may have new rollouts.
-        say: Told what happens while a training is followed.
+        say: Receives what happens while a training is followed.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class IngestSession:
             yield held
 
     def _one_sided(self, number: int, pass_at: float, least: float, most: float, *, answered: bool) -> str:
-        """What is said where all rollouts passed or all failed. Raises ConfigError where --pass-at is more
+        """The note where all rollouts passed or all failed. Raises ConfigError where --pass-at is more
         likely wrong than the model right, or wrong, every time."""
         seen = f"seen {least:g} to {most:g}" if least < most else f"every one is {most:g}"
         what = f"all of {count(number, 'rollout')} {'passed' if least >= pass_at else 'failed'}: "
@@ -287,7 +287,7 @@ def _ingest_settings(config: Mapping[str, Any] | None) -> IngestConfig:
 
 
 def _as_option(value: Any) -> str:
-    """As it is said on the command line."""
+    """As on the command line."""
     if isinstance(value, dict):
         return ",".join(f"{field}={path}" for field, path in value.items())
     return "nothing" if value is None else str(value)

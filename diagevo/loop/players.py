@@ -46,7 +46,7 @@ from diagevo.training.phase import (
 from diagevo.training.workers import Workers
 
 OnProgress = Callable[[int, int], None]
-"""Told how many prompts are answered, of how many."""
+"""Called with how many prompts are answered, of how many."""
 
 
 class World(Protocol):

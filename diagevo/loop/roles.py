@@ -253,7 +253,7 @@ def _model_folder(role: PolicyRole, stop: StopFlag) -> Path:
     if folder.exists() or role.model.count("/") != 1:
         return check_model_folder(folder)
     with extra("train", f"{role.model}, which is not a folder here but looks like a hub id,"):
-        import huggingface_hub  # noqa: F401  (told here where it is missing)
+        import huggingface_hub  # noqa: F401  (reported here where it is missing)
     return check_model_folder(folder_of(role.model, role.revision, stop))
 
 

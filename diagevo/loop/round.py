@@ -326,7 +326,7 @@ class Round:
             ) from error
         given, run = from_settings((f"{key}={after}",)), self.memory.run_id
         self.memory.reconfigure(adjusted(self.memory.config, given, run)[0])
-        # A run from outside is played with what was told again, which its log has not.
+        # An imported run is played with confirmed settings, which its log does not have.
         _, self.roles.config = adjusted(self.roles.config.model_dump(mode="json"), given, run)
         return f"{key} is {after} from now on; it was {before}"
 

@@ -377,7 +377,7 @@ def _stored_config(
 
 
 def _adjust(memory: Memory, values: Mapping[str, Any], observer: Observer) -> None:
-    """Record what is another setting from here on. What a run from outside was told again is not its."""
+    """Record the settings that change from here on. Those confirmed for an imported run are not its own."""
     if memory.log.imported(memory.run_id) is not None:
         return
     if changed := changes(memory.config, values):

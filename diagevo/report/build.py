@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 def each_run(url: str, names: Iterable[str], say: Say | None = None) -> Iterator[History]:
     """Runs of a database one after another, each once and closed behind; an empty name is its latest run's.
 
-    One that is not there is told to `say`. Raises NotFoundError where nobody is to be told.
+    One that is not there is reported to `say`. Raises NotFoundError where there is none.
     """
     for name in dict.fromkeys(names):
         try:

@@ -1,4 +1,4 @@
-"""Where models compute: on which device, in which numbers, and what is told where its memory runs out."""
+"""Where models compute: on which device, in which numbers, and the error where its memory runs out."""
 
 import re
 from collections.abc import Callable, Iterator

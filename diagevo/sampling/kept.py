@@ -14,7 +14,7 @@ from diagevo.progress import now_playing
 from diagevo.sampling.sampler import Answers, Completion, Prompt, Resumable, Row, SamplingParams
 
 _SYNC = 1.0  # seconds of answers that a machine loses with its power; a process that is killed loses none
-_REPORTS = 100  # times in a call that progress is told, at most
+_REPORTS = 100  # times in a call that progress is reported, at most
 
 
 class CachedSampler:
@@ -32,7 +32,7 @@ class CachedSampler:
         policy: Path,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
-        """`on_progress`: told how many of a call's prompts are answered; from the caller's thread."""
+        """`on_progress`: receives how many of a call's prompts are answered; from the caller's thread."""
         self._sampler = sampler
         self._path = file
         self._policy = policy

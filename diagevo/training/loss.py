@@ -78,7 +78,7 @@ def grpo_loss(
 
 def truncated(old_B_T: torch.Tensor, sampled_B_T: torch.Tensor, cap: float) -> torch.Tensor:
     """The policy's probability over the sampler's, `cap` at most (TIS, Yao et al. 2025); 1 where the sampler
-    told none."""
+    gave none."""
     return torch.exp((old_B_T - sampled_B_T).nan_to_num(nan=0.0)).clamp(max=cap)
 
 

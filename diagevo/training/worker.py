@@ -1,7 +1,7 @@
 """One rank of a run: `python -m diagevo.training.worker SPEC`, in torchrun's environment.
 
 `accelerate launch` and `torchrun` start it as well as workers.py does. It plays phases and answers for
-policies as it is told, one after the other, until it is told to end.
+policies on request, one after the other, until it is asked to end.
 """
 
 import gc
@@ -51,7 +51,7 @@ class _Watched:
 
 
 class _Inbox:
-    """What the run says: in its order, but for a stop that is overdue, which is heard at any time."""
+    """Messages of the run, in order, but for a stop that is overdue, which takes effect at any time."""
 
     def __init__(self, connection: Connection) -> None:
         self.stop = StopFlag()
@@ -66,7 +66,7 @@ class _Inbox:
         return message
 
     def more(self) -> bool:
-        """Whether something was said already."""
+        """Whether a message is waiting."""
         return not self._messages.empty()
 
     def _listen(self, connection: Connection) -> None:
@@ -82,7 +82,7 @@ class _Inbox:
 
 
 class Worker:
-    """What a rank does when it is told to, with the engine that it keeps."""
+    """Does a rank's work on request, with the engine that it keeps."""
 
     def __init__(self, spec: LaunchSpec, connection: Connection) -> None:
         """Meets the other ranks. Raises ConfigError where they are not as many as they should be."""
@@ -117,7 +117,7 @@ class Worker:
             self._engine = Engine(spec.model, hardware, spec.sampling, lora=lora, rank=rank)
 
     def work(self) -> None:
-        """Until it is told to end."""
+        """Until it is asked to end."""
         while True:
             match self._inbox.next():
                 case ("play", phase):

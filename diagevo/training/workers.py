@@ -40,10 +40,10 @@ class Job(Protocol):
     """Something that all ranks do together."""
 
     begins: tuple[Any, ...]
-    """What each of them is told first."""
+    """The first message to each of them."""
 
     def on_message(self, rank: int, message: tuple[Any, ...]) -> None:
-        """What a rank says of it."""
+        """A message of a rank."""
         ...
 
     def poll(self, send: Callable[[int, tuple[Any, ...]], None]) -> None:
@@ -110,8 +110,8 @@ class Workers:
 
 
 class _RankListener:
-    """What the ranks send. Each is read in a thread of its own: one that stops in the middle of a word, or
-    before its first, keeps nobody from hearing the others.
+    """What the ranks send. Each is read in a thread of its own: one that stops within a message, or before
+    its first, does not block the others.
     """
 
     def __init__(self, listener: Listener, key: bytes) -> None:
@@ -138,7 +138,7 @@ class _RankListener:
             return None
 
     def pending(self) -> bool:
-        """Whether something may still be heard of those that are connected."""
+        """Whether messages may still come from those that are connected."""
         return not self._messages.empty() or any(reader.is_alive() for reader in self._readers)
 
     def _accept(self) -> None:
@@ -199,7 +199,7 @@ class _Group:
             raise
 
     def serves(self, hardware: HardwareConfig) -> bool:
-        """Whether these ranks may be told more."""
+        """Whether these ranks may get more work."""
         try:
             return hardware == self._hardware and all(status is None for status in self._statuses())
         except NodeLostError:

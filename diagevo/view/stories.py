@@ -82,11 +82,11 @@ class Sides:
 
 def _sides(example: Example, reference: str | None, trajectory: str | None) -> Sides:
     lines = tuple(side_by_side(reference or "", trajectory or ""))
-    _, should, said = parted((reference or "")[:TEXT], (trajectory or "")[:TEXT])
-    if example.wrong is not None and example.said:
-        said = should = example.said
+    _, expected, actual = parted((reference or "")[:TEXT], (trajectory or "")[:TEXT])
+    if example.wrong is not None and example.actual:
+        actual = expected = example.actual
     differ = [n for n, line in enumerate(lines) if not line.same]
-    part = (n for n in differ if said in (lines[n].right or "") or should in (lines[n].left or ""))
+    part = (n for n in differ if actual in (lines[n].right or "") or expected in (lines[n].left or ""))
     first = next(part, next(iter(differ), None))
     return Sides(lines, first, any(_is_cut(one or "") for one in (reference, trajectory)), example.against)
 

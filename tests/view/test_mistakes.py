@@ -19,7 +19,10 @@ def test_the_causes_of_most_failures_come_first_with_the_last_of_them(folder: Pa
     assert told == [(C2, 6, 6 / 13, "Mastered"), (C1, 3, 3 / 13, "Active"), (C3, 3, 3 / 13, "Active")]
     example = first.example
     assert (example.failure_id, example.question) == ("r3.q3.a0", "Question 3 of round 3: what is it?")
-    assert (example.said, example.should) == ("The wrong way of r3.q3.a0, attempt 1", "A reference of r3.q3")
+    assert (example.actual, example.expected) == (
+        "The wrong way of r3.q3.a0, attempt 1",
+        "A reference of r3.q3",
+    )
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def read(
 
     `reward` names the field that is the reward, where it is not the format's own, `mapped` where the
     fields of `jsonl` stand. `wait` follows a training
-    that still writes. `on_cut` is told the name of a file that is left out because it ends inside a line,
+    that still writes. `on_cut` receives the name of a file that is left out because it ends inside a line,
     `on_note` at the end what the files cannot tell. Raises ConfigError where there is nothing of the format,
     or a line that is not.
     """

@@ -141,7 +141,7 @@ class NemoRow(Row):
 
 def nemo_rl(file: Path, step: int, reward: str | None, tables: TableReader) -> RolloutStep:
     """NeMo-RL's `train_data_step*.jsonl`: content is the messages' texts without their roles, and the mask
-    says where the first answer begins. Groups are told apart by their prompts' tokens."""
+    says where the first answer begins. Groups differ by their prompts' tokens."""
     field = reward or "rewards"
     found: list[tuple[str, list[str], BatchedReward]] = []
     row: NemoRow

@@ -66,7 +66,7 @@ class MemoryDiff:
 
 def diff_memory(history: History, a: AsOf, b: AsOf) -> MemoryDiff:
     """What lies between two points of a run. Raises ConfigError where `b` comes before `a`: a memory changes
-    forwards, and told backwards its promotions would read as what never happened."""
+    forwards, and read backwards its promotions would be what never happened."""
     if a.position > b.position:
         raise ConfigError(
             f"round {a.round} comes after round {b.round}",

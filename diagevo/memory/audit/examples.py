@@ -1,4 +1,4 @@
-"""Failures as a person is told them: the question, and what their cause rests on in them; else the step that
+"""Failures in words: the question, and what their cause rests on in them; else the step that
 was computed to be wrong, else the first that differs from what passed."""
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,9 +22,9 @@ class Example:
     question: str | None
     """Without what all prompts begin with."""
     against: str
-    """A response, or where none passed the known answer, or nothing: `said` is then how the response ends."""
-    said: str | None
-    should: str | None
+    """A response, or where none passed the known answer, or nothing: `actual` is then its end."""
+    actual: str | None
+    expected: str | None
     """In a response that agrees with the label, or that passed; where none did, the known answer."""
     wrong: str | None
     """Why the step is wrong, where that was computed; else it is the first difference."""
@@ -33,7 +33,7 @@ class Example:
     truth: str | None
     label_true: bool | None
     right: bool | None
-    """Whether it gives the true answer: then `should` is what is wrong."""
+    """Whether it gives the true answer: then `expected` is what is wrong."""
 
 
 def examples(history: History, failures: Mapping[str, tuple[int, FailureObserved]]) -> dict[str, Example]:
@@ -70,20 +70,20 @@ def _example(
     if question is not None and head and question.startswith(head):
         question = f"…{question[len(head) :]}"
     passed, failed = texts.get(failure.reference), texts.get(failure.trajectory)
-    said = should = None
+    actual = expected = None
     if step is not None and step.shown:
-        said, should = step.text, passed if failure.against == "answer" else ""
+        actual, expected = step.text, passed if failure.against == "answer" else ""
     elif passed is not None and failed is not None:
         if failure.against != "response":  # no step of it can be compared: how the response ends
-            should, said = passed, (failed[-COMPARED:].strip().splitlines() or [""])[-1]
+            expected, actual = passed, (failed[-COMPARED:].strip().splitlines() or [""])[-1]
         else:
-            _, should, said = parted(passed[:COMPARED], failed[:COMPARED])
+            _, expected, actual = parted(passed[:COMPARED], failed[:COMPARED])
     return Example(
         failure_id=failure.failure_id,
         question=question,
         against=failure.against,
-        said=said,
-        should=should,
+        actual=actual,
+        expected=expected,
         wrong=step.why if step is not None and step.shown else None,
         evidence="; ".join(evidence) or None,
         truth=None if scored is None else scored.truth,

@@ -158,7 +158,7 @@ class Nodes:
         return moves
 
     def judgement(self, merge: Fact[NodesMerged]) -> NodePairJudged | None:
-        """What the diagnostician said before the two became one."""
+        """The diagnostician's verdict before the two became one."""
         pair = {merge.event.survivor, merge.event.absorbed}
         earlier = (one.event for one in reversed(self.judged) if one.position < merge.position)
         return next((event for event in earlier if event.merge and set(event.nodes) == pair), None)

@@ -197,7 +197,7 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
 def _epsilon(
     round_: Observed, settings: Settings, frequencies: Mapping[str, int], first: int | None
 ) -> Fraction:
-    """ε of the next round. What a policy of one's own said stands: an audit runs no code."""
+    """ε of the next round. The recorded answer of a policy of one's own stands: an audit runs no code."""
     ours = next_epsilon(settings, sum(frequencies.values()), first)
     if ours is not None:
         return ours

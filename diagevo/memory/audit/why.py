@@ -82,7 +82,7 @@ def aimed(history: History, as_of: AsOf, cause_id: str) -> dict[int, Aimed]:
 
 @dataclass(slots=True)
 class _Matches:
-    """Matches of a round, in order; `kept` are those that are told one by one."""
+    """Matches of a round, in order; `kept` are those that are listed one by one."""
 
     round: int = 0
     via: Counter[str] = field(default_factory=Counter[str])
@@ -99,7 +99,7 @@ class _Matches:
         self.frequency, self.position = frequency, fact.position
         if evidence is None or len(kept) < evidence:
             kept.append(fact)
-        elif first and kept:  # recurrence or deduplication: one of each is told
+        elif first and kept:  # recurrence or deduplication: one of each is listed
             kept[-1] = fact
 
 
@@ -111,7 +111,7 @@ def why_cause(
     evidence: int | None = 3,
     full: bool = False,
 ) -> CauseStory:
-    """The story of a cause that exists by then. `evidence`: failures told one by one a turn, None for all,
+    """The story of a cause that exists by then. `evidence`: failures listed one by one a turn, None for all,
     and with it the questions behind each promotion; `full` loads trajectories, prompts and replies."""
     return _Reader(history, cause_id, as_of, evidence, full).read()
 

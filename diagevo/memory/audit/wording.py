@@ -219,19 +219,19 @@ def pair_line(pair: NodeJudgement) -> Line:
 def in_words(example: Example | None) -> str | None:
     """A failure in words: the question, and what its cause rests on, the step that was computed to be wrong,
     or else the first that differs."""
-    if example is None or (example.evidence is None and None in (example.said, example.should)):
+    if example is None or (example.evidence is None and None in (example.actual, example.expected)):
         return None
-    question, said, should, wrong, evidence = (
+    question, actual, expected, wrong, evidence = (
         textwrap.shorten(one_line(text or ""), SHOWN, placeholder="…")
-        for text in (example.question, example.said, example.should, example.wrong, example.evidence)
+        for text in (example.question, example.actual, example.expected, example.wrong, example.evidence)
     )
     if evidence:
         return f"{question}: {evidence}"
     if wrong:
-        return f"{question}: {said}: {wrong}"
+        return f"{question}: {actual}: {wrong}"
     if example.against != "response":
-        return f"{question}: ends {said}" + (f"; expected {should}" if should else "")
-    return f"{question}: first difference {said}, instead of {should}"
+        return f"{question}: ends {actual}" + (f"; expected {expected}" if expected else "")
+    return f"{question}: first difference {actual}, instead of {expected}"
 
 
 def _in_words(story: FailureStory, examples: Examples) -> str:

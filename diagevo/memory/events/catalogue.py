@@ -106,7 +106,7 @@ class Embedder(Value, frozen=True):
 
 
 UNNAMED = Embedder(name="unnamed", dimension=0, revision="")
-"""The embedding model of a run that was never told one: whatever comes first, of whatever length."""
+"""The embedding model of a run that was never given one: whatever comes first, of whatever length."""
 
 
 class Model(Value, frozen=True):

@@ -89,5 +89,5 @@ class Prepared:
 
     def _wrapped(self, connection: Connection, error: Exception) -> Exception:
         if self._dialect.is_disconnect(cast(Any, error), connection.connection.dbapi_connection, None):
-            connection.invalidate(error)  # else its rollback fails too, and that error is told
+            connection.invalidate(error)  # else its rollback fails too, and that error is reported
         return DBAPIError.instance(self._sql, None, error, self._errors)

@@ -1,9 +1,9 @@
 """One writer a run: a lock that ends with the process that holds it, however that one ends.
 
-It says who may try. Who may write is said by the sequence that an append expects (`log.py`): where a lock
-broke, or two machines do not share it, histories still never mix. On SQLite it is `flock` on a file in the
-run's folder, on PostgreSQL an advisory lock of a session that is kept for nothing else. What its holder says
-of itself is for people; nothing depends on it.
+It decides who may try. Who may write follows from the sequence that an append expects (`log.py`): where a
+lock broke, or two machines do not share it, histories still never mix. On SQLite it is `flock` on a file in
+the run's folder, on PostgreSQL an advisory lock of a session that is kept for nothing else. What its holder
+says of itself is for people; nothing depends on it.
 """
 
 import errno

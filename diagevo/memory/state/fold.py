@@ -43,7 +43,7 @@ H = TypeVar("H", bound=Callable[..., None])
 
 
 def handlers(*functions: H) -> dict[str, H]:
-    """Functions by the tag of the event that they take: `fact: Fact[RoundOpened]` is told "RoundOpened"."""
+    """Functions by the tag of the event that they take: `fact: Fact[RoundOpened]` handles "RoundOpened"."""
     return {event_of(function).__name__: function for function in functions}
 
 
@@ -199,7 +199,7 @@ def _renamed(state: MemoryState, fact: Fact[CauseRenamed]) -> None:
 
 
 def _epsilon(text: str) -> Fraction:
-    """ε as recorded: what a policy of one's own said is a fact, whose bounds alone are checked here."""
+    """ε as recorded: the answer of a policy of one's own is a fact, whose bounds alone are checked here."""
     epsilon = Fraction(text)
     require(0 <= epsilon <= 1, f"ε is {text}")
     return epsilon

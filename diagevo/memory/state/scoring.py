@@ -82,7 +82,7 @@ def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
 
 
 def _refuse_scores(event: CandidateScored) -> None:
-    """Of a question that was never asked nobody said anything."""
+    """A question that was never asked has no votes or label."""
     scored = event.votes or event.first or event.second or event.label is not None or event.undecided
     if scored or event.reference is not None or event.label_true is not None or event.votes_are != "answers":
         raise InconsistentError("an invalid question has no votes, counts, label or reference")
