@@ -38,7 +38,7 @@ class Noted:
         """Of each policy as it was opened."""
         self.twice = 0
         """Answers that were there already when they came."""
-        start, open_sampler, heard = LocalRanks.start, Roles.open_sampler, SamplingJob.heard
+        start, open_sampler, on_message = LocalRanks.start, Roles.open_sampler, SamplingJob.on_message
         prompts: list[Any] = []
 
         def started(ranks: LocalRanks, *given: Any) -> Any:
@@ -55,11 +55,11 @@ class Noted:
         def counted(job: SamplingJob, rank: int, message: tuple[Any, ...]) -> None:
             if message[0] == "answered":
                 self.twice += len(message[1].keys() & job._answers.rows.keys())
-            heard(job, rank, message)
+            on_message(job, rank, message)
 
         monkeypatch.setattr(LocalRanks, "start", started)
         monkeypatch.setattr(Roles, "open_sampler", opened)
-        monkeypatch.setattr(SamplingJob, "heard", counted)
+        monkeypatch.setattr(SamplingJob, "on_message", counted)
         program = [sys.executable, str(Path(__file__).with_name("rank_with_vllm.py"))]
         monkeypatch.setattr("diagevo.training.ranks.worker_command", lambda spec: [*program, str(spec)])
         self.prompts = prompts
