@@ -171,11 +171,11 @@ class RowReader:
         if value is None:
             return None
         texts: list[str] = []
-        for field, value in (("prompt", row.prompt), ("response", row.response)):
+        for field, given in (("prompt", row.prompt), ("response", row.response)):
             try:
-                texts.append(messages(value))
+                texts.append(messages(given))
             except ConfigError as error:
-                raise self._other(place, field, value, "a text or messages") from error
+                raise self._other(place, field, given, "a text or messages") from error
         prompt, response = texts
         self._read += 1
         self._own += len(response) >= OWN and prompt.rstrip().endswith(response.strip())
