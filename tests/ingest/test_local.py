@@ -1,6 +1,7 @@
 """`diagnose --local`: causes by the four levels, through the command and the log."""
 
 import json
+import random
 import re
 import shutil
 from pathlib import Path
@@ -59,6 +60,23 @@ def causes(home: Path) -> dict[str, int]:
 def home(tmp_path: Path) -> Path:
     ingest(tmp_path, *rollouts(1, 4, 5, 6))
     return tmp_path
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_endless_digits_and_odd_numbers_have_causes_as_others_do(tmp_path: Path, digits: int) -> None:
+    """No float holds 400 digits, and Python reads no integer of 5,000."""
+    rng, rows = random.Random(digits), rollouts(1, *range(4, 18))
+    for row in rows:
+        if not row["reward"]:
+            endless = "".join(rng.choice("123456789") for _ in range(digits))
+            row["response"] = f"the answer is {endless} = {endless} + 1"
+    for row in rows[:2]:
+        row["prompt"] += " Call it the value of x."
+    rows[0]["response"] += " So x is 1.2.3"
+    ingest(tmp_path, *rows)
+    done = run(tmp_path, "diagnose", "--local")
+    assert done.exit_code == 0, done.output
+    assert sum(causes(tmp_path).values()) == len(rows) // 2
 
 
 def test_where_nothing_waits_the_next_step_is_told_and_nothing_recorded(home: Path) -> None:

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from fractions import Fraction
 
 from diagevo.diagnosis.levels.material import TOKEN, Prompt, Response
-from diagevo.diagnosis.levels.sums import equations, given, numbers, value
+from diagevo.diagnosis.levels.sums import LONGEST, equations, given, numbers, value
 
 _SIGN = re.compile(r"(?<=[\d)%\s])[-+*/x×÷](?=[\d(\s$.])")
 NEAR = 0.6
@@ -15,7 +15,8 @@ NEAR = 0.6
 COMPARED = 2_000
 """Characters that are compared."""
 _SOLVED = re.compile(
-    r"(?:\bvariable |\bvalue of |(?<![\w/*)]))\$?([a-zA-Z])(?: is|\s*=):?\s*\$?(-?[\d.,]*\d)(?!\d*\s*[-+*/x])"
+    r"(?:\bvariable |\bvalue of |(?<![\w/*)]))\$?([a-zA-Z])(?: is|\s*=):?\s*"
+    r"\$?(-?(?:[\d,]*\d(?:\.\d+)?|\.\d+))(?!\d*\s*[-+*/x])"
 )
 _ASKED = re.compile(r"\b(?:variable|value of|unknown) \$?([a-zA-Z])\b|\$?\b([xyz])\b")
 
@@ -192,7 +193,8 @@ def _letters(prompt: Prompt, sibling: Response | None) -> Mapping[str, Fraction]
     if not asked or sibling is None:
         return {}
     text = "\n".join(text for _, text in sibling.steps)
-    found = {letter: value(number) for letter, number in _SOLVED.findall(text) if letter in asked}
+    solved = [pair for pair in _SOLVED.findall(text) if pair[0] in asked and len(pair[1]) <= LONGEST]
+    found = {letter: value(number) for letter, number in solved}
     return {letter: number for letter, number in found.items() if letter == letter.lower()}
 
 

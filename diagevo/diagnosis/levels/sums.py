@@ -11,6 +11,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 NUMBER = re.compile(r"(?<![\w.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w.])\.\d+")
+LONGEST = 40
+"""Characters of a number; more digits in a row are a model that repeats itself, and too many for a float."""
 _TOKEN = re.compile(
     r"(?P<number>(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)|(?P<sign>[-+*/×÷·−–()=≈^%])|(?P<word>[^\W\d_]+)|(?P<other>\S)"
 )
@@ -66,7 +68,7 @@ def value(number: str) -> Fraction:
 
 def numbers(text: str) -> list[Fraction]:
     """All numbers in digits."""
-    return [value(found) for found in NUMBER.findall(_ANNOTATED.sub(" ", text))]
+    return [value(found) for found in NUMBER.findall(_ANNOTATED.sub(" ", text)) if len(found) <= LONGEST]
 
 
 @lru_cache(maxsize=100)
@@ -152,7 +154,7 @@ def _read(
             continue
         if kind == "word" and text in known:
             kind = "letter"
-        elif kind == "other":
+        elif kind == "other" or (kind == "number" and len(text) > LONGEST):
             kind = "end"
         kept.append((kind, text, token))
     chosen = _suffix(kept) if last else _prefix(kept)
