@@ -34,7 +34,7 @@ def test_rollouts_are_of_about_800_bytes_and_no_two_are_alike(tmp_path: Path) ->
     assert len(lines) == len({line["response"] for line in lines}) == 2048
     assert 650 <= sum(len(json.dumps(line)) for line in lines) / 2048 <= 950
     assert 0.2 <= sum(line["reward"] == 0 for line in lines) / 2048 <= 0.3
-    logged = [json.loads(line) for file in ("1", "2") for line in (tmp_path / f"verl/{file}.jsonl").open()]
+    logged = [json.loads(line) for file in ("1", "2") for line in (tmp_path / f"steps/{file}.jsonl").open()]
     assert [line["output"] for line in logged] == [line["response"] for line in lines]
 
 
