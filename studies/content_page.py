@@ -197,17 +197,20 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> str:
 def sentence(rows: Sequence[Mapping[str, Any]]) -> str:
     """What the README says of it: nothing before all seeds of the rule are there."""
     plan = json.loads(PLAN.read_bytes())
-    found = paired(rows, "full", "uniform", "broken")
+    found, greedy = (paired(rows, "full", "uniform", metric) for metric in ("broken", "broken_greedy"))
     equal = paired(rows, "full-capped", "uniform-capped", "broken")
-    if min(len(found), len(equal)) < len(plan["seeds"]):
+    others = paired(rows, "full", "shuffled", "broken")
+    if min(map(len, (found, equal, others))) < len(plan["seeds"]):
         return ""
     does = "does not matter" if fmean(found) < plan["matters"] else "matters"
     return (
         "In a world broken in three of its fourteen families,\n"
-        f"[what causes say](docs/reference/study-content.md) {does}: the memory's own words, instead of\n"
-        f"those of families drawn at random, change mean@8 on these families by\n"
-        f"{_bounds(found)}; at an equal number of practised questions by\n"
-        f"{_bounds(equal)}.\n"
+        f"[what causes say](docs/reference/study-content.md) {does}. On these families the memory's own words\n"
+        "change\n\n"
+        f"- mean@8 by {_bounds(found)}, against words of families drawn at random.\n"
+        f"- greedy accuracy by {_bounds(greedy)}, against the same.\n"
+        f"- mean@8 by {_bounds(equal)}, where both practise equally many questions.\n"
+        f"- mean@8 by {_bounds(others)}, against the words of another cause of the same memory.\n"
     )
 
 
