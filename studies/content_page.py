@@ -205,8 +205,8 @@ def sentence(rows: Sequence[Mapping[str, Any]]) -> str:
     does = "does not matter" if fmean(found) < plan["matters"] else "matters"
     return (
         "In a world broken in three of its fourteen families,\n"
-        f"[what causes say](docs/reference/study-content.md) {does}. On these families the memory's own words\n"
-        "change\n\n"
+        f"[what causes say](docs/reference/study-content.md) {does}. On these families the memory's own\n"
+        "words change\n\n"
         f"- mean@8 by {_bounds(found)}, against words of families drawn at random.\n"
         f"- greedy accuracy by {_bounds(greedy)}, against the same.\n"
         f"- mean@8 by {_bounds(equal)}, where both practise equally many questions.\n"
