@@ -131,6 +131,13 @@ def _verdict(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     does = "does not matter" if fmean(found) < plan["matters"] else "matters"
     yield f"**What causes say {does} here.** On the broken families `full` less `uniform` is"
     yield f"{_bounds(found)}; the plan's bound is {plan['matters']:+.2f}."
+    for against, other, alike in (
+        ("full-capped", "uniform-capped", "With equally many practised questions no difference is shown"),
+        ("full", "shuffled", "Against the words of another cause of the same memory none is shown"),
+    ):
+        bounds = exact_interval(differences := paired(rows, against, other, "broken"))
+        if bounds is not None and bounds[0] <= 0 <= bounds[1]:
+            yield f"{alike}: {_bounds(differences)}."
 
 
 def _predictions(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
