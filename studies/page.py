@@ -173,7 +173,7 @@ def against_the_method(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield "  `placebo` a null: it draws from all kinds of mistake alike, which is a balanced curriculum. To"
     yield "  leave the head is most of the effect of H1, and `placebo` leaves it too: it is"
     yield f"  {apart:+.3f} against `free-only`."
-    yield f"- The score follows how much is practised. Over {arms_fit} arms (all with five rounds and seeds"
+    yield f"- The score follows how much is practised. Over the means of {arms_fit} arms (all with five rounds and seeds"
     yield f"  but `full`, `placebo` and `no-filter-4-steps`) mean@8 is a + {slope:.4f} ln(kept), with R²"
     yield f"  {explained:.3f}. The line predicts placebo less full as {predicted:+.4f}; it is"
     yield f"  {found['placebo'].difference:+.4f}."
