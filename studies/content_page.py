@@ -83,8 +83,8 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         "Shares of questions are pooled over rounds and runs; all else are means. A capped arm practises"
         f" {CAP} of what it keeps, or all.",
         "",
-        "Less `full` (`uniform-capped`: less `full-capped`), paired by seed. An exact interval holds the shifts",
-        "that the two-sided sign-flip test does not reject at .05:",
+        "Less `full` (`uniform-capped`: less `full-capped`), paired by seed. An exact interval holds the",
+        "shifts that the two-sided sign-flip test does not reject at .05:",
         "",
     ]
     lines += ["| contrast | metric | difference | exact 95% | exact p | seeds |", "|---|---|---|---|---|---|"]
