@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+from diagevo.text.numbers import count
 from studies.comparison import sign_flip
 from studies.content import ARMS, CAP, HERE, PLAN, planned, results
 from studies.page import README, forest
@@ -119,7 +120,7 @@ def _contrast(arm: str, metric: str, differences: Sequence[float]) -> str:
 
 def _bounds(differences: Sequence[float]) -> str:
     """A mean difference with its exact interval, where there is one."""
-    bounds, seeds = exact_interval(differences), f"{len(differences)} seeds"
+    bounds, seeds = exact_interval(differences), count(len(differences), "seed")
     interval = "" if bounds is None else f"95%: {bounds[0]:+.3f} to {bounds[1]:+.3f}, "
     return f"{fmean(differences):+.3f} ({interval}{seeds})"
 
@@ -181,8 +182,7 @@ def _predictions(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]
         steps = ", ".join(f"{mean:.3f}" for mean in means)
         yield "the score falls from `full` over `wrong-25` and `wrong-50` to it", f"{steps}: it {falls}"
     if found := difference("local", "full"):
-        within = abs(fmean(found)) <= matters
-        yield f"`local` is within {matters:.2f} of `full`", f"{_bounds(found)}: {'yes' if within else 'no'}"
+        yield f"`local` is within {matters:.2f} of `full`", _bounds(found)
     if found := difference("local", "wrong-100"):
         yield "`local` is above `wrong-100`", _bounds(found)
 
