@@ -7,7 +7,7 @@ alike. Arms differ only in the words that the challenger is shown, or in the dia
 more with the same number of practised questions a round.
 """
 
-# Long, but one file: world, arms, measure and page are read beside the plan, and no other study plays them.
+# Long, but one file: world, arms and measure are read beside the plan, and no other study plays them.
 
 import argparse
 import json

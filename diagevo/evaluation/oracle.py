@@ -218,9 +218,8 @@ def _accuracy(round_: int, items: Sequence[OracleItem], checker: AnswerChecker) 
 def self_play_questions(history: History, round: int, *, size: int = 200, seed: int = 0) -> Loaded:
     """At most `size` questions of a round with reference answers: the oracle's, else the world's truth.
 
-    A question that the oracle found
-    to have no answer is among them, and no response is right. Raises NotFoundError where no question has a
-    reference answer.
+    A question that the oracle found to have no answer is among them, and no response is right. Raises
+    NotFoundError where no question has a reference answer.
     """
     items = Oracle(history.database, history.run_id).items(round)
     pairs = [(item.question, item.answer) for item in items if item.answer is not None]

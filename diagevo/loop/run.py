@@ -98,7 +98,7 @@ def train(
                 _check_prompts(memory, roles.prompt_digests())
                 _adjust(memory, values, observer)
                 memory.allow_policy(config.schedule.policy)
-                memory.policy()  # told now where it is not there
+                memory.policy()  # raises now where its file is not there
                 run.report_earlier_stages()
             else:
                 run.configure()
