@@ -179,10 +179,9 @@ class Tools:
     def verify(self) -> dict[str, Any]:
         """Whether the log is as it was written: hash chain, invariants, replay against projections, heads."""
         from diagevo.memory.audit.verify import verify
-        from diagevo.memory.places import runs_folder
 
         with self._opened(None) as (history, as_of):
-            report = verify(history.log, history.run_id, runs_folder(history.database) / history.run_id)
+            report = verify(history.log, history.run_id, history.folder)
             return self._answer(history, as_of, {"ok": report.ok, **render.plain(report)})
 
     def query(

@@ -116,13 +116,11 @@ def verify(
 
     Exits 1 at a fault."""
     from diagevo.memory.audit.verify import verify as check
-    from diagevo.memory.places import runs_folder
 
     from ..screens import memory as memory_text
 
     with opened(call) as history:
-        folder = runs_folder(history.database) / history.run_id
-        report = check(history.log, history.run_id, folder, deep=deep, copy=heads)
+        report = check(history.log, history.run_id, history.folder, deep=deep, copy=heads)
         as_of = None if report.faults else history.end
     data = {"ok": report.ok, **render.plain(report)}
     text = memory_text.verification_text(report, not report.ok)

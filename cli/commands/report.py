@@ -37,12 +37,6 @@ def _gathered(call: Call, beside: list[str]) -> Iterator[tuple["History", list["
         yield history, list({material.run_id: material for material in found}.values())
 
 
-def _folder(history: "History", folder: Path | None) -> Path:
-    from diagevo.memory.places import runs_folder
-
-    return folder or runs_folder(history.database) / history.run_id / "report"
-
-
 def _embedder(material: "Material", wanted: bool) -> "Embedder | None":
     if not wanted:
         return None
@@ -127,7 +121,7 @@ def _build_pages(
     planned = None if plan is None else load_plan(call.home, plan)
     with _gathered(call, beside) as (history, materials):
         tables = tables_of(call.database, materials, planned, lambda text: render.say(call, text))
-        folder = _folder(history, to)
+        folder = to or history.folder / "report"
         with render.writing(folder):
             written = build_(
                 history.database,
@@ -158,7 +152,7 @@ def _build_only(
     lines: list[dict[str, str]] = []
     parts: list[str | Rows] = []
     with _gathered(call, beside) as (history, materials):
-        folder = _folder(history, to)
+        folder = to or history.folder / "report"
         for name in figures:
             result = draw(name, materials, _embedder(materials[0], embed))
             if isinstance(result, Missing):

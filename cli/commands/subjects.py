@@ -33,11 +33,17 @@ class EvaluatedModel:
 
 def rounds_named(history: "History", named: str) -> list[int]:
     """`3`, `1,3`, `all` (0 and every committed one) or `best` (highest validation accuracy)."""
+    from diagevo.memory.read.rounds import best_round
+
     committed = [commit.round for commit in history.commits]
     if named == "all":
         return [0, *committed]
     if named == "best":
-        return [_best(history)]
+        if (best := best_round(history)) is None:
+            raise NotFoundError(
+                f"no round of run {history.run_id} has been validated", hint="name a round: --round N"
+            )
+        return [best]
     try:
         rounds = [int(part) for part in named.split(",")]
     except ValueError as error:
@@ -58,23 +64,6 @@ def solvers_named(history: "History", named: str) -> list[int]:
     return rounds_named(history, named)
 
 
-def _best(history: "History") -> int:
-    from diagevo.evaluation.protocol import best_round
-    from diagevo.memory.events import CheckpointEvaluated
-
-    metric = history.configuration().config.get("validation", {}).get("metric", "greedy")
-    scores = {
-        fact.round: event.metrics[metric]
-        for fact in history.events(CheckpointEvaluated)
-        if (event := fact.event).benchmark == "validation" and fact.round and metric in event.metrics
-    }
-    if not scores:
-        raise NotFoundError(
-            f"no round of run {history.run_id} has been validated", hint="name a round: --round N"
-        )
-    return best_round(scores)
-
-
 @contextmanager
 def checkpoint(
     call: Call, history: "History", round: int, stop: "StopFlag | None" = None
@@ -82,22 +71,20 @@ def checkpoint(
     """The solver of a run after a round; 0 is the model it started from. `stop` also ends its loading and
     sampling."""
     from diagevo.config.loading import of_run
-    from diagevo.evaluation.evaluate import Subject, checkpoint_of
+    from diagevo.evaluation.evaluate import Subject
     from diagevo.loop.roles import Roles
-    from diagevo.memory.places import runs_folder
-    from diagevo.training.checkpoints import sha256_of
+    from diagevo.sampling.model_folder import sha256_of
 
     config = of_run(call.config_in_log(history, history.configuration().config), history.run_id).config
-    run_folder = runs_folder(history.database) / history.run_id
-    path = checkpoint_of(history, "solver", round)
-    with Roles(config, run_folder / "logs", stop=stop) as roles:
-        folder = roles.solver if path is None else run_folder / path
+    left = history.policies("solver", round)
+    with Roles(config, history.folder / "logs", stop=stop) as roles:
+        folder = history.folder / left[-1][1].path if left else roles.solver
         if not folder.is_dir():
             raise NotFoundError(
                 f"the solver of round {round} is gone: {folder}",
                 hint="round.keep_checkpoints removes old ones; evaluate another round",
             )
-        name = config.roles.solver.model if path is None else f"{history.run_id}/{path}"
+        name = f"{history.run_id}/{left[-1][1].path}" if left else config.roles.solver.model
         with closing(roles.open_sampler(folder)) as sampler:
             yield EvaluatedModel(
                 sampler,
@@ -127,9 +114,8 @@ def model(
         sampler, revision = endpoint(name, base_url, key_env, stop), base_url
     else:
         from diagevo.progress import StopFlag
-        from diagevo.sampling.model_folder import check_model_folder
+        from diagevo.sampling.model_folder import check_model_folder, sha256_of
         from diagevo.sampling.transformers_sampler import TransformersSampler
-        from diagevo.training.checkpoints import sha256_of
 
         folder = Path(name).expanduser()
         if name == "builtin:arithmetic":

@@ -14,9 +14,6 @@ from diagevo.evaluation.judge import Case, Judge, as_answered
 from diagevo.evaluation.protocol import AT_BEST, at_best_temperature, estimate
 from diagevo.evaluation.scoring import Checker, figures, for_the_judge, read_answer, right_by_rule
 from diagevo.evaluation.store import Answered, Evaluation, EvaluationStore
-from diagevo.memory.events import StageCompleted
-from diagevo.memory.history import History
-from diagevo.progress import WARM_START
 from diagevo.sampling.sampler import Completion, Prompt, Sampler, SamplingParams
 from diagevo.selfplay.questions import PromptTemplates
 
@@ -316,17 +313,3 @@ def validate(
     if temperatures:
         metrics |= summed(AT_BEST, at_best_temperature(scores_by_heat))
     return metrics | measured("greedy", 1, replace(params, temperature=0.0))
-
-
-def checkpoint_of(history: History, role: str, round: int) -> str | None:
-    """Folder of the policy after a round, relative to the run's; None where it is the starting model.
-
-    After round 0 it is what a warm start left.
-    """
-    folders = [
-        artifact.path
-        for fact in history.events(StageCompleted)
-        if (event := fact.event).stage == WARM_START or (event.stage == role and fact.round <= round)
-        for artifact in event.artifacts[-1:]
-    ]
-    return folders[-1] if folders else None

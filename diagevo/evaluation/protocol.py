@@ -108,13 +108,6 @@ def share_interval(share: float, n: int) -> tuple[float, float]:
     return max(0.0, (middle - half) / (1 + z2 / n)), min(1.0, (middle + half) / (1 + z2 / n))
 
 
-def best_round(accuracy_by_round: Mapping[int, float]) -> int:
-    """The checkpoint to report: the highest validation accuracy; of equals, the earlier round."""
-    if not accuracy_by_round:
-        raise ValueError("no round has been validated")
-    return min(accuracy_by_round, key=lambda round_: (-accuracy_by_round[round_], round_))
-
-
 def at_best_temperature(scores_by_heat: Mapping[float, Sequence[float]]) -> list[float]:
     """The questions' scores at the best of the temperatures, chosen on other questions: what is best on the
     even places scores the odd ones, and the other way round. Of equals the lower one is taken."""

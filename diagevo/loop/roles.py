@@ -32,6 +32,7 @@ from diagevo.sampling.transformers_sampler import TransformersSampler, loaded
 from diagevo.selfplay.questions import PromptTemplates
 from diagevo.text.escaping import json_text
 from diagevo.training.footprint import SAME_SHAPE, apart
+from diagevo.training.jobs import WorkersSampler
 from diagevo.training.phase import RewardSpec
 from diagevo.training.warm_start import read_documents
 from diagevo.training.workers import Workers
@@ -123,7 +124,7 @@ class Roles(PlayContext):
     @cached_property
     def workers(self) -> Workers:
         config = self.config
-        workers = Workers(self.solver, config.sampling, config.training, logs=self.logs, say=self.say)
+        workers = Workers(self.solver, config.sampling, config.training, logs=self.logs)
         self.closing.callback(workers.close)
         return workers
 
@@ -197,7 +198,8 @@ class Roles(PlayContext):
     def open_sampler(self, policy: Path) -> Resumable:
         if plays_here(self.config.hardware):
             return self.loaded(policy)
-        return self.workers.sampler(policy, self.config.hardware, self.stop)
+        template = self.config.sampling.chat_template_kwargs
+        return WorkersSampler(self.workers.run, policy, self.config.hardware, template, self.say, self.stop)
 
     def loaded(self, policy: Path) -> TransformersSampler:
         """A policy in this process, by our own decoding."""

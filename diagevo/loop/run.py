@@ -17,7 +17,7 @@ from diagevo.config.sources import KeyPath, Layer
 from diagevo.diagnosis.embedder import identity
 from diagevo.errors import ConfigError, NotFoundError, StoreError
 from diagevo.evaluation.evaluate import validate
-from diagevo.evaluation.protocol import AT_BEST, best_round, colder
+from diagevo.evaluation.protocol import AT_BEST, colder
 from diagevo.loop.first_look import first_look
 from diagevo.loop.roles import Roles
 from diagevo.loop.round import Round, RunContext, newest_cause, round_folder
@@ -26,14 +26,13 @@ from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
+from diagevo.memory.read.rounds import best_round, validations
 from diagevo.memory.read.rounds import rounds as figures_of
-from diagevo.memory.read.rounds import validations
-from diagevo.progress import STAGES, VALIDATION, WARM_START, Observer, StageProgress, StopFlag, playing
+from diagevo.progress import STAGES, VALIDATION, Observer, StageProgress, StopFlag, playing
 from diagevo.sampling.device import numbers_of
 from diagevo.sampling.kept import CachedSampler
-from diagevo.sampling.model_folder import base_of, check_model_folder
+from diagevo.sampling.model_folder import base_of, check_model_folder, sha256_of
 from diagevo.sampling.sampler import Sampler
-from diagevo.training.checkpoints import sha256_of
 
 
 @dataclass(frozen=True)
@@ -203,15 +202,7 @@ class Run:
         Raises StoreError where its folder, or that of the model that it is an adapter to, is gone or has
         changed.
         """
-        last = self.memory.state.round
-        found = self.memory.log.read(self.memory.run_id, types=["StageCompleted"], rounds=(1, max(1, last)))
-        left = [
-            (recorded.round, artifact)
-            for recorded in found
-            if isinstance(event := recorded.event, events.StageCompleted)
-            and (event.stage == WARM_START or (event.stage == role and recorded.round <= last))
-            for artifact in event.artifacts[-1:]
-        ]
+        left = self._history().policies(role, self.memory.state.round)
         if not left:
             return self._start(role)
         kept = {(self.folder / artifact.path).resolve(): (number, artifact) for number, artifact in left}
@@ -228,9 +219,7 @@ class Run:
     def _start(self, role: str) -> Path:
         """Raises StoreError where it is no longer what was recorded when the run began."""
         folder = self.roles.challenger if role == "challenger" else self.roles.solver
-        [last] = self.memory.log.read(self.memory.run_id, types=["RunConfigured"], newest_first=True, limit=1)
-        assert isinstance(last.event, events.RunConfigured)
-        if sha256_of(folder, self.roles.stop) != last.event.models[role].revision:
+        if sha256_of(folder, self.roles.stop) != self._history().configuration().models[role].revision:
             raise StoreError(
                 f"{folder}, the {role} that run {self.memory.run_id} began with, has changed since",
                 hint="restore its files, or start another run",
@@ -317,13 +306,6 @@ class Run:
             )
             self.observer.message(f"round 0: a warm start teaches the form of questions and answers; {helps}")
 
-    def best(self) -> int | None:
-        """The round whose solver validated best (ties: the earlier one); None where nothing is validated."""
-        metric = self.roles.config.validation.metric
-        measured = validations(self._history()).items()
-        scores = {number: metrics[metric] for number, metrics in measured if number and metric in metrics}
-        return best_round(scores) if scores else None
-
     def rotate(self) -> None:
         """Remove old rounds' weights, but for the best solver and for what the next round starts from.
 
@@ -333,7 +315,7 @@ class Run:
         if keep is None:
             return
         needed = {self.policy("challenger"), self.policy("solver")}
-        if (best := self.best()) is not None:
+        if (best := best_round(self._history())) is not None:
             needed.add(round_folder(self.folder, best) / "solver")
         for number in range(1, self.memory.state.round - keep + 1):
             for role in ("challenger", "solver"):
@@ -345,9 +327,7 @@ class Run:
 def _check_prompts(memory: Memory, now: Mapping[str, str]) -> None:
     """Raise ConfigError where a prompt template is not the one that the run is played with. A fork that was
     given other prompts has none to compare yet."""
-    [last] = memory.log.read(memory.run_id, types=["RunConfigured"], newest_first=True, limit=1)
-    assert isinstance(last.event, events.RunConfigured)
-    before = last.event.prompts
+    before = History(memory.database, memory.run_id).configuration().prompts
     changed = sorted(name for name in before if before[name] != now.get(name))
     if changed:
         raise ConfigError(

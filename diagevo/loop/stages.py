@@ -13,7 +13,8 @@ from diagevo.errors import NodeLostError, OutOfMemoryError, StoreError
 from diagevo.memory.events import Artifact, GroupRewards, StepTrained
 from diagevo.memory.memory import Memory
 from diagevo.progress import Observer, StageProgress, StopFlag, playing
-from diagevo.training.checkpoints import find, sha256_of
+from diagevo.sampling.model_folder import sha256_of
+from diagevo.training.checkpoints import find
 from diagevo.training.measures import finite
 from diagevo.training.phase import Rollout
 

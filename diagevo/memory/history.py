@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from diagevo.errors import ConfigError, NotFoundError, StoreError
 from diagevo.memory.events import (
     EVENT_TYPES,
+    Artifact,
     Event,
     FailureObserved,
     GroupIngested,
@@ -19,6 +20,7 @@ from diagevo.memory.events import (
     RoundsSuperseded,
     RunConfigured,
     StageAbandoned,
+    StageCompleted,
     Trait,
 )
 from diagevo.memory.events.decode import Fact
@@ -29,9 +31,11 @@ from diagevo.memory.log.location import shown
 from diagevo.memory.log.log import LATEST, Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.log.tables import EVENT, RUN
+from diagevo.memory.places import runs_folder
 from diagevo.memory.state.model import MemoryState, played_again
 from diagevo.memory.state.projection import load
 from diagevo.memory.state.stored_config import Configured, configured
+from diagevo.progress import WARM_START
 from diagevo.text.steps import common_head
 
 E = TypeVar("E", bound=Event)
@@ -86,11 +90,16 @@ class History:
         self.database = database
         self.log = Log(database)
         self.run_id = run_id
-        self.root = root
+        self.root = runs_folder(database, root)
         self._folded = (0, True, MemoryState(run_id))
 
     def close(self) -> None:
         self.database.close()
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder: chain heads, vector index, and whatever the run itself keeps there."""
+        return self.root / self.run_id
 
     @cached_property
     def every_commit(self) -> tuple[Fact[RoundCommitted], ...]:
@@ -347,6 +356,16 @@ class History:
         if found is None or (as_of is not None and found.position > as_of.position):
             return None
         return fact_of(found, event)
+
+    def policies(self, role: str, round: int) -> list[tuple[int, Artifact]]:
+        """What a role played with up to the end of a round: folders below the run's, with the round that left
+        each. The last is its policy then; where there is none, the model that it starts from is."""
+        return [
+            (fact.round, artifact)
+            for fact in self.events(StageCompleted)
+            if (event := fact.event).stage == WARM_START or (event.stage == role and fact.round <= round)
+            for artifact in event.artifacts[-1:]
+        ]
 
     def chains(self, ends: Sequence[Fact[Event]]) -> list[list[Recorded]]:
         """Each event and what it follows from, back to the first cause: a walk along `causation_id`, side by

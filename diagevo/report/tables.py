@@ -10,12 +10,11 @@ from diagevo.arithmetic import WRITES
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, variant
 from diagevo.evaluation.benchmarks import BENCHMARKS
-from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.audit.method import family, method
 from diagevo.memory.events import RunConfigured
 from diagevo.memory.history import History
-from diagevo.memory.read.rounds import validations
+from diagevo.memory.read.rounds import best_round, validations
 from diagevo.text.fractions import fraction
 
 NINE = {entry.name: entry for entry in BENCHMARKS if entry.group != "validation"}
@@ -137,13 +136,9 @@ def results(history: History, plan: Plan | None = None) -> list[RunResult]:
     validated = validations(history)
     measured = by_protocol(EvaluationStore(history.database).list(history.run_id))
     planned = next((p for p in plan.runs if p.run == history.run_id), None) if plan else None
-    metric = configuration.config.get("validation", {}).get("metric", "greedy")
-    trained = {
-        number: metrics[metric] for number, metrics in validated.items() if number and metric in metrics
-    }
     rounds: dict[int, str] = {} if planned else {0: f"{_model(configuration, 'solver')}, untrained"}
     if history.commits:
-        best = best_round(trained) if trained else history.commits[-1].round
+        best = best_round(history) or history.commits[-1].round
         rounds[best] = variant(planned.variant).title if planned else _label(configuration)
     return [
         RunResult(

@@ -1,14 +1,18 @@
-"""Hugging Face model folders: is it one, its tokenizer, a template where it has none, what ends a reply.
+"""Hugging Face model folders: is it one, its digest, its tokenizer, a template where it has none, and what
+ends a reply.
 
 Sampling and training both read prompts through `encode_prompts`, so a prompt has one tokenization.
 """
 
+import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from diagevo.errors import MissingDependencyError
+from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import Prompt
 
 # For models without a chat template (base models). The system message stands alone, turns are named, and the
@@ -32,6 +36,7 @@ WITHOUT_SYSTEM = (
 )
 NOTHING: Mapping[str, Any] = {}
 _ADAPTER = "adapter_config.json"
+_BLOCK = 2**20
 
 _CONVERT = (
     'python -c "from transformers import AutoModelForCausalLM as M;'
@@ -116,6 +121,39 @@ def _check_adapter(folder: Path, base: Path) -> None:
             hint="Name the model that both belong to: merge the first into it.",
         )
     check_model_folder(base)
+
+
+_known: dict[tuple[int, ...], str] = {}
+"""Digests by what `stat` says of a file: device, inode, size, and when its content and its name changed."""
+_SETTLED = 1.0  # seconds after which another write is another time of change, on any file system
+
+
+def digest_of(path: Path, stop: StopFlag | None = None) -> str:
+    """SHA-256 of a file, in hex. Of tens of gigabytes that takes longer than a stop may: `stop` is heard; and
+    a file is read once, until `stat` says otherwise."""
+    found = path.stat()
+    key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    if key in _known:
+        return _known[key]
+    digest, began = hashlib.sha256(), time.time()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_BLOCK):
+            if stop is not None:
+                stop.check_overdue()
+            digest.update(block)
+    if began - max(found.st_mtime, found.st_ctime) > _SETTLED:
+        _known[key] = digest.hexdigest()
+    return digest.hexdigest()
+
+
+def sha256_of(path: Path, stop: StopFlag) -> str:
+    """SHA-256 of a file; of a folder, over the names and digests of its files in sorted order."""
+    if not path.is_dir():
+        return digest_of(path, stop)
+    digest = hashlib.sha256()
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        digest.update(f"{file.relative_to(path).as_posix()}\0{digest_of(file, stop)}\n".encode())
+    return digest.hexdigest()
 
 
 def load_tokenizer(folder: Path, template_kwargs: Mapping[str, Any] = NOTHING) -> Any:

@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,12 +18,12 @@ from typing import Any
 from diagevo.errors import StoreError
 from diagevo.private import close_to_others, sync_names
 from diagevo.progress import StopFlag
+from diagevo.sampling.model_folder import digest_of
 
 MANIFEST = "manifest.json"
 KEEP = 2  # checkpoints that stay in a work folder: the newest, and one before it
 _PREFIX = "checkpoint-"
 _STAGING = ".staging-"
-_BLOCK = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,39 +173,6 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-_known: dict[tuple[int, ...], str] = {}
-"""Digests by what `stat` says of a file: device, inode, size, and when its content and its name changed."""
-_SETTLED = 1.0  # seconds after which another write is another time of change, on any file system
-
-
-def digest_of(path: Path, stop: StopFlag | None = None) -> str:
-    """SHA-256 of a file, in hex. Of tens of gigabytes that takes longer than a stop may: `stop` is heard; and
-    a file is read once, until `stat` says otherwise."""
-    found = path.stat()
-    key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    if key in _known:
-        return _known[key]
-    digest, began = hashlib.sha256(), time.time()
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(_BLOCK):
-            if stop is not None:
-                stop.check_overdue()
-            digest.update(block)
-    if began - max(found.st_mtime, found.st_ctime) > _SETTLED:
-        _known[key] = digest.hexdigest()
-    return digest.hexdigest()
-
-
-def sha256_of(path: Path, stop: StopFlag) -> str:
-    """SHA-256 of a file; of a folder, over the names and digests of its files in sorted order."""
-    if not path.is_dir():
-        return digest_of(path, stop)
-    digest = hashlib.sha256()
-    for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        digest.update(f"{file.relative_to(path).as_posix()}\0{digest_of(file, stop)}\n".encode())
-    return digest.hexdigest()
 
 
 def _digest_and_flush(path: Path) -> str:

@@ -12,7 +12,7 @@ from diagevo.errors import ConfigError, StoppedSafely
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
 from diagevo.sampling.device import uses_cpu
-from diagevo.sampling.model_folder import check_model_folder, load_tokenizer
+from diagevo.sampling.model_folder import check_model_folder, digest_of, load_tokenizer
 from diagevo.sampling.sampler import Message
 from diagevo.training import checkpoints
 from diagevo.training.attention import attention_for
@@ -76,7 +76,7 @@ def play_warm_start(warm: WarmStart, on_step: Callable[[int, float], None], stop
 
     PartialState(cpu=uses_cpu(warm.hardware))
     notes = {
-        "documents": checkpoints.digest_of(warm.documents, stop),
+        "documents": digest_of(warm.documents, stop),
         "seed": warm.seed,
         "settings": settings.model_dump(mode="json", exclude={"save_steps"}),
         "form": "sharded",

@@ -22,7 +22,7 @@ from diagevo.config.models import HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.errors import DiagEvoError, NodeLostError, ServiceError
 from diagevo.progress import StopFlag
 from diagevo.sampling.supervised import ending
-from diagevo.training.jobs import PhaseJob, WorkersSampler
+from diagevo.training.jobs import PhaseJob
 from diagevo.training.launch_spec import NAME, LaunchSpec
 from diagevo.training.phase import OnStep, OnUpdate, Phase, TrainingSummary, no_update
 from diagevo.training.ranks import LocalRanks, Rank, Ranks, log_of
@@ -64,12 +64,10 @@ class Workers:
         training: TrainingConfig,
         *,
         logs: Path,
-        say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`model`: the solver that the run starts from. `logs`: folder for what the ranks print. `say`: told
-        of those that are lost while they sample."""
+        """`model`: the solver that the run starts from. `logs`: folder for what the ranks print."""
         self.logs = logs
-        self._model, self._sampling, self._training, self._say = model, sampling, training, say
+        self._model, self._sampling, self._training = model, sampling, training
         self._group: _Group | None = None
 
     def play(
@@ -83,11 +81,6 @@ class Workers:
         ServiceError with the rank and its log where it died or hung, NodeLostError where its node is gone.
         """
         return self.run(PhaseJob(phase, on_step, on_update, stop), phase.hardware, stop)[0]
-
-    def sampler(self, policy: Path, hardware: HardwareConfig, stop: StopFlag) -> WorkersSampler:
-        """Who answers for a policy while nothing trains: all ranks."""
-        template = self._sampling.chat_template_kwargs
-        return WorkersSampler(self.run, policy, hardware, template, self._say, stop)
 
     def run(self, job: Job, hardware: HardwareConfig, stop: StopFlag) -> list[Any]:
         """Have the ranks do it; what each returns, by rank. They end where it fails."""

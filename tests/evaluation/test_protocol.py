@@ -8,7 +8,7 @@ from diagevo.errors import MissingDependencyError
 from diagevo.evaluation.ablation import compare, holm
 from diagevo.evaluation.benchmarks import Question
 from diagevo.evaluation.evaluate import validate
-from diagevo.evaluation.protocol import at_best_temperature, best_round, colder, estimate, paired_difference
+from diagevo.evaluation.protocol import at_best_temperature, colder, estimate, paired_difference
 from diagevo.sampling.sampler import SamplingParams
 
 from .scripted import BarePrompts, SameText, ScriptedSampler
@@ -46,10 +46,6 @@ def test_a_paired_interval_agrees_with_a_hand_worked_one() -> None:
 def test_lists_of_different_questions_are_not_paired() -> None:
     with pytest.raises(ValueError, match="cannot be paired"):
         paired_difference([1.0], [1.0, 0.0])
-
-
-def test_of_equally_good_rounds_the_earlier_is_chosen() -> None:
-    assert best_round({3: 0.7, 1: 0.6, 2: 0.7}) == 2
 
 
 FULL = dict.fromkeys(range(3, 8), 0.8)

@@ -15,7 +15,7 @@ from diagevo.arithmetic import PREMISE, PROMPTS, WEIGHTS, answer, is_held_out
 from diagevo.arithmetic.families import GROUPS, family
 from diagevo.errors import ConfigError, WrongTrainingError
 from diagevo.integrations.trackers import steps
-from diagevo.loop.run import Run, _check_prompts
+from diagevo.loop.run import _check_prompts
 from diagevo.memory.audit.runs import run_story
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.events.decode import Fact
@@ -322,7 +322,9 @@ def test_rotation_keeps_the_newest_the_best_and_what_the_next_round_starts_from(
             super().round_finished(round, figures)
             monkeypatch.setattr("diagevo.loop.round.Round.keep_learnable", lambda round: [])
 
-    monkeypatch.setattr(Run, "best", lambda run: None)  # else the best would be kept for that reason
+    monkeypatch.setattr(
+        "diagevo.loop.run.best_round", lambda history: None
+    )  # else the best would be kept for that reason
     config = small_config(round={"keep_checkpoints": 1, "candidates": 24}, challenger_grpo={"max_steps": 1})
     watcher = play(tmp_path, config, rounds=3, watcher=NothingRetainedAfter())
     assert len(watcher.rounds) == 3

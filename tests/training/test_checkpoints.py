@@ -7,6 +7,7 @@ import pytest
 
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
+from diagevo.sampling import model_folder
 from diagevo.training import checkpoints
 
 FILES = {"model.safetensors": b"w" * 100, "optimizer.pt": b"o" * 50, "rng_state.pth": b"r", "sub/x.bin": b"s"}
@@ -88,10 +89,10 @@ def test_reading_a_large_file_through_hears_an_overdue_stop(tmp_path: Path) -> N
     """The first block is read, and then the stop is overdue."""
     file, stop = tmp_path / "weights", StopFlag()
     file.write_bytes(b"5" * 3_000_000)
-    assert checkpoints.digest_of(file, stop) == hashlib.sha256(b"5" * 3_000_000).hexdigest()
+    assert model_folder.digest_of(file, stop) == hashlib.sha256(b"5" * 3_000_000).hexdigest()
     stop.set_overdue()
     with pytest.raises(StoppedSafely):
-        checkpoints.digest_of(file, stop)
+        model_folder.digest_of(file, stop)
 
 
 def test_looking_for_a_checkpoint_hears_an_overdue_stop(tmp_path: Path) -> None:
@@ -107,17 +108,17 @@ def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytes
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"old")
     old, written = hashlib.sha256(b"old").hexdigest(), file.stat()
-    assert checkpoints.digest_of(file) == old
+    assert model_folder.digest_of(file) == old
     file.write_bytes(b"new")  # at once, and its time put back: only where nothing was kept is this seen
     os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
     new = hashlib.sha256(b"new").hexdigest()
-    assert checkpoints.digest_of(file) == new
-    monkeypatch.setattr(checkpoints.time, "time", lambda: written.st_mtime + 60)
-    assert checkpoints.digest_of(file) == new
+    assert model_folder.digest_of(file) == new
+    monkeypatch.setattr(model_folder.time, "time", lambda: written.st_mtime + 60)
+    assert model_folder.digest_of(file) == new
     with monkeypatch.context() as patched:
         patched.setattr(Path, "open", lambda *_, **__: pytest.fail("read again"))
-        assert checkpoints.digest_of(file) == new
+        assert model_folder.digest_of(file) == new
     time.sleep(0.02)  # longer than a clock of file systems ticks
     file.write_bytes(b"own")
     os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
-    assert checkpoints.digest_of(file) == hashlib.sha256(b"own").hexdigest()
+    assert model_folder.digest_of(file) == hashlib.sha256(b"own").hexdigest()

@@ -2,7 +2,7 @@
 
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import Answers, Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training import worker
+from diagevo.training.jobs import WorkersSampler
 from diagevo.training.workers import Workers
 from tests.sampling.tiny_model import make_tiny_model
 from tests.training import phase
@@ -28,15 +29,10 @@ PARAMS = SamplingParams(max_new_tokens=6)
 
 
 @pytest.fixture
-def said() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def workers(forked: list[ForkedRank], tiny_model: Path, tmp_path: Path, said: list[str]) -> Iterator[Workers]:
+def workers(forked: list[ForkedRank], tiny_model: Path, tmp_path: Path) -> Iterator[Workers]:
     """`forked`: their processes."""
     training, logs = TrainingConfig(), tmp_path / "logs"
-    found = Workers(tiny_model, phase.SAMPLING, training, logs=logs, say=said.append)
+    found = Workers(tiny_model, phase.SAMPLING, training, logs=logs)
     with closing(found):
         yield found
     assert not [rank for rank in forked if rank.status() is None], "none outlives the run"
@@ -54,8 +50,10 @@ def ask(
     answers: Answers | None = None,
     hardware: HardwareConfig = TWO,
     stop: StopFlag | None = None,
+    say: Callable[[str], None] = print,
 ) -> list[list[str]]:
-    sampler = workers.sampler(policy, hardware, StopFlag() if stop is None else stop)
+    stop = StopFlag() if stop is None else stop
+    sampler = WorkersSampler(workers.run, policy, hardware, {}, say, stop)
     groups = sampler.sample(PROMPTS, n=2, params=PARAMS, seed=7, answers=answers)
     return [[each.text for each in group] for group in groups]
 
@@ -78,9 +76,10 @@ def test_the_same_two_ranks_answer_train_and_answer_again(
 
 
 def test_a_rank_that_dies_while_it_answers_costs_what_was_under_way(
-    workers: Workers, forked: list[ForkedRank], tiny_model: Path, said: list[str]
+    workers: Workers, forked: list[ForkedRank], tiny_model: Path
 ) -> None:
     kept: list[tuple[int, int]] = []
+    said: list[str] = []
 
     def keep(rows: object) -> None:
         assert isinstance(rows, dict)
@@ -88,7 +87,9 @@ def test_a_rank_that_dies_while_it_answers_costs_what_was_under_way(
         if len(forked) == 2:
             forked[1]._process.kill()
 
-    assert ask(workers, tiny_model, Answers(len(PROMPTS), 2, keep=keep)) == of_one(tiny_model)
+    assert ask(workers, tiny_model, Answers(len(PROMPTS), 2, keep=keep), say=said.append) == of_one(
+        tiny_model
+    )
     assert len(kept) == len(set(kept)) == 64, "no answer came twice"
     assert len(forked) == 4
     [told] = said  # the first answers may come before rank 1 has loaded the policy

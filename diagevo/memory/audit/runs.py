@@ -13,7 +13,6 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.tables import EVENT, RUN
 from diagevo.memory.log.writer_lock import writer
-from diagevo.memory.places import runs_folder
 from diagevo.memory.read.rollouts import PassRates, pass_rates, steps
 from diagevo.memory.read.rounds import MEAN, rounds, validations
 from diagevo.progress import RoundFigures
@@ -115,7 +114,7 @@ def _line(history: History) -> RunLine:
         labels_true=None if found is None else found.labels_true,
         reward=None if found is None else found.solver_reward,
         pass_rate=_pass_rate(history),
-        writer=writer(database, run_id, runs_folder(database, history.root) / run_id),
+        writer=writer(database, run_id, history.folder),
     )
 
 

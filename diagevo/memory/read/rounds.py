@@ -156,6 +156,14 @@ def validations(history: History, number: int | None = None) -> dict[int, dict[s
     }
 
 
+def best_round(history: History) -> int | None:
+    """The round whose solver to report: the highest validation accuracy; of equals, the earlier round. None
+    where no round was validated."""
+    metric = history.configuration().config.get("validation", {}).get("metric", "greedy")
+    scores = {n: one[metric] for n, one in validations(history).items() if n and metric in one}
+    return min(scores, key=lambda n: (-scores[n], n), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class _Stage:
     """`v_stage`."""
