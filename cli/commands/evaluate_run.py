@@ -1,7 +1,7 @@
 """`diagevo eval run, labels`: a model's answers to benchmarks, and how many pseudo-labels are right."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,15 +23,12 @@ from .evaluate import EVALUATIONS, row_of
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
-    from diagevo.answers.equivalence import AnswerChecker
     from diagevo.evaluation.benchmarks import Benchmark, Loaded
-    from diagevo.evaluation.evaluate import Procedure
+    from diagevo.evaluation.evaluate import EvaluatedModel
     from diagevo.evaluation.judge import Judge
-    from diagevo.evaluation.store import Evaluation, EvaluationStore
+    from diagevo.evaluation.store import Evaluation
     from diagevo.memory.history import History
     from diagevo.memory.log.database import Database
-
-    from .subjects import EvaluatedModel
 
 ACCURACY = columns("round, sampled, checked, accuracy, standard_error: ± s.e., source")
 
@@ -107,7 +104,7 @@ def run(
     difficult a round was.
     """
     from diagevo.answers.equivalence import AnswerChecker
-    from diagevo.evaluation.evaluate import procedure_of
+    from diagevo.evaluation.evaluate import evaluate, procedure_of
     from diagevo.evaluation.store import EvaluationStore
 
     from . import subjects
@@ -139,58 +136,37 @@ def run(
             with each as ready:
                 for questions in loaded:
                     procedure = procedure_of(
-                        questions,
-                        top_p=ready.top_p,
-                        max_new_tokens=ready.max_new_tokens,
-                        seed=seed,
-                        batch=batch,
-                        served=ready.served,
-                        samples=samples,
-                        temperature=temperature,
+                        questions, ready, seed=seed, batch=batch, samples=samples, temperature=temperature
                     )
-                    asked_judge = grader if questions.benchmark.judged else None
-                    done.append(
-                        measure(call, store, ready, questions, checker, procedure, stop, judge=asked_judge)
-                    )
+                    with _announced(call, questions, ready, stop):
+                        finished = evaluate(
+                            store,
+                            ready,
+                            questions,
+                            checker,
+                            procedure,
+                            judge=grader if questions.benchmark.judged else None,
+                            on_progress=_every_tenth(call),
+                            should_stop=lambda: bool(stop),
+                        )
+                    done.append(finished)
         notes = premises(worlds_of(opened_, done))
         run_id = None if history is None else history.run_id
         return Result([row_of(e) for e in done], EVALUATIONS, run=run_id, notes=notes)
 
 
-def measure(
-    call: Call,
-    store: "EvaluationStore",
-    ready: "EvaluatedModel",
-    loaded: "Loaded",
-    checker: "AnswerChecker",
-    procedure: "Procedure",
-    stop: StopFlag,
-    *,
-    judge: "Judge | None" = None,
-) -> "Evaluation":
-    """One evaluation, with its progress on stderr. The first Ctrl-C sets `stop`: it ends with all answers
-    kept."""
-    from diagevo.evaluation.evaluate import evaluate
-
+@contextmanager
+def _announced(call: Call, loaded: "Loaded", model: "EvaluatedModel", stop: StopFlag) -> Iterator[None]:
+    """Around one evaluation, with its progress on stderr. The first Ctrl-C sets `stop`: it ends with all
+    answers kept."""
     size, full = len(loaded.questions), loaded.benchmark.questions
     part = "" if size == full else f" (a part: the whole set has {full})"
     render.say(
-        call, f"{loaded.benchmark.title}: {size} questions from {loaded.source}{part}; {ready.subject.model}"
+        call, f"{loaded.benchmark.title}: {size} questions from {loaded.source}{part}; {model.subject.model}"
     )
     try:
         with stopped_by_signals(stop):
-            return evaluate(
-                store,
-                ready.sampler,
-                loaded,
-                ready.templates,
-                checker,
-                subject=ready.subject,
-                procedure=procedure,
-                judge=judge,
-                on_progress=_every_tenth(call),
-                should_stop=lambda: bool(stop),
-            )
+            yield
     except ServiceError:
         render.say(call, "answers so far are kept: run the same command again to continue")
         raise

@@ -110,22 +110,10 @@ class Tools:
     ) -> dict[str, Any]:
         """Why a cause, node, question or failure stands where it stands: its turns with the numbers that
         decided."""
-        from diagevo.memory.audit.failures import failure_story, question_story
-        from diagevo.memory.audit.nodes import why_node
-        from diagevo.memory.audit.references import resolve
-        from diagevo.memory.audit.why import why_cause
+        from diagevo.memory.audit.why import story_of
 
         with self._opened(round) as (history, as_of):
-            found = resolve(history, ref, as_of)
-            match found.kind:
-                case "cause":
-                    story: Any = why_cause(history, found.id, as_of, evidence=3 if full else 1, full=full)
-                case "node":
-                    story = why_node(history, found.id, as_of, full=full)
-                case "question":
-                    story = question_story(history, found, as_of, full=full)
-                case _:
-                    story = failure_story(history, found, as_of, full=full)
+            story = story_of(history, ref, as_of, evidence=3 if full else 1, full=full)
             data = render.plain(story)
             return self._answer(history, as_of, data if full else _compact(data))
 

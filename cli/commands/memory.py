@@ -212,45 +212,14 @@ def why(
     """Explain a cause, node, question or failure by its evidence.
 
     The evidence goes back to trajectories and replies."""
-    from diagevo.memory.audit.examples import examples_of
-    from diagevo.memory.audit.failures import failure_story, question_story
-    from diagevo.memory.audit.nodes import why_node
-    from diagevo.memory.audit.references import resolve
-    from diagevo.memory.audit.why import failures_in, why_cause
+    from diagevo.memory.audit.why import story_of
 
-    from ..render import layout as screen
-    from ..screens import why as why_text
+    from ..screens.why import screen
 
     with opened(call) as history:
         as_of = history.as_of(round, at)
-        found = resolve(history, ref, as_of)
-        columns = screen.width()
-        causes = {cause.cause_id: cause.description for cause in history.state(as_of).causes.values()}
-        match found.kind:
-            case "cause":
-                story = why_cause(history, found.id, as_of, evidence=None if all else 3, full=full)
-                text = why_text.cause_screen(
-                    story,
-                    columns=columns,
-                    everything=all,
-                    full=full,
-                    examples=examples_of(history, failures_in(story)),
-                    evaluation=history.evaluation,
-                )
-            case "node":
-                story = why_node(history, found.id, as_of, full=full)
-                text = why_text.node_screen(story, columns, everything=all)
-            case "question":
-                story = question_story(history, found, as_of, full=full)
-                text = why_text.question_screen(story, columns, examples_of(history, story.failures), causes)
-            case "failure":
-                story = failure_story(history, found, as_of, full=full)
-                text = why_text.failure_screen(
-                    story,
-                    columns,
-                    examples_of(history, [story]).get(story.failure_id),
-                    causes.get(story.cause_id or ""),
-                )
+        story = story_of(history, ref, as_of, evidence=None if all else 3, full=full)
+        text = screen(history, story, as_of, everything=all, full=full)
     return Result(story, text=text, run=history.run_id, as_of=as_of)
 
 

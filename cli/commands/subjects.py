@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,24 +10,10 @@ from diagevo.errors import ConfigError, NotFoundError
 from ..call import Call
 
 if TYPE_CHECKING:
-    from diagevo.evaluation.evaluate import Subject
+    from diagevo.evaluation.evaluate import EvaluatedModel
     from diagevo.memory.history import History
     from diagevo.progress import StopFlag
     from diagevo.sampling.sampler import Sampler
-    from diagevo.selfplay.questions import PromptTemplates
-
-
-@dataclass(frozen=True)
-class EvaluatedModel:
-    """A model ready to be asked, with the prompts and limits that it is asked under."""
-
-    sampler: "Sampler"
-    templates: "PromptTemplates"
-    subject: "Subject"
-    top_p: float
-    max_new_tokens: int
-    served: bool = False
-    """Whether it is a server's, which takes questions one by one and batches them itself."""
 
 
 def rounds_named(history: "History", named: str) -> list[int]:
@@ -67,11 +52,11 @@ def solvers_named(history: "History", named: str) -> list[int]:
 @contextmanager
 def checkpoint(
     call: Call, history: "History", round: int, stop: "StopFlag | None" = None
-) -> Iterator[EvaluatedModel]:
+) -> Iterator["EvaluatedModel"]:
     """The solver of a run after a round; 0 is the model it started from. `stop` also ends its loading and
     sampling."""
     from diagevo.config.loading import of_run
-    from diagevo.evaluation.evaluate import Subject
+    from diagevo.evaluation.evaluate import EvaluatedModel, Subject
     from diagevo.loop.roles import Roles
     from diagevo.sampling.model_folder import sha256_of
 
@@ -103,9 +88,9 @@ def model(
     prompts: Path | None,
     max_new_tokens: int | None,
     stop: "StopFlag | None" = None,
-) -> Iterator[EvaluatedModel]:
+) -> Iterator["EvaluatedModel"]:
     """A model that belongs to no run: `builtin:arithmetic`, a folder, or a name that an endpoint serves."""
-    from diagevo.evaluation.evaluate import Subject
+    from diagevo.evaluation.evaluate import EvaluatedModel, Subject
     from diagevo.selfplay.questions import PromptTemplates
 
     templates = PromptTemplates.load(prompts)

@@ -244,12 +244,12 @@ def _until(text: str) -> "Until":
 
 def _run_names(call: Call) -> list[str]:
     """The runs of the database, the one that was written to last first; none where there is no database."""
-    from diagevo.memory.audit.runs import list_runs
+    from diagevo.memory.history import run_names
 
     if there_is_none(call):
         return []
     with database(call, create=True) as found:
-        return [line.run_id for line in list_runs(found)]
+        return run_names(found)
 
 
 def _latest(call: Call) -> str:

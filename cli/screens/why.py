@@ -13,9 +13,10 @@ from diagevo.memory.audit.cause_story import (
     Superseded,
     Turn,
 )
-from diagevo.memory.audit.examples import Example
+from diagevo.memory.audit.examples import Example, examples_of
 from diagevo.memory.audit.failures import FailureStory, ModelExchange, QuestionStory
 from diagevo.memory.audit.nodes import NodeStory
+from diagevo.memory.audit.why import Story, failures_in
 from diagevo.memory.audit.wording import (
     effect_lines,
     evidence_lines,
@@ -28,11 +29,35 @@ from diagevo.memory.audit.wording import (
     question_lines,
     turn_lines,
 )
+from diagevo.memory.history import AsOf, History
 from diagevo.text.lines import Line
 from diagevo.text.numbers import count
 
 from ..render.console import visible
-from ..render.layout import ROWS, SCREEN, cut, cut_lines, fits, heading, lay, wrapped
+from ..render.layout import ROWS, SCREEN, cut, cut_lines, fits, heading, lay, width, wrapped
+
+
+def screen(history: History, story: Story, as_of: AsOf, *, everything: bool, full: bool) -> str:
+    """A story as it stood at a point, with its failures in words."""
+    columns = width()
+    causes = {cause.cause_id: cause.description for cause in history.state(as_of).causes.values()}
+    match story:
+        case CauseStory():
+            return cause_screen(
+                story,
+                columns=columns,
+                everything=everything,
+                full=full,
+                examples=examples_of(history, failures_in(story)),
+                evaluation=history.evaluation,
+            )
+        case NodeStory():
+            return node_screen(story, columns, everything=everything)
+        case QuestionStory():
+            return question_screen(story, columns, examples_of(history, story.failures), causes)
+        case FailureStory():
+            example = examples_of(history, [story]).get(story.failure_id)
+            return failure_screen(story, columns, example, causes.get(story.cause_id or ""))
 
 
 def cause_screen(

@@ -30,6 +30,19 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
+class EvaluatedModel:
+    """A model ready to be asked, with the prompts and limits that it is asked under."""
+
+    sampler: Sampler
+    templates: PromptTemplates
+    subject: Subject
+    top_p: float
+    max_new_tokens: int
+    served: bool = False
+    """Whether it is a server's, which takes questions one by one and batches them itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class Procedure:
     """How a benchmark is asked, `batch` questions at once.
 
@@ -47,12 +60,10 @@ class Procedure:
 
 def procedure_of(
     loaded: Loaded,
+    model: EvaluatedModel,
     *,
-    top_p: float,
-    max_new_tokens: int,
     seed: int,
     batch: int,
-    served: bool = False,
     samples: int | None = None,
     temperature: float | None = None,
 ) -> Procedure:
@@ -67,14 +78,15 @@ def procedure_of(
         raise ConfigError(
             f"{n} greedy samples are one answer repeated", hint="give a temperature above 0: --temperature 1"
         )
-    return Procedure(n, SamplingParams(heat, top_p, max_new_tokens), seed, batch, served)
+    params = SamplingParams(heat, model.top_p, model.max_new_tokens)
+    return Procedure(n, params, seed, batch, model.served)
 
 
 def conditions_of(
-    loaded: Loaded, subject: Subject, procedure: Procedure, templates: PromptTemplates, judge: Judge | None
+    loaded: Loaded, model: EvaluatedModel, procedure: Procedure, judge: Judge | None
 ) -> dict[str, Any]:
     """Everything that the result depends on: the id of the evaluation is a digest of it."""
-    params = procedure.params
+    params, subject = procedure.params, model.subject
     return {
         "benchmark": loaded.benchmark.name,
         "metric": f"mean@{procedure.samples}" if procedure.samples > 1 else "accuracy",
@@ -88,7 +100,7 @@ def conditions_of(
         "max_new_tokens": params.max_new_tokens,
         "seed": procedure.seed,
         "batch": None if procedure.served else procedure.batch,
-        "prompts": {name: templates.digest(name) for name in ("solver_system", "solver_user")},
+        "prompts": {name: model.templates.digest(name) for name in ("solver_system", "solver_user")},
         "judge": None if judge is None else judge.conditions,
         "model": subject.model,
         "revision": subject.revision,
@@ -100,13 +112,11 @@ def conditions_of(
 
 def evaluate(
     store: EvaluationStore,
-    sampler: Sampler,
+    model: EvaluatedModel,
     loaded: Loaded,
-    templates: PromptTemplates,
     checker: AnswerChecker,
-    *,
-    subject: Subject,
     procedure: Procedure,
+    *,
     judge: Judge | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -115,21 +125,21 @@ def evaluate(
 
     Raises StoppedSafely once `should_stop`, with what was in flight kept; the same call goes on from there.
     """
-    conditions = conditions_of(loaded, subject, procedure, templates, judge)
+    conditions = conditions_of(loaded, model, procedure, judge)
     key = store.begin(conditions)
     if store.find(key).metrics is not None:
         return store.find(key)
     done, total = store.answered(key), len(loaded.questions)
     on_progress(len(done), total)
     prompts = {
-        number: templates.solver(question.text)
+        number: model.templates.solver(question.text)
         for number, question in enumerate(loaded.questions)
         if number not in done
     }
     responses = (
-        _each(sampler, prompts, procedure, should_stop)
+        _each(model.sampler, prompts, procedure, should_stop)
         if procedure.served
-        else _batches(sampler, prompts, procedure, should_stop)
+        else _batches(model.sampler, prompts, procedure, should_stop)
     )
     with _reporting_progress(lambda: f"{len(done)} of {total} questions are answered"):
         for groups in responses:

@@ -429,20 +429,24 @@ def open_history(location: str, run: str | None = None, *, root: Path | None = N
         raise
 
 
+def run_names(database: Database) -> list[str]:
+    """The runs, the one that was written to last first."""
+    with database.read() as connection:
+        ends = (RUN.c.run_id == EVENT.c.run_id) & (RUN.c.sequence == EVENT.c.sequence)
+        # A run whose last event is gone is still there: its damage must be found, not its absence.
+        known = select(RUN.c.run_id).select_from(RUN.outerjoin(EVENT, ends)).where(RUN.c.sequence > 0)
+        return list(connection.execute(known.order_by(func.coalesce(EVENT.c.position, 0).desc())).scalars())
+
+
 def resolve_run(database: Database, run: str | None) -> str:
     """The run's id. Raises NotFoundError and names the runs there are, ConfigError for an empty name."""
     if run == "":
         raise ConfigError("the run's name is empty", hint="name it, or leave it out for the latest")
-    with database.read() as connection:
-        ends = (RUN.c.run_id == EVENT.c.run_id) & (RUN.c.sequence == EVENT.c.sequence)
-        last = select(RUN.c.run_id, func.coalesce(EVENT.c.position, 0).label("position"))
-        # A run whose last event is gone is still there: its damage must be found, not its absence.
-        last = last.select_from(RUN.outerjoin(EVENT, ends)).where(RUN.c.sequence > 0)
-        known = {row.run_id: row.position for row in connection.execute(last)}
+    known = run_names(database)
     if not known:
         raise NotFoundError(f"{shown(database.url)} has no runs yet", hint="start one: diagevo train")
     if run in (None, LATEST):
-        return max(known, key=lambda name: known[name])
+        return known[0]
     if run in known:
         return run
     raise NotFoundError(f"there is no run {run}", hint=f"runs: {_listed(sorted(known))}")

@@ -8,7 +8,7 @@ import pytest
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError, StoppedSafely
 from diagevo.evaluation.benchmarks import Benchmark, Loaded, Question, benchmark
-from diagevo.evaluation.evaluate import Procedure, Subject, evaluate
+from diagevo.evaluation.evaluate import EvaluatedModel, Procedure, Subject, evaluate
 from diagevo.evaluation.loading import load
 from diagevo.evaluation.scoring import compare, different_conditions
 from diagevo.evaluation.store import Evaluation, EvaluationStore
@@ -58,10 +58,8 @@ def ask(store: EvaluationStore, checker: AnswerChecker) -> Ask:
 
     def asked(sampler: Any, loaded: Loaded | None = None, *, name: str = "adder", **said: Any) -> Evaluation:
         given: Any = {"procedure": GREEDY, "store": store, **said}
-        kept = given.pop("store")
-        return evaluate(
-            kept, sampler, loaded or sums(), TEMPLATES, checker, subject=Subject(name, "1"), **given
-        )
+        model = EvaluatedModel(sampler, TEMPLATES, Subject(name, "1"), 1.0, 16)
+        return evaluate(model=model, loaded=loaded or sums(), checker=checker, **given)
 
     return asked
 

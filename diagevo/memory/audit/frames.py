@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import text
 
 from diagevo.errors import extra
-from diagevo.memory.audit.failures import FailureStory, QuestionStory, failure_story, question_story
-from diagevo.memory.audit.nodes import NodeStory, why_node
 from diagevo.memory.audit.references import resolve
 from diagevo.memory.audit.replay import describe
-from diagevo.memory.audit.why import why_cause
+from diagevo.memory.audit.why import Story, story_of
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.read.rounds import rounds
@@ -21,8 +19,6 @@ from diagevo.text.numbers import count
 
 if TYPE_CHECKING:
     import polars
-
-    from diagevo.memory.audit.cause_story import CauseStory
 
 
 class RunFrames:
@@ -169,7 +165,7 @@ class RunFrames:
         columns = "round step attempt prompt answer rollouts passes pass_rate outcome source"
         return self._view("v_group", columns)
 
-    def why(self, ref: str) -> "CauseStory | NodeStory | QuestionStory | FailureStory":
+    def why(self, ref: str) -> Story:
         """The chain of evidence of a cause, node, question or failure, with its texts.
 
         Args:
@@ -182,16 +178,7 @@ class RunFrames:
             NotFoundError: It names nothing.
             ConfigError: It names several things.
         """
-        run, found = self._run, resolve(self._run, ref, self._run.end)
-        match found.kind:
-            case "cause":
-                return why_cause(run, found.id, run.end, evidence=None, full=True)
-            case "node":
-                return why_node(run, found.id, run.end, full=True)
-            case "question":
-                return question_story(run, found, run.end, full=True)
-            case "failure":
-                return failure_story(run, found, run.end, full=True)
+        return story_of(self._run, ref, self._run.end, evidence=None, full=True)
 
     def _repr_html_(self) -> str:
         """The causes, most frequent first, for a notebook."""

@@ -24,8 +24,16 @@ from diagevo.memory.audit.cause_story import (
     Turn,
     Vote,
 )
-from diagevo.memory.audit.failures import FailureStory, asked, stories_of
-from diagevo.memory.audit.references import nodes
+from diagevo.memory.audit.failures import (
+    FailureStory,
+    QuestionStory,
+    asked,
+    failure_story,
+    question_story,
+    stories_of,
+)
+from diagevo.memory.audit.nodes import NodeStory, why_node
+from diagevo.memory.audit.references import nodes, resolve
 from diagevo.memory.audit.rounds import played
 from diagevo.memory.events import (
     EVENT_TYPES,
@@ -101,6 +109,26 @@ class _Matches:
             kept.append(fact)
         elif first and kept:  # recurrence or deduplication: one of each is listed
             kept[-1] = fact
+
+
+Story = CauseStory | NodeStory | QuestionStory | FailureStory
+
+
+def story_of(
+    history: History, ref: str, as_of: AsOf, *, evidence: int | None = 3, full: bool = False
+) -> Story:
+    """The story of the cause, node, question or failure that `ref` names; `evidence` and `full` as
+    `why_cause` has them. Raises as `resolve` does."""
+    found = resolve(history, ref, as_of)
+    match found.kind:
+        case "cause":
+            return why_cause(history, found.id, as_of, evidence=evidence, full=full)
+        case "node":
+            return why_node(history, found.id, as_of, full=full)
+        case "question":
+            return question_story(history, found, as_of, full=full)
+        case "failure":
+            return failure_story(history, found, as_of, full=full)
 
 
 def why_cause(
