@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from diagevo.ingest.cost import Cost
     from diagevo.ingest.local import LocalCauses
     from diagevo.memory.events import RoundCommitted
+    from diagevo.memory.history import History
     from diagevo.memory.memory import Memory
+    from diagevo.memory.read.rollouts import CauseRate
 
 LOCAL = "local"
 SILENCE = 10.0
@@ -170,29 +172,27 @@ def diagnose(
         text, notes = None, []
         history = History(memory.log.database, run)
         if rows and (rates := pass_rates(history)) is not None:
-            text = answer(run, rates, _evidence(memory, [each.cause_id for each in rates.causes[:LARGEST]]))
+            text = answer(run, rates, _evidence(history, memory, rates.causes[:LARGEST]))
             if rates.left is not None:
                 notes.append(f"{rates.left}; all such prompts: diagevo runs show {run}")
         as_of = memory.state
     return Result(rows, ROUNDS, text, run=run, as_of=as_of, notes=notes)
 
 
-def _evidence(memory: "Memory", causes: "Sequence[str]") -> dict[str, str]:
+def _evidence(history: "History", memory: "Memory", causes: "Sequence[CauseRate]") -> dict[str, str]:
     """What each cause rests on in the failure that first revealed it."""
     from diagevo.memory.events import FailureDiagnosed
-    from diagevo.memory.events.records import event_id
 
     found: dict[str, str] = {}
-    for cause_id in causes:
-        cause = memory.state.causes[cause_id]
-        key = event_id(cause.created_round, FailureDiagnosed.__name__, f"{cause.failure_id}.1.1")
-        record = memory.log.known(memory.run_id, {key}).get(key)
-        if record is not None and isinstance(event := record.event, FailureDiagnosed):
-            step = event.step
+    for each in causes:
+        cause = memory.state.causes[each.cause_id]
+        diagnosed = history.find(FailureDiagnosed, cause.created_round, f"{cause.failure_id}.1.1")
+        if diagnosed is not None:
+            step = diagnosed.event.step
             shown = [f"{step.text}: {step.why}"] if step is not None and step.shown else []
-            marks = [mark.text for mark in event.evidence] or shown
+            marks = [mark.text for mark in diagnosed.event.evidence] or shown
             if marks:
-                found[cause_id] = marks[0]
+                found[each.cause_id] = marks[0]
     return found
 
 

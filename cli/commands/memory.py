@@ -47,8 +47,7 @@ def show(
 
     from diagevo.memory.audit.replay import by_frequency, describe
 
-    from ..render import layout as screen
-    from ..render.result import Rows
+    from ..render.layout import width
     from ..screens import memory as memory_text
 
     with opened(call) as history:
@@ -69,7 +68,7 @@ def show(
         of = f"{against:,} of {count(failures, 'failure')}"
         place["notes"].append(f"{of} compared with the known answer, because no response passed")
     if tree:
-        return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, screen.width())}", **place)
+        return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, width())}", **place)
     if rates is None:
         return Result(memory, memory_text.CAUSES, rows=memory.causes, title=title, **place)
     if rates.left is not None:

@@ -33,10 +33,8 @@ from diagevo.errors import (
     extra,
 )
 from diagevo.evaluation.protocol import estimate
-from diagevo.memory.events import RoundCommitted, RunConfigured
 from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.log import Log
 from diagevo.memory.places import check_name
 from diagevo.memory.read.rounds import validations
 from diagevo.private import private, private_folder
@@ -218,16 +216,12 @@ def states(database: Database | None, plan: Plan) -> list[RunState]:
     """Where every run of the plan stands, from the log; nothing has begun where there is no database."""
     if database is None:
         return [RunState(planned, False, 0, plan.rounds) for planned in plan.runs]
-    return [_state(Log(database), planned, plan.rounds) for planned in plan.runs]
+    return [_state(History(database, planned.run), planned, plan.rounds) for planned in plan.runs]
 
 
-def _state(log: Log, planned: PlannedRun, rounds: int) -> RunState:
-    def last(type_: str):
-        return next(log.read(planned.run, types=[type_], newest_first=True, limit=1), None)
-
-    commit = last(RoundCommitted.__name__)
-    configured = last(RunConfigured.__name__) is not None
-    return RunState(planned, configured, commit.round if commit else 0, rounds)
+def _state(history: History, planned: PlannedRun, rounds: int) -> RunState:
+    commits = history.every_commit
+    return RunState(planned, bool(history.configurations), commits[-1].round if commits else 0, rounds)
 
 
 def train_command(plan: Plan, state: RunState) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.protocol import AT_BEST, colder
 from diagevo.memory.audit.replay import describe, next_schedule
-from diagevo.memory.audit.runs import RunStory, list_runs, run_story
+from diagevo.memory.audit.runs import RunStory, list_runs, run_line, run_story
 from diagevo.memory.events import EVENT_TYPES, CandidateScored, RoundOpened
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import History, expect
@@ -215,7 +215,7 @@ def what_if(history: History, site: Site) -> Page:
 
 
 def live(history: History, site: Site) -> Page:
-    line = next(line for line in list_runs(site.database) if line.run_id == history.run_id)
+    line = run_line(history)
     last = next(iter(figures_of(history, line.last_round)), None)
     read = history.log.read(history.run_id, types=["CauseReactivated"], newest_first=True, limit=REACTIVATED)
     reactivated = [(recorded.round, recorded.cause_id) for recorded in read]

@@ -64,11 +64,12 @@ class RunLine:
 def list_runs(database: Database, root: Path | None = None) -> list[RunLine]:
     """Every run, the one that was written to last first."""
     with database.view():
-        lines = [_line(History(database, run_id, root)) for run_id in Log(database).runs()]
+        lines = [run_line(History(database, run_id, root)) for run_id in Log(database).runs()]
     return sorted(lines, key=lambda line: -line.position)
 
 
-def _line(history: History) -> RunLine:
+def run_line(history: History) -> RunLine:
+    """A run as `runs list` has it."""
     database, run_id, log = history.database, history.run_id, history.log
     last = next(log.read(run_id, newest_first=True, limit=1))
     counted = history.commits
@@ -168,7 +169,7 @@ def run_story(history: History) -> RunStory:
         configuration = history.configuration()
         lines = rounds(history, superseded=True)
         return RunStory(
-            line=_line(history),
+            line=run_line(history),
             configuration=replace(configuration, config=redacted(configuration.config)),
             configurations=len(history.configurations),
             before=validations(history).get(0, {}),
