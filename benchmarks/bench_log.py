@@ -104,12 +104,9 @@ class _Appends:
 
     def sqlmodel(self) -> Callable[[], None]:
         from sqlalchemy import StaticPool
-        from sqlmodel import Session, SQLModel, create_engine
+        from sqlmodel import Session, create_engine
 
-        from diagevo.memory.log.tables import EVENT
-
-        class EventRow(SQLModel, table=True):
-            __table__ = EVENT
+        from benchmarks.event_row import EventRow
 
         driver = self._driver()
         driver.isolation_level = ""  # the driver's default: it begins a transaction at the first insert

@@ -374,7 +374,10 @@ class _Reader:
 
 
 def _labels(history: History, questions: Sequence[tuple[int, str]]) -> dict[tuple[int, str], bool | None]:
-    """Whether the label of each question, by round and id, is true; None where that is not known."""
+    """Whether the label of each question, by round and id, is true; None where that is not known, which
+    it is of no other trainer's rollouts."""
+    if history.ingested is not None:
+        return {}
     ids = {event_id(n, "CandidateScored", question): (n, question) for n, question in questions}
     found = history.log.known(history.run_id, ids)
     return {ids[key]: expect(one, CandidateScored).label_true for key, one in found.items()}
