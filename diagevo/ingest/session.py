@@ -31,8 +31,8 @@ HELD = 10_000
 
 FAR = 2
 """A reward from which another scale than 0 and 1 is meant, so that --pass-at is required."""
-TOGETHER = 16_384
-"""Rollouts from which steps are recorded."""
+TOGETHER = 48 * 2**20
+"""Characters of responses from which steps are recorded."""
 
 
 class IngestSession:
@@ -146,14 +146,16 @@ class IngestSession:
         """Steps that are recorded in one transaction: a database writes each of its pages once for all of
         them. Those before a fault too."""
         held: list[RolloutStep] = []
+        size = 0
         try:
             for step in steps:
                 if not self._follow:
                     self._stop.check(f"before step {step.number}")
                 held.append(step)
-                if self._follow or sum(len(each.rollouts) for each in held) >= TOGETHER:
+                size += sum(len(rollout.response) for rollout in step.rollouts)
+                if self._follow or size >= TOGETHER:
                     yield held
-                    held = []
+                    held, size = [], 0
         except (ConfigError, StoppedSafely):
             if held:
                 yield held

@@ -40,7 +40,7 @@ from diagevo.memory.log.location import database_url, shown
 from diagevo.memory.log.prepared import Prepared
 from diagevo.text.redaction import masked
 
-CACHE = 32 * 2**20
+CACHE = 64 * 2**20
 """Bytes of pages that a connection to SQLite holds, so that a transaction writes each of them once."""
 BUSY_SECONDS = 60
 """How long a writer waits for another one before the database counts as locked."""
