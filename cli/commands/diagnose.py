@@ -136,7 +136,7 @@ def diagnose(
                 f"run {run} is played by diagevo train: its rounds are its own",
                 hint=f"start again from one of its rounds: diagevo runs fork {run}@N",
             )
-        check_rules(config, run, played=memory.played_by_train)
+        check_rules(config, run)
         local = config.roles.diagnostician.engine == LOCAL
         if all_failed and not local:
             _check_answers(memory, since=(round or 1) if again else None)

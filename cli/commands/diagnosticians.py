@@ -22,11 +22,11 @@ COMPARED = columns("decision, subject, recorded, answered")
 """What a person reads of a disagreement; json, jsonl, csv and parquet hold every decision that was asked."""
 
 
-def check_rules(config: "Config", run: str, *, played: bool) -> None:
-    """Raise ConfigError where the rules of a world are to name the causes of a run that was not `played` in
-    it: to them every foreign failure is a slip."""
+def check_rules(config: "Config", run: str) -> None:
+    """Of an ingested run: raise ConfigError where the rules of a world are to name its causes. It was not
+    played there, and to them every foreign failure is a slip."""
     engine = config.roles.diagnostician.engine
-    if engine.startswith("rules:") and not played:
+    if engine.startswith("rules:"):
         raise ConfigError(
             f"{engine} knows only the mistakes of its own world, and run {run} was not played in it",
             hint=f"name a served model, once: diagevo diagnose --run {run} --model M --base-url URL;"
@@ -59,7 +59,8 @@ def compare(call: Call, *, sample: int, round: int | None) -> Result[Any]:
 
     with opened(call) as history:
         config = config_of(call, history)
-        check_rules(config, history.run_id, played=history.ingested is None)
+        if history.ingested is not None:
+            check_rules(config, history.run_id)
         diagnostician = diagnostician_of(config, Unrecorded(Artifacts(history.database)))
         try:
             with open_memory(call.database, history.run_id, create=False) as memory:

@@ -169,29 +169,23 @@ def _plan(call: Call, config: "Config | None", rounds: int | None) -> Result[Any
     """Of a new run, or where there is no configuration of what is left of one that is resumed."""
     from ..screens.plan import plan
 
-    run_id = _latest(call) if config is None and call.run in (None, "latest") else call.run
-    stored = None if run_id is None or run_id not in _run_names(call) else _stored(call, run_id)
     if config is not None:
-        return plan(config, run_id, _measured(call, config))
-    if stored is None or run_id is None:
+        return plan(config, call.run, _measured(call, config))
+    run_id = _latest(call) if call.run in (None, "latest") else call.run
+    if run_id is None or run_id not in _run_names(call):
         raise NotFoundError(f"there is no run {run_id}", hint="see: diagevo runs list")
+    with opened(call, run_id) as history:
+        stored, played, ingested = stored_config(history), len(history.commits), history.ingested
+    if ingested is not None:
+        raise ConfigError(f"run {run_id} was ingested: it has no stages to plan", hint="leave --resume out")
     if call.settings:
         from diagevo.config.adjusting import adjusted
         from diagevo.config.sources import from_settings
 
         _, stored = adjusted(stored.model_dump(mode="json"), from_settings(call.settings), run_id)
-    with opened(call, run_id) as history:
-        played, ingested = len(history.commits), history.ingested
-    if ingested is not None:
-        raise ConfigError(f"run {run_id} was ingested: it has no stages to plan", hint="leave --resume out")
     whole = max(played, stored.round.rounds if rounds is None else rounds)
     stored = stored.model_copy(update={"round": stored.round.model_copy(update={"rounds": whole})})
     return plan(stored, run_id, _measured(call, stored), played)
-
-
-def _stored(call: Call, run_id: str) -> "Config":
-    with opened(call, run_id) as history:
-        return stored_config(history)
 
 
 def _measured(call: Call, config: "Config") -> dict[str, float]:
@@ -207,13 +201,13 @@ def _measured(call: Call, config: "Config") -> dict[str, float]:
         ) == config.model_copy(update={**plain, "round": play})
 
     for run_id in _run_names(call):
-        try:
-            stored = _stored(call, run_id)
-        except ConfigError:  # another trainer's run
-            continue
-        if not same(stored):
-            continue
         with opened(call, run_id) as history:
+            try:
+                stored = stored_config(history)
+            except ConfigError:  # another trainer's run
+                continue
+            if not same(stored):
+                continue
             times = defaultdict[str, list[float]](list)
             for fact in history.events(StageCompleted, CheckpointEvaluated):
                 match fact.event:

@@ -71,6 +71,10 @@ reference: another form of the same number, expression, set or phrase is the sam
 missing part or an extra claim is not. Do not solve the question. Reply with one word: Yes or No."""
 
 
+AT_ONCE = 64
+"""Requests to a judge."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """An answer that the rule refused."""
@@ -80,16 +84,13 @@ class Case:
     answer: str
 
 
+@dataclass(frozen=True, slots=True)
 class Judge:
     """Asks `sampler` (any served model) at temperature 0, through the cache of replies in the database."""
 
-    def __init__(self, sampler: Sampler, model: str, artifacts: Artifacts, *, at_once: int = 64) -> None:
-        self.sampler = sampler
-        self.model = model
-        self.artifacts = artifacts
-        self.at_once = at_once
-        self.asked = 0
-        """Requests that were not answered from the cache."""
+    sampler: Sampler
+    model: str
+    artifacts: Artifacts
 
     @property
     def conditions(self) -> dict[str, object]:
@@ -115,12 +116,11 @@ class Judge:
         by_request = dict(zip(requests, prompts, strict=True))
         params = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=16)
         asks = {request: (by_request[request], 0) for request in missing}
-        for answered in as_answered(self.sampler, asks, n=1, params=params, at_once=self.at_once):
+        for answered in as_answered(self.sampler, asks, n=1, params=params, at_once=AT_ONCE):
             for request, [completion] in answered.items():
                 reply = Reply(completion.text, 0, completion.tokens)
                 self.artifacts.remember_reply(self.model, request, reply)
                 replies[request] = reply
-                self.asked += 1
         return [verdict_of(replies[request]) for request in requests]
 
 
