@@ -64,7 +64,7 @@ def _epsilon(memory: "Rebuilt", t: int) -> str:
     assert r is not None
     assert memory.reference_round is not None
     f1, ft = f"F{sub(memory.reference_round)}", f"F{sub(t)}"
-    sum_ = f"{r}/{r + memory.failures / k}"
+    sum_ = f"{r}/{r / value}"
     reduced = "" if str(value) == sum_ else f" = {value}"
     put_in = f"{r}/({r} + {memory.failures}/({k}))"
     return f"{e} = {f1}/({f1} + {ft}/k) = {put_in} = {sum_}{reduced} = {number(value)}"

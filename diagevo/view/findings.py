@@ -9,8 +9,9 @@ from diagevo.memory.audit.failures import FailureStory, stories_of
 from diagevo.memory.audit.runs import RunStory
 from diagevo.memory.events import Event
 from diagevo.memory.history import History, fact_of
+from diagevo.memory.log.tables import RoundCounts
 from diagevo.memory.read.asking import ask
-from diagevo.memory.read.counts import Counts, RoundCounts
+from diagevo.memory.read.counts import Counts
 from diagevo.text.numbers import count, percent
 from diagevo.view.page import Sentence
 

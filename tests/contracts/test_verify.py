@@ -92,7 +92,7 @@ def test_a_consequence_that_does_not_follow_is_named_by_the_replay(played: Store
     [
         ("UPDATE cause SET frequency = 9", "cause c1 has frequency 9, the events give 0"),
         ("UPDATE round_summary SET failures = 9 WHERE round = 1", "round_summary 1 has failures 9"),
-        ("DELETE FROM cause_history WHERE round = 1", "cause_history c1 is missing"),
+        ("DELETE FROM cause_history WHERE round = 1", "cause_history 1 c1 is missing"),
         ("UPDATE skill_node SET label = 'x'", "skill_node n1 has label 'x'"),
     ],
 )

@@ -101,14 +101,9 @@ def test_a_column_under_another_name_is_told_by_the_deep_check(in_sqlite: Store)
     ("statement", "said"),
     [
         ("UPDATE snapshot SET sequence = 1 WHERE round = 1", "the snapshot of round 1 is not the state"),
-        (
-            "UPDATE snapshot SET round = 9 WHERE round = 1",
-            "snapshot has round 9, which follows from no event",
-        ),
-        (
-            "UPDATE round_summary SET round = 9 WHERE round = 2",
-            "round_summary has round 9, which follows from no event",
-        ),
+        ("UPDATE snapshot SET round = 9 WHERE round = 1", "snapshot 9 follows from no event"),
+        ("UPDATE round_summary SET round = 9 WHERE round = 2", "round_summary 2 is missing"),
+        ("UPDATE opened_round SET round = 9 WHERE round = 1", "opened_round 1 is missing"),
     ],
 )
 def test_a_row_beside_the_log_that_stands_in_a_wrong_place_is_found(

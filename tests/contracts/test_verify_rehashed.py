@@ -38,7 +38,7 @@ def test_a_last_position_beyond_those_given_is_found(played: Store) -> None:
         last = log.last_position()
     played.rewrite(lambda r: structs.replace(r, position=99) if r.position == last else r)
     [fault] = [f for f in _faults(played) if f.check == "positions"]
-    assert f"{last} positions were given, {last} events are there, last at 99" in fault.message
+    assert f"{last} given, {last} there, the last at 99" in fault.message
 
 
 def test_a_head_of_the_right_length_and_another_hash_is_found(played: Store) -> None:

@@ -516,12 +516,12 @@ def _changed(kind: str) -> str:
 
 def _having(properties: Sequence[str]) -> str:
     """Has a sum and uses another operation than …"""
-    said, before = "", ""
+    text, before = "", ""
     for each in properties:
         verb = "uses" if each.startswith("another operation") else "has"
-        said += (" and " if said else "") + (each if verb == before else f"{verb} {each}")
+        text += (" and " if text else "") + (each if verb == before else f"{verb} {each}")
         before = verb
-    return said
+    return text
 
 
 def _phrase(name: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import itemgetter
 
 from diagevo.equations.policy import built_in, next_epsilon, shares
 from diagevo.equations.schedule import aimed_share, z
@@ -21,8 +22,9 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import AsOf, History
+from diagevo.memory.log.tables import HISTORY
 from diagevo.memory.state.model import MemoryState
-from diagevo.memory.state.projection import HISTORY, history_rows, wrong_rows
+from diagevo.memory.state.projection import rows, standing_rows, wrong_rows
 from diagevo.memory.state.walk import walk
 
 
@@ -270,5 +272,7 @@ def compare_with_commit(history: History, as_of: AsOf) -> list[str]:
     state = history.state(as_of, snapshots=False)
     if not state.round or state.open is not None or any(last == state.round for _, last in state.superseded):
         return []
-    rows = history_rows(state)
-    return list(wrong_rows(history.log, state.run_id, HISTORY, rows, "cause_id", round=state.round))
+    given = sorted(standing_rows(state), key=itemgetter("cause_id"))
+    names = list(given[0]) if given else ["round", "cause_id"]
+    stored = rows(history.database, HISTORY, state.run_id, names, round=state.round)
+    return list(wrong_rows(HISTORY, names, stored, (tuple(row.values()) for row in given)))

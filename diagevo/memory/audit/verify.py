@@ -8,39 +8,30 @@ against what was made of them.
 `deep` also compares every text that an event names with its digest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
-from sqlalchemy import func, select
+from sqlalchemy import Table, select
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateTable
 
 from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
 from diagevo.memory.audit.groups import first_mismatch
-from diagevo.memory.events import Event, GroupIngested, RoundCommitted, RoundOpened, RoundsSuperseded, Trait
+from diagevo.memory.events import RoundCommitted
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import GENESIS, UNFIT, Chain, Recorded
 from diagevo.memory.log import heads
-from diagevo.memory.log.check import triggers
+from diagevo.memory.log.check import positions, triggers
+from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
-from diagevo.memory.log.tables import EVENT
+from diagevo.memory.log.tables import EVENT, SNAPSHOT
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
-from diagevo.memory.state.model import MemoryState, OpenRound, played_again
-from diagevo.memory.state.projection import (
-    CAUSE,
-    GROUP,
-    HISTORY,
-    NODE,
-    OPENED,
-    PROMPT,
-    QUESTION,
-    ROUND,
-    SNAPSHOT,
-    SUM,
-)
+from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.projector import PROJECTED, Projector
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +78,12 @@ def verify(
     own = heads.Comparison(heads.read(folder / heads.NAME))
     copied = None if copy is None else heads.Comparison(heads.copy_of(copy))
     report = Verification(run_id)
-    with log.database.view():
+    with log.database.view(), ExitStack() as held:
         if run_id not in log.runs():
             raise NotFoundError(f"there is no run {run_id}", hint="see the runs: diagevo runs list")
-        replay = _Replay(log, run_id)
+        replay = _Replay(log, run_id, held.enter_context(_made()))
         _check_chain(log, [own] if copied is None else [own, copied], replay, report)
-        _check_positions(log, report)
-        _check_triggers(log, report)
+        _check_database(log, report)
         if any(fault.check == "chain" for fault in report.faults):
             report.notes.append("not replayed: these are not the events that were written")
         else:
@@ -162,43 +152,40 @@ def _unreadable(log: Log, run_id: str, after: int) -> Fault:
     return Fault("chain", f"the head of run {run_id} is damaged")
 
 
-def _check_triggers(log: Log, report: Verification) -> None:
+def _check_database(log: Log, report: Verification) -> None:
+    """What keeps the log of all runs whole."""
     with log.database.read() as connection:
-        found = triggers(connection, log.database.dialect)
-    if not found.ok:
-        report.faults.append(Fault("triggers", found.detail))
+        for found in (positions(connection), triggers(connection, log.database.dialect)):
+            if not found.ok:
+                report.faults.append(Fault(found.check, found.detail))
 
 
-def _check_positions(log: Log, report: Verification) -> None:
-    """Positions of the whole database: 1 to n."""
-    with log.database.read() as connection:
-        count, last = connection.execute(select(func.count(), func.max(EVENT.c.position))).one()
-    try:
-        given = log.last_position()
-    except DamagedError as error:
-        report.faults.append(Fault("positions", error.message))
-        return
-    if count != given or (last or 0) != given:
-        report.faults.append(
-            Fault("positions", f"{given} positions were given, {count} events are there, last at {last or 0}")
-        )
+@contextmanager
+def _made() -> Generator[Database]:
+    """A database of projections alone, in one transaction; gone at the end."""
+    with (
+        TemporaryDirectory(prefix="diagevo-") as folder,
+        closing(Database(str(Path(folder, "made.db")))) as database,
+        database.write() as connection,
+    ):
+        for target in projection.ALL:
+            connection.execute(CreateTable(target))
+        yield database
 
 
 class _Replay:
-    """The fold from the first event, and the projections that it gives beside the rows. It ends at the first
-    event that does not follow."""
+    """The fold from the first event, and in `made` the projections that a rebuild would write. It ends at the
+    first event that does not follow."""
 
-    def __init__(self, log: Log, run_id: str) -> None:
-        self.log, self.state = log, MemoryState(run_id)
-        self.rounds = 0
-        self.faults: list[Fault] = []
-        self._ended = False
-        self._opened: list[dict[str, Any]] = []
-        self._groups = _Groups()
+    def __init__(self, log: Log, run_id: str, made: Database) -> None:
+        self.log, self.state, self.made = log, MemoryState(run_id), made
+        self._projector = Projector(made, run_id)
+        self._rounds = 0
+        self._fault: Fault | None = None
 
     def take(self, chain: Chain, record: Recorded) -> None:
         """The next event, which follows in the chain."""
-        if self._ended:
+        if self._fault is not None:
             return
         before = self.state.open
         try:
@@ -206,187 +193,48 @@ class _Replay:
             fact = Fact(record.type, record.round, record.event_id, record.sequence, record.position, event)
             advance(self.state, fact)
         except UNFIT as error:
-            self._ended = True
             message = error.message if isinstance(error, DiagEvoError) else str(error)
-            self.faults.append(Fault("replay", message, record.position, record.event_id))
-        else:
-            self._project(fact, before)
-
-    def _project(self, fact: Fact[Event], before: OpenRound | None) -> None:
-        state = self.state
-        match fact.event:
-            case GroupIngested() as group:
-                self._groups.add(projection.group_row(state.run_id, fact.position, fact.round, group))
-            case RoundOpened():
-                self._opened.append(projection.opened_row(state, fact.round, fact.position))
-            case RoundCommitted():
-                assert before is not None
-                self.rounds += 1
-                row = projection.round_row(state, before, "")
-                del row["committed_at"]
-                self._compare(ROUND, [row], "round", round=state.round)
-                rows = projection.history_rows(state, before)
-                self._compare(HISTORY, rows, "cause_id", round=state.round)
-                self._check_questions(before)
-                self._check_snapshot()
-            case RoundsSuperseded(first=first):
-                again = played_again(state.superseded)
-                for row in self._opened[first - 1 :]:
-                    if row["superseded_by"] is None:
-                        row |= {"superseded_by": again[row["round"]], "superseded_at": fact.position}
-                if before is not None:
-                    self._check_questions(before)
-            case _:
-                pass
-        if fact.event.traits & Trait.STANDING:
-            self._causes, self._nodes = projection.cause_rows(state), projection.node_rows(state)
+            self._fault = Fault("replay", message, record.position, record.event_id)
+            return
+        self._rounds += record.type == RoundCommitted.__name__
+        if record.type in PROJECTED:
+            self._projector.take(fact, self.state, before, "")
 
     def end(self, report: Verification) -> None:
         """What was found, and what only the whole history says."""
-        report.rounds = self.rounds
-        report.faults += self.faults
-        if self._ended:
+        report.rounds = self._rounds
+        if self._fault is not None:
+            report.faults.append(self._fault)
             return
-        self.faults = report.faults
         if (mismatch := first_mismatch(self.log, self.state)) is not None:
-            self.faults.append(Fault("replay", f"#{mismatch[0]}: {mismatch[1]}", mismatch[0]))
-        if self.state.open is not None:
-            self._check_questions(self.state.open)
-        self._compare(OPENED, self._opened, "round")
-        self._groups.check(self.log, report)
-        self._check_sums()
-        self._check_prompts()
-        if self.rounds:
-            self._compare(CAUSE, self._causes, "cause_id")
-            self._compare(NODE, self._nodes, "node_id")
-        self._check_rounds()
+            report.faults.append(Fault("replay", f"#{mismatch[0]}: {mismatch[1]}", mismatch[0]))
+        self._projector.flush()
+        wrong = [next(self._wrong_rows(target), None) for target in projection.ALL if target is not SNAPSHOT]
+        for message in (*wrong, *self._wrong_snapshots()):
+            if message is not None:
+                report.faults.append(Fault("projection", f"{message}; {REBUILD}"))
 
-    def _check_sums(self) -> None:
-        """Each step and tag against its groups."""
-        groups = select(GROUP).where(GROUP.c.run_id == self.state.run_id)
-        with self.log.database.read() as connection:
-            found = connection.execute(groups, execution_options={"yield_per": 1000})
-            rows = projection.sum_rows(found.mappings())
-        self._compare(SUM, rows, "batch", "step", "tag")
-
-    def _check_prompts(self) -> None:
-        """Each prompt against its groups."""
-        groups = select(GROUP).where(GROUP.c.run_id == self.state.run_id).order_by(GROUP.c.position)
-        same = (OPENED.c.run_id == QUESTION.c.run_id) & (OPENED.c.round == QUESTION.c.round)
-        failures = (
-            select(QUESTION.c.question, func.sum(QUESTION.c.failures))
-            .select_from(QUESTION.join(OPENED, same))
-            .where(QUESTION.c.run_id == self.state.run_id, OPENED.c.superseded_by.is_(None))
-            .group_by(QUESTION.c.question)
+    def _wrong_rows(self, target: Table) -> Iterator[str]:
+        names = [column.name for column in target.c if column.name != "committed_at"]
+        stored, expected = (
+            projection.rows(database, target, self.state.run_id, names)
+            for database in (self.log.database, self.made)
         )
-        steps: dict[str, dict[int, tuple[int, int, int]]] = {}
-        first: dict[str, int] = {}
-        with self.log.database.read() as connection:
-            for row in connection.execute(groups, execution_options={"yield_per": 1000}):
-                of = steps.setdefault(row.question, {})
-                first.setdefault(row.question, row.position)
-                rollouts, passes, unanswered = of.get(row.step, (0, 0, 0))
-                unanswered += 0 if row.passes else row.rollouts
-                of[row.step] = rollouts + row.rollouts, passes + row.passes, unanswered
-            explained = {row[0]: row[1] for row in connection.execute(failures)}
-        rows = [
-            {
-                "run_id": self.state.run_id,
-                "question": question,
-                "position": first[question],
-                "steps": len(of),
-                **dict(
-                    zip(
-                        ("rollouts", "passes", "unanswered"),
-                        map(sum, zip(*of.values(), strict=True)),
-                        strict=True,
-                    )
-                ),
-                "first_step": min(of),
-                "first_rollouts": of[min(of)][0],
-                "first_passes": of[min(of)][1],
-                "last_step": max(of),
-                "last_rollouts": of[max(of)][0],
-                "last_passes": of[max(of)][1],
-                "explained": explained.get(question, 0),
-            }
-            for question, of in steps.items()
-        ]
-        self._compare(PROMPT, rows, "question")
+        return projection.wrong_rows(target, names, stored, expected)
 
-    def _check_rounds(self) -> None:
-        """No row is of a round that was never committed."""
-        for target in (ROUND, HISTORY, SNAPSHOT, QUESTION):
-            query = select(target.c.round).where(
-                target.c.run_id == self.state.run_id, ~target.c.round.between(1, self.state.last_opened)
-            )
-            with self.log.database.read() as connection:
-                round_ = connection.execute(query.limit(1)).scalar()
-            if round_ is not None:
-                message = f"{target.name} has round {round_}, which follows from no event; {REBUILD}"
-                self.faults.append(Fault("projection", message))
-
-    def _compare(self, target: Any, expected: Sequence[dict[str, Any]], *key: str, **only: Any) -> None:
-        """Rows of a projection against those that the events give. The first difference of a table is
-        named."""
-        wrong = projection.wrong_rows(self.log, self.state.run_id, target, expected, *key, **only)
-        self.faults.extend(Fault("projection", f"{message}; {REBUILD}") for message in islice(wrong, 1))
-
-    def _check_questions(self, now: OpenRound) -> None:
-        rows = projection.question_rows(self.state.run_id, now)
-        self._compare(QUESTION, rows, "question_id", "cause_id", round=now.number)
-
-    def _check_snapshot(self) -> None:
+    def _wrong_snapshots(self) -> Iterator[str]:
         """A missing snapshot costs time only; one that is read as another state is a fault. One that was
         written before the state had a field more says the same in fewer bytes."""
-        state = self.state
-        query = select(SNAPSHOT).where(
-            SNAPSHOT.c.run_id == state.run_id,
-            SNAPSHOT.c.round == state.round,
-            SNAPSHOT.c.version == projection.VERSION,
-        )
+        names = [column.name for column in SNAPSHOT.c]
+        now = {"version": projection.VERSION}
         try:
-            with self.log.database.read() as connection:
-                found = connection.execute(query).mappings().one_or_none()
-            stored = None if found is None else dict(found)
-        except DBAPIError:
-            stored = {}
-        if stored is None:
-            return
-        row = projection.snapshot_row(state)
-        if stored != row and {**stored, "state": projection.reread(stored.get("state"))} != row:
-            message = f"the snapshot of round {state.round} is not the state; {REBUILD}"
-            self.faults.append(Fault("projection", message))
-
-
-class _Groups:
-    """Ingested groups as the events give them, a sum a step: a run has too many to hold them."""
-
-    def __init__(self) -> None:
-        self._sums: dict[tuple[int, int], int] = {}
-        self._attempt = 1
-
-    def add(self, row: dict[str, Any]) -> None:
-        attempt, step = row["attempt"], row["step"]
-        if attempt > self._attempt:
-            self._attempt = attempt
-            for key in [key for key in self._sums if key[0] < attempt and key[1] >= step]:
-                del self._sums[key]
-        self._sums[attempt, step] = self._sums.get((attempt, step), 0) + hash(tuple(row.values()))
-
-    def check(self, log: Log, report: Verification) -> None:
-        stored = _Groups()
-        query = select(GROUP).where(GROUP.c.run_id == report.run_id).order_by(GROUP.c.position)
-        with log.database.read() as connection:
-            for row in connection.execute(query, execution_options={"yield_per": 1000}).mappings():
-                key = row["attempt"], row["step"]
-                stored._sums[key] = stored._sums.get(key, 0) + hash(tuple(row.values()))
-        wrong = [
-            key
-            for key in self._sums.keys() | stored._sums.keys()
-            if self._sums.get(key) != stored._sums.get(key)
-        ]
-        if wrong:
-            attempt, step = min(wrong)
-            message = f"ingested_group is not what the events give in step {step} of attempt {attempt}"
-            report.faults.append(Fault("projection", f"{message}; {REBUILD}"))
+            for stored in projection.rows(self.log.database, SNAPSHOT, self.state.run_id, names, **now):
+                number, content = stored[1], stored[-1]
+                made = projection.rows(self.made, SNAPSHOT, self.state.run_id, names, round=number)
+                expected = next(made, None)
+                if expected is None:
+                    yield f"snapshot {number} follows from no event"
+                elif expected not in (stored, (*stored[:-1], projection.reread(content))):
+                    yield f"the snapshot of round {number} is not the state"
+        except DBAPIError as error:
+            yield f"a snapshot cannot be read: {error.orig}"

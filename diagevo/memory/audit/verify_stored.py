@@ -14,12 +14,12 @@ from diagevo.errors import StoreError
 from diagevo.memory.audit.verify import Fault, Verification
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.events.records import Recorded
-from diagevo.memory.log.artifacts import ARTIFACT, REPLY, Seen, is_text
+from diagevo.memory.log.artifacts import Seen, is_text
 from diagevo.memory.log.check import integrity
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import declared, shape
 from diagevo.memory.log.prepared import PAGE
-from diagevo.memory.log.vectors import VECTOR
+from diagevo.memory.log.tables import ARTIFACT, REPLY, VECTOR
 
 
 def check_stored(log: Log, run_id: str, report: Verification) -> None:

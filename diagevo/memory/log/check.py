@@ -5,10 +5,9 @@ compared by their definition, as the database itself tells it.
 """
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -113,7 +112,7 @@ def check(database: Database) -> list[Finding]:
         findings.append(integrity(connection, database.dialect))
         if database.file is not None:
             findings.append(_rights(database.file))
-        findings += _counts(connection)
+        findings += [positions(connection), _heads(connection)]
     return findings
 
 
@@ -142,14 +141,17 @@ def _rights(file: Path) -> Finding:
     return Finding("rights", True, f"others may read {file}", f"chmod go= {shlex.quote(str(file))}")
 
 
-def _counts(connection: Connection) -> Iterator[Finding]:
-    def scalar(sql: str) -> Any:
-        return connection.exec_driver_sql(sql).scalar_one()
-
-    given = scalar("SELECT position FROM log")
-    count, last = scalar("SELECT count(*) FROM event"), scalar("SELECT coalesce(max(position), 0) FROM event")
+def positions(connection: Connection) -> Finding:
+    """Positions of the whole database: 1 to n."""
+    given = connection.exec_driver_sql("SELECT position FROM log WHERE id = 1").scalar_one_or_none()
+    events = "SELECT count(*), coalesce(max(position), 0) FROM event"
+    count, last = connection.exec_driver_sql(events).one()
     detail = f"{given} given, {count} there, the last at {last}"
-    yield Finding("positions", given == count == last, detail)
+    return Finding("positions", given == count == last, detail)
+
+
+def _heads(connection: Connection) -> Finding:
+    """Each run's head against its last event."""
     wrong = [
         row[0]
         for row in connection.exec_driver_sql(
@@ -158,8 +160,8 @@ def _counts(connection: Connection) -> Iterator[Finding]:
             " AND (event.hash IS NULL OR event.hash <> run.hash)"
         )
     ]
-    runs = scalar("SELECT count(*) FROM run WHERE sequence > 0")
+    runs = connection.exec_driver_sql("SELECT count(*) FROM run WHERE sequence > 0").scalar_one()
     detail = (
         f"checked {runs}: each ends at its last event" if not wrong else f"not at the last event: {wrong}"
     )
-    yield Finding("heads", not wrong, detail)
+    return Finding("heads", not wrong, detail)

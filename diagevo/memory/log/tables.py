@@ -10,7 +10,11 @@ No rows are made as objects, so these are no SQLModel classes as the evaluations
 is about a sixth of what `memory show` costs.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 from sqlalchemy import (
     REAL,
@@ -145,11 +149,86 @@ NODE = Table(
 )
 """A skill node as of the last commit; an absorbed one names its survivor."""
 
+
+@dataclass(frozen=True, slots=True)
+class RoundCounts:
+    """What was counted of a round's questions, failures and causes: columns of `round_summary`."""
+
+    round: int
+    candidates: int
+    kept: int
+    too_easy: int
+    too_hard: int
+    contested: int
+    no_label: int
+    invalid: int
+    invalid_reasons: dict[str, int]
+    """By reason; `not_recorded` where the log is older than reasons."""
+    responses: int
+    """To valid questions that were answered in votes, and how many of them state an answer."""
+    answers: int
+    rollouts: int
+    """Of another trainer, and how many passed its own check."""
+    passes: int
+    undecided: int
+    """Pairs of answers that stand apart because comparing them came to no verdict."""
+    labels_judged: int
+    """Kept questions whose truth is known, and how many of their labels are true."""
+    labels_true: int
+    observed: int
+    """Failures; the void ones are left out, here and below."""
+    against_answers: int
+    """Of them those that are compared with the known answer."""
+    failures_judged: int
+    """Of them those whose label can be checked, and those that stand against a false one."""
+    against_false_labels: int
+    right_answers: int | None
+    """Of those that can be checked, how many give the true answer; null where that was not recorded."""
+    right_against_false: int | None
+    """The same of those that stand against a false label."""
+    with_cause: int
+    """Failures that were counted under a cause, on so many questions."""
+    questions_with_cause: int
+    promoted: int
+    promoted_causes: tuple[str, ...]
+    """In the order of their numbers."""
+    reactivated: int
+    reactivated_causes: tuple[str, ...]
+    created: int
+
+
+@dataclass(slots=True)
+class CauseCounts:
+    """What a round counted under a cause, and asked about it: columns of `cause_history`."""
+
+    round: int
+    cause_id: str
+    failures: int = 0
+    questions: int = 0
+    """Those that the failures are on."""
+    responses: int = 0
+    """To these questions, and how many of them agree or passed."""
+    first: int = 0
+    aimed: int = 0
+    """Questions that aimed at the cause; of them the kept and the valid ones."""
+    aimed_kept: int = 0
+    aimed_valid: int = 0
+    agreement: Fraction | None = None
+    """Mean p₁ of the valid ones."""
+
+
+def _counted(of: type) -> Iterator[Column[Any]]:
+    """The fields as columns: what is no number is a text."""
+    for name, kind in get_type_hints(of).items():
+        null = NoneType in get_args(kind)
+        yield Column(name, Integer if kind in (int, int | None) else Text, nullable=null)
+
+
 ROUND = Table(
     "round_summary",
     METADATA,
     _column("run_id", Text),
-    _column("round", Integer),
+    *_counted(RoundCounts),
     _column("first_sequence", LONG),
     _column("last_sequence", LONG),
     _column("position", LONG),
@@ -161,46 +240,6 @@ ROUND = Table(
     _column("active", Integer),
     _column("mastered", Integer),
     _column("nodes", Integer),
-    _column("candidates", Integer),
-    _column("kept", Integer),
-    _column("too_easy", Integer),
-    _column("too_hard", Integer),
-    _column("contested", Integer),
-    _column("no_label", Integer),
-    _column("invalid", Integer),
-    # JSON, by reason; `not_recorded` where the log is older than reasons.
-    _column("invalid_reasons", Text),
-    # To valid questions that were answered in votes, and how many of them state an answer.
-    _column("responses", Integer),
-    _column("answers", Integer),
-    # Of another trainer, and how many passed its own check.
-    _column("rollouts", Integer),
-    _column("passes", Integer),
-    # Pairs of answers that stand apart because comparing them came to no verdict.
-    _column("undecided", Integer),
-    # Kept questions whose truth is known, and how many of their labels are true.
-    _column("labels_judged", Integer),
-    _column("labels_true", Integer),
-    # Failures; the void ones are left out, here and below.
-    _column("observed", Integer),
-    # Of them those that are compared with the known answer.
-    _column("against_answers", Integer),
-    # Of them those whose label can be checked, and those that stand against a false one.
-    _column("failures_judged", Integer),
-    _column("against_false_labels", Integer),
-    # Of those that can be checked, how many give the true answer; null where that was not recorded.
-    Column("right_answers", Integer),
-    # The same of those that stand against a false label.
-    Column("right_against_false", Integer),
-    # Failures that were counted under a cause, on so many questions.
-    _column("with_cause", Integer),
-    _column("questions_with_cause", Integer),
-    _column("promoted", Integer),
-    # JSON, in the order of their numbers.
-    _column("promoted_causes", Text),
-    _column("reactivated", Integer),
-    _column("reactivated_causes", Text),
-    _column("created", Integer),
     _column("state_hash", Text),
     _column("committed_at", Text),
     PrimaryKeyConstraint("run_id", "round"),
@@ -305,25 +344,13 @@ HISTORY = Table(
     "cause_history",
     METADATA,
     _column("run_id", Text),
-    _column("round", Integer),
-    _column("cause_id", Text),
+    *_counted(CauseCounts),
     _column("node_id", Text),
     _column("node_label", Text),
     _column("description", Text),
     _column("state", Text),
     _column("frequency", Integer),
     Column("probability", Text),
-    # Counted under it in this round, on so many questions; the responses to these, and how many agree or
-    # passed.
-    _column("failures", Integer),
-    _column("questions", Integer),
-    _column("responses", Integer),
-    _column("first", Integer),
-    # Questions of this round that aimed at it; of them the kept ones, the valid ones, and their mean p₁.
-    _column("aimed", Integer),
-    _column("aimed_kept", Integer),
-    _column("aimed_valid", Integer),
-    Column("agreement", Text),
     PrimaryKeyConstraint("run_id", "round", "cause_id"),
 )
 """A cause after the commit of a round: the memory as of any round in plain SQL."""

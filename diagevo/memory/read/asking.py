@@ -54,12 +54,6 @@ def ask(
     return found
 
 
-def row_of(row: type[R], values: Mapping[str, Any]) -> R:
-    """A row that is not stored yet, as `ask` gives it."""
-    readers = ((name, read, values[name]) for name, read in _readers(row).items())
-    return row(**{name: v if read is None or v is None else read(v) for name, read, v in readers})
-
-
 @cache
 def _readers(row: type) -> dict[str, Callable[[Any], Any] | None]:
     """By column, what makes its cell a value; None where it is one."""

@@ -3,47 +3,13 @@ from the fold, which counts both."""
 
 from collections import Counter
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 from diagevo.memory.events import CauseState, number_of
 from diagevo.memory.history import History
-from diagevo.memory.read.asking import ask, row_of
+from diagevo.memory.log.tables import CauseCounts, RoundCounts
+from diagevo.memory.read.asking import ask
 from diagevo.memory.state.projection import cause_counts, round_counts
-
-
-@dataclass(frozen=True, slots=True)
-class RoundCounts:
-    """`v_round`."""
-
-    round: int
-    candidates: int
-    kept: int
-    labels_judged: int
-    labels_true: int
-    observed: int
-    with_cause: int
-    questions_with_cause: int
-    failures_judged: int
-    against_false_labels: int
-    right_against_false: int | None
-    promoted_causes: tuple[str, ...]
-    reactivated_causes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CauseCounts:
-    """`v_cause_history`, where anything failed by the cause or aimed at it."""
-
-    round: int
-    cause_id: str
-    failures: int
-    questions: int
-    aimed: int
-    aimed_kept: int
-    aimed_valid: int
-    agreement: Fraction | None
-    """Mean p₁ of the valid ones."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +57,8 @@ def counts(history: History) -> Counts:
     causes = ask(history, "v_cause_history", CauseCounts, some, order="round, cause_id")
     now = history.state(history.end).open
     if now is not None:
-        rounds.append(row_of(RoundCounts, {"round": now.number, **round_counts(now)}))
-        for cause, row in cause_counts(now).items():
-            causes.append(row_of(CauseCounts, {"round": now.number, "cause_id": cause, **row}))
+        rounds.append(round_counts(now))
+        causes += cause_counts(now).values()
     return Counts(tuple(rounds), tuple(causes), history.ingested is not None, history.steered)
 
 

@@ -10,6 +10,7 @@ from diagevo.equations.policy import next_epsilon
 from diagevo.equations.schedule import z
 from diagevo.memory.events import RoundOpened
 from diagevo.memory.history import History
+from diagevo.memory.log.tables import RoundCounts
 from diagevo.memory.read.asking import ask
 from diagevo.progress import RoundFigures
 
@@ -17,10 +18,9 @@ MEAN = "mean_at_k"
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
+class _Round(RoundCounts):
     """`v_round`."""
 
-    round: int
     position: int
     failures: int
     reference_failures: int | None
@@ -28,28 +28,6 @@ class _Round:
     active: int
     mastered: int
     nodes: int
-    candidates: int
-    kept: int
-    too_easy: int
-    too_hard: int
-    contested: int
-    no_label: int
-    invalid: int
-    invalid_reasons: dict[str, int]
-    responses: int
-    answers: int
-    rollouts: int
-    passes: int
-    undecided: int
-    labels_judged: int
-    labels_true: int
-    observed: int
-    failures_judged: int
-    against_false_labels: int
-    right_answers: int | None
-    promoted_causes: tuple[str, ...]
-    reactivated_causes: tuple[str, ...]
-    created: int
     committed_at: str
     superseded_by: int | None
 

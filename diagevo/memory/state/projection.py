@@ -1,13 +1,17 @@
 """Projections and snapshots: written with the events that they follow from, read for speed, disposable. Also
 how a state is loaded."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from fractions import Fraction
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, get_args
 
 import msgspec
-from sqlalchemy import Connection, Table, delete, insert, select
+from sqlalchemy import Column, Connection, Table, Text, delete, insert, select
 from sqlalchemy.exc import DBAPIError
 
 from diagevo.memory.events import (
@@ -17,7 +21,9 @@ from diagevo.memory.events import (
     number_of,
 )
 from diagevo.memory.events.decode import UNREADABLE, Fact
+from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
+from diagevo.memory.log.prepared import PAGE
 from diagevo.memory.log.tables import (
     CAUSE,
     GROUP,
@@ -29,16 +35,14 @@ from diagevo.memory.log.tables import (
     ROUND,
     SNAPSHOT,
     SUM,
+    CauseCounts,
+    RoundCounts,
 )
 from diagevo.memory.state.fold import fold
 from diagevo.memory.state.model import MemoryState, OpenRound
 from diagevo.text.fractions import fraction
 
 ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, SUM, PROMPT, QUESTION)
-NONE: dict[str, Any] = dict.fromkeys(
-    ("failures", "questions", "responses", "first", "aimed", "aimed_kept", "aimed_valid"), 0
-) | {"agreement": None}
-"""What a round counted of a cause that nothing failed by or aimed at."""
 SUMS = ("groups", "all_passed", "contrast", "all_failed", "rollouts", "passes")
 VERDICTS: tuple[CandidateVerdict, ...] = get_args(CandidateVerdict)
 VERSION = 7
@@ -136,30 +140,55 @@ def write_memory(connection: Connection, state: MemoryState) -> None:
             connection.execute(insert(target), rows)
 
 
+def rows(
+    database: Database, target: Table, run_id: str, names: Sequence[str], **only: Any
+) -> Iterator[tuple[Any, ...]]:
+    """Rows of a projection, in the order of their key on every database. `only` chooses among them."""
+    order = [column.collate("C") if _sorts(database, column) else column for column in target.primary_key]
+    query = select(*(target.c[name] for name in names)).where(
+        target.c.run_id == run_id, *(target.c[k] == v for k, v in only.items())
+    )
+    with database.read() as connection:
+        found = connection.execute(query.order_by(*order), execution_options={"yield_per": PAGE})
+        yield from map(tuple, found)
+
+
+def _sorts(database: Database, column: Column[Any]) -> bool:
+    """Whether the database would sort the column by its own language."""
+    return database.dialect == "postgresql" and isinstance(column.type, Text)
+
+
 def wrong_rows(
-    log: Log, run_id: str, target: Table, expected: Iterable[dict[str, Any]], *key: str, **only: Any
+    target: Table,
+    names: Sequence[str],
+    stored: Iterable[tuple[Any, ...]],
+    expected: Iterable[tuple[Any, ...]],
 ) -> Iterator[str]:
-    """What is wrong with the stored rows of a projection, held against those that the events give. Rows are
-    known by the columns `key`; `only` chooses among the stored ones."""
+    """What is wrong with the stored rows of a projection, held against those that the events give: both in
+    the order of their key, with the columns `names`."""
+    key = [names.index(column.name) for column in target.primary_key if column.name != "run_id"]
 
-    def named(row: Any) -> tuple[Any, ...]:
-        return tuple(row[name] for name in key)
+    def placed(whose: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, str, tuple[Any, ...]]]:
+        for row in rows:  # a damaged file may hold any type
+            yield [(type(row[at]).__name__, row[at]) for at in key], whose, row
 
-    query = select(target).where(target.c.run_id == run_id, *(target.c[k] == v for k, v in only.items()))
     try:
-        with log.database.read() as connection:
-            stored = {named(row): row for row in connection.execute(query).mappings()}
+        both = merge(placed("found", stored), placed("right", expected), key=itemgetter(0))
+        for place, of in groupby(both, key=itemgetter(0)):
+            row = {whose: values for _, whose, values in of}
+            if row.get("found") == row.get("right"):
+                continue
+            what = f"{target.name} {' '.join(str(value) for _, value in place)}"
+            if "found" not in row:
+                yield f"{what} is missing"
+            elif "right" not in row:
+                yield f"{what} follows from no event"
+            else:
+                differ = zip(names, row["found"], row["right"], strict=True)
+                name, found, right = next(each for each in differ if each[1] != each[2])
+                yield f"{what} has {name} {found!r}, the events give {right!r}"
     except DBAPIError as error:
         yield f"{target.name} cannot be read: {error.orig}"
-        return
-    for row in expected:
-        found, what = stored.pop(named(row), None), f"{target.name} {' '.join(map(str, named(row)))}"
-        if found is None:
-            yield f"{what} is missing"
-        elif (name := next((n for n, value in row.items() if found[n] != value), None)) is not None:
-            yield f"{what} has {name} {found[name]!r}, the events give {row[name]!r}"
-    for left in sorted(stored, key=str):
-        yield f"{target.name} {' '.join(map(str, left))} follows from no event"
 
 
 def cause_rows(state: MemoryState) -> list[dict[str, Any]]:
@@ -240,25 +269,51 @@ def question_rows(run_id: str, now: OpenRound) -> list[dict[str, Any]]:
     return [question_row(run_id, now, *pair) | {"failures": count} for pair, count in number.items()]
 
 
-def cause_counts(now: OpenRound) -> dict[str, dict[str, Any]]:
+def cause_counts(now: OpenRound) -> dict[str, CauseCounts]:
     """What a round counted under each cause, and what aimed at it."""
-    found: defaultdict[str, dict[str, Any]] = defaultdict(NONE.copy)
+    found: dict[str, CauseCounts] = {}
+
+    def of(cause_id: str) -> CauseCounts:
+        return found.setdefault(cause_id, CauseCounts(now.number, cause_id))
+
     for row in question_rows("", now):
-        for name in ("failures", "questions", "responses", "first"):
-            found[row["cause_id"]][name] += row.get(name, 1)  # a row is a question
+        cause = of(row["cause_id"])
+        cause.failures += row["failures"]
+        cause.questions += 1
+        cause.responses += row["responses"]
+        cause.first += row["first"]
     for scored in now.candidates.values():
         if scored.cause_id is not None:
-            found[scored.cause_id]["aimed"] += 1
-            found[scored.cause_id]["aimed_kept"] += scored.verdict == "kept"
+            of(scored.cause_id).aimed += 1
+            of(scored.cause_id).aimed_kept += scored.verdict == "kept"
     for cause_id, tally in now.tallies.items():
-        found[cause_id] |= {"aimed_valid": tally.questions, "agreement": str(tally.score)}
+        of(cause_id).aimed_valid, of(cause_id).agreement = tally.questions, tally.score
     return found
 
 
-def history_rows(state: MemoryState, closed: OpenRound | None = None) -> list[dict[str, Any]]:
+def _stored(counts: RoundCounts | CauseCounts) -> dict[str, Any]:
+    """As a row: exact numbers as text, several names as JSON."""
+    row = {field.name: getattr(counts, field.name) for field in fields(counts)}
+    for name, value in row.items():
+        if isinstance(value, Fraction):
+            row[name] = str(value)
+        elif isinstance(value, dict | tuple):
+            row[name] = msgspec.json.encode(value).decode()
+    return row
+
+
+def history_rows(state: MemoryState, closed: OpenRound) -> list[dict[str, Any]]:
     """The causes after a commit, with what its round counted under each."""
+    counts, number = cause_counts(closed), closed.number
+    return [
+        _stored(counts.get(row["cause_id"], CauseCounts(number, row["cause_id"]))) | row
+        for row in standing_rows(state)
+    ]
+
+
+def standing_rows(state: MemoryState) -> list[dict[str, Any]]:
+    """The causes as they stand after a commit."""
     shares = state.schedule().shares
-    counts = {} if closed is None else cause_counts(closed)
     return [
         {
             "run_id": state.run_id,
@@ -270,7 +325,6 @@ def history_rows(state: MemoryState, closed: OpenRound | None = None) -> list[di
             "state": c.state,
             "frequency": c.frequency,
             "probability": str(shares[c.cause_id].p) if c.cause_id in shares else None,
-            **({} if closed is None else counts.get(c.cause_id, NONE)),
         }
         for c in state.causes.values()
     ]
@@ -280,7 +334,7 @@ def round_row(state: MemoryState, closed: OpenRound, committed_at: str) -> dict[
     active = len(state.active())
     return {
         "run_id": state.run_id,
-        "round": closed.number,
+        **_stored(round_counts(closed)),
         "first_sequence": closed.first_sequence,
         "last_sequence": state.sequence,
         "position": state.position,
@@ -292,17 +346,12 @@ def round_row(state: MemoryState, closed: OpenRound, committed_at: str) -> dict[
         "active": active,
         "mastered": len(state.causes) - active,
         "nodes": len(state.nodes),
-        **round_counts(closed),
         "state_hash": state.hash(state.reference_round, state.reference_failures),
         "committed_at": committed_at,
     }
 
 
-def _names(causes: Iterable[str]) -> str:
-    return msgspec.json.encode(sorted(causes, key=number_of)).decode()
-
-
-def round_counts(closed: OpenRound) -> dict[str, Any]:
+def round_counts(closed: OpenRound) -> RoundCounts:
     """What was counted of a round's questions, failures and causes."""
     scored = closed.candidates.values()
     verdicts = Counter(one.verdict for one in scored)
@@ -319,31 +368,32 @@ def round_counts(closed: OpenRound) -> dict[str, Any]:
     ]
     right = [gives for _, gives in judged if gives is not None]
     against_false = [gives for label_true, gives in judged if not label_true and gives is not None]
-    return {
-        "candidates": len(scored),
+    return RoundCounts(
+        round=closed.number,
+        candidates=len(scored),
         **{verdict: verdicts[verdict] for verdict in VERDICTS},
-        "invalid_reasons": msgspec.json.encode(dict(sorted(reasons.items()))).decode(),
-        "responses": sum(one.responses for one in voted),
-        "answers": sum(count for one in voted for _, count in one.votes),
-        "rollouts": sum(one.responses for one in rewarded),
-        "passes": sum(one.first for one in rewarded),
-        "undecided": sum(one.undecided for one in valid),
-        "labels_judged": len(labels),
-        "labels_true": sum(labels),
-        "observed": len(failures),
-        "against_answers": sum(failure.against == "answer" for failure in failures),
-        "failures_judged": len(judged),
-        "against_false_labels": sum(not label_true for label_true, _ in judged),
-        "right_answers": sum(right) if right else None,
-        "right_against_false": sum(against_false) if against_false else None,
-        "with_cause": len(closed.settled),
-        "questions_with_cause": len({name.rpartition(".")[0] for name in closed.settled}),
-        "promoted": len(closed.promoted),
-        "promoted_causes": _names(closed.promoted),
-        "reactivated": len(closed.reactivated),
-        "reactivated_causes": _names(closed.reactivated),
-        "created": len(closed.created),
-    }
+        invalid_reasons=dict(sorted(reasons.items())),
+        responses=sum(one.responses for one in voted),
+        answers=sum(count for one in voted for _, count in one.votes),
+        rollouts=sum(one.responses for one in rewarded),
+        passes=sum(one.first for one in rewarded),
+        undecided=sum(one.undecided for one in valid),
+        labels_judged=len(labels),
+        labels_true=sum(labels),
+        observed=len(failures),
+        against_answers=sum(failure.against == "answer" for failure in failures),
+        failures_judged=len(judged),
+        against_false_labels=sum(not label_true for label_true, _ in judged),
+        right_answers=sum(right) if right else None,
+        right_against_false=sum(against_false) if against_false else None,
+        with_cause=len(closed.settled),
+        questions_with_cause=len({name.rpartition(".")[0] for name in closed.settled}),
+        promoted=len(closed.promoted),
+        promoted_causes=tuple(sorted(closed.promoted, key=number_of)),
+        reactivated=len(closed.reactivated),
+        reactivated_causes=tuple(sorted(closed.reactivated, key=number_of)),
+        created=len(closed.created),
+    )
 
 
 def reread(content: Any) -> bytes | None:

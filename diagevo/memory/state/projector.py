@@ -20,20 +20,10 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.log.database import Database, insert_into
+from diagevo.memory.log.tables import GROUP, OPENED, PROMPT, QUESTION, SUM
 from diagevo.memory.state import projection
 from diagevo.memory.state.model import MemoryState, OpenRound, played_again
-from diagevo.memory.state.projection import (
-    GROUP,
-    OPENED,
-    PROMPT,
-    QUESTION,
-    SUM,
-    SUMS,
-    group_row,
-    opened_row,
-    question_row,
-    sum_rows,
-)
+from diagevo.memory.state.projection import SUMS, group_row, opened_row, question_row, sum_rows
 
 PROJECTED = having(Trait.ROWS | Trait.STANDING)
 """Events that change a row of a projection."""

@@ -27,8 +27,8 @@ from diagevo.memory.log.artifacts import Artifacts, put_right
 from diagevo.memory.log.database import Database, insert_missing
 from diagevo.memory.log.log import Log, now
 from diagevo.memory.log.migrate import prepare
-from diagevo.memory.log.tables import brought
-from diagevo.memory.log.vectors import VECTOR, Vectors, text_hash
+from diagevo.memory.log.tables import VECTOR, brought
+from diagevo.memory.log.vectors import Vectors, text_hash
 from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, Rows, UntrustedBundle, Writer, embedded
 from diagevo.memory.transfer.copying import CopiedRun, Copy, keep_heads

@@ -22,8 +22,9 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import UNFIT, Chain, Recorded, pending
 from diagevo.memory.log import heads
 from diagevo.memory.log.heads import Comparison
-from diagevo.memory.log.log import LOG, RUN, Log, now
+from diagevo.memory.log.log import Log, now
 from diagevo.memory.log.statements import INSERT
+from diagevo.memory.log.tables import LOG, RUN
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projector import PROJECTED, Projector

@@ -13,8 +13,7 @@ from sqlalchemy import Connection, func, insert, select
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.events import Origin, RunConfigured, StageCompleted, Trait, having
 from diagevo.memory.history import AsOf, History, point_of
-from diagevo.memory.log.tables import brought
-from diagevo.memory.log.vectors import VECTOR
+from diagevo.memory.log.tables import VECTOR, brought
 from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.state.stored_config import leaves
 from diagevo.memory.transfer.copying import CopiedRun, Copy, keep_heads

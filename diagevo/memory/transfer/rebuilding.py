@@ -12,9 +12,9 @@ from diagevo.memory.log.check import Finding
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import upgrade
+from diagevo.memory.log.tables import SNAPSHOT
 from diagevo.memory.memory import Memory
 from diagevo.memory.state import projection
-from diagevo.memory.state.projection import SNAPSHOT
 from diagevo.memory.state.projector import PROJECTED, Projector
 from diagevo.memory.state.walk import walk
 

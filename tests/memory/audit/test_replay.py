@@ -54,7 +54,7 @@ def test_the_check_names_a_projection_row_that_was_changed(mine: Store) -> None:
     mine.tamper("UPDATE cause_history SET frequency = 9 WHERE cause_id = 'c2' AND round = 3")
     history = open_history(mine.url, RUN)
     [told] = compare_with_commit(history, history.as_of(3))
-    assert told == "cause_history c2 has frequency 9, the events give 3"
+    assert told == "cause_history 3 c2 has frequency 9, the events give 3"
     history.close()
 
 
