@@ -11,6 +11,7 @@ from diagevo.memory.audit.verify import verify
 from diagevo.memory.history import open_history
 from diagevo.memory.log import heads
 from diagevo.memory.log.log import Log
+from diagevo.memory.state import projection
 from tests.contracts.databases import Store
 from tests.memory.play import candidate
 
@@ -37,11 +38,12 @@ def _commit_during(monkeypatch: pytest.MonkeyPatch, store: Store, owner: Any, na
     monkeypatch.setattr(owner, name, then_commit)
 
 
-@pytest.mark.parametrize("during", ["heads.read", "Log.runs", "Log.read", "Log.head", "Log.last_position"])
+@pytest.mark.parametrize("during", ["heads.read", "Log.runs", "Log.read", "Log.head", "projection.rows"])
 def test_a_log_that_is_written_meanwhile_is_well(
     played: Store, monkeypatch: pytest.MonkeyPatch, during: str
 ) -> None:
-    owner, name = (heads if during.startswith("heads") else Log), during.split(".")[1]
+    of, name = during.split(".")
+    owner = {"heads": heads, "Log": Log, "projection": projection}[of]
     real = getattr(owner, name)
     _commit_during(monkeypatch, played, owner, name)
     with played.log() as log:

@@ -14,9 +14,11 @@ from diagevo.errors import ConfigError
 from diagevo.memory.audit.replay import Rebuilt, describe
 from diagevo.memory.events import Cause, CauseState, number_of
 from diagevo.memory.history import AsOf, History
+from diagevo.memory.log.tables import RoundCounts
 from diagevo.memory.read.asking import ask
 from diagevo.memory.read.rounds import rounds, validations
 from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.projection import round_counts
 from diagevo.memory.state.stored_config import leaves
 from diagevo.text.redaction import redacted
 
@@ -269,21 +271,12 @@ def _divergence(a: History, b: History, at_a: AsOf, at_b: AsOf) -> int | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Turned:
-    """`v_round`, of every committed round."""
-
-    round: int
-    promoted_causes: tuple[str, ...]
-    reactivated_causes: tuple[str, ...]
-
-
 def _in_run(history: History, as_of: AsOf, state: MemoryState) -> list[InRun]:
     """The causes at that point, with the rounds that counted then and turned them."""
     counted = {commit.round for commit in history.counted(as_of)}
-    turned = [one for one in ask(history, "v_round", _Turned, order="round") if one.round in counted]
+    turned = [one for one in ask(history, "v_round", RoundCounts, order="round") if one.round in counted]
     if state.open is not None:
-        turned.append(_Turned(state.open.number, tuple(state.open.promoted), tuple(state.open.reactivated)))
+        turned.append(round_counts(state.open))
     return [
         InRun(
             id=cause_id,

@@ -13,6 +13,7 @@ from diagevo.equations.states import Tally, tallied
 from diagevo.memory.events import CandidateScored, RoundCommitted, RoundOpened
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import AsOf, History
+from diagevo.memory.log.tables import CauseCounts
 from diagevo.memory.read.asking import ask
 from diagevo.memory.state.stored_config import Configured
 
@@ -102,14 +103,6 @@ class Observed:
     votes: Counter[VoteKind] = field(default_factory=Counter[VoteKind])
 
 
-class _Assigned(msgspec.Struct):
-    """`cause_history`: the failures of a round that were counted under a cause."""
-
-    round: int
-    cause_id: str
-    failures: int
-
-
 def observations(history: History, as_of: AsOf) -> list[Observed]:
     """Every committed round that counted then, in order. What a run has by the hundred thousand, its votes,
     is counted a round at a time and never held."""
@@ -117,7 +110,7 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
     opened = {one.number: one for one in played(history, as_of) if one.number not in gone}
     following = dict(zip(opened, [*opened.values()][1:], strict=False))
     failures = defaultdict[int, dict[str, int]](dict)
-    for row in ask(history, "cause_history", _Assigned, "failures > 0"):  # the view has what counts now
+    for row in ask(history, "cause_history", CauseCounts, "failures > 0"):  # the view has what counts now
         failures[row.round][row.cause_id] = row.failures
     created = defaultdict[int, list[str]](list)
     for cause in history.state(as_of).causes.values():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from diagevo.memory.events import CauseState, number_of
-from diagevo.memory.history import History
+from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.tables import CauseCounts, RoundCounts
 from diagevo.memory.read.asking import ask
 from diagevo.memory.state.projection import cause_counts, round_counts
@@ -50,15 +50,22 @@ class Counts:
         return {cause: number[cause] for cause in most if number[cause]}
 
 
+def counted(history: History, as_of: AsOf) -> list[RoundCounts]:
+    """The rounds that counted then, the open one too, in order."""
+    then = "position <= :at AND (superseded_at IS NULL OR superseded_at > :at)"
+    rounds = ask(history, "v_round", RoundCounts, then, {"at": as_of.position}, order="round")
+    now = history.state(as_of).open
+    return rounds if now is None else [*rounds, round_counts(now)]
+
+
 def counts(history: History) -> Counts:
     """Of a run as it is now."""
-    rounds = ask(history, "v_round", RoundCounts, "superseded_by IS NULL", order="round")
     some = "failures > 0 OR aimed > 0"
     causes = ask(history, "v_cause_history", CauseCounts, some, order="round, cause_id")
     now = history.state(history.end).open
     if now is not None:
-        rounds.append(round_counts(now))
         causes += cause_counts(now).values()
+    rounds = counted(history, history.end)
     return Counts(tuple(rounds), tuple(causes), history.ingested is not None, history.steered)
 
 

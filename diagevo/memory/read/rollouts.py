@@ -7,6 +7,7 @@ from math import sqrt
 
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.read.asking import ask
+from diagevo.memory.read.counts import counted
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count
 from diagevo.text.steps import common_head
@@ -271,23 +272,11 @@ def _causes(history: History, failures: int) -> list[CauseRate]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Observed:
-    observed: int
-    against_answers: int
-
-
 def observed(history: History, as_of: AsOf) -> tuple[int, int]:
     """Failures of the rounds that counted then, and how many of them are compared with the known answer
     because no response passed."""
-    counted = "position <= :at AND (superseded_at IS NULL OR superseded_at > :at)"
-    rounds = ask(history, "v_round", _Observed, counted, {"at": as_of.position})
-    now = history.state(as_of).open
-    failures = [] if now is None else list(now.failures.values())
-    return (
-        sum(one.observed for one in rounds) + len(failures),
-        sum(one.against_answers for one in rounds) + sum(one.against == "answer" for one in failures),
-    )
+    rounds = counted(history, as_of)
+    return sum(one.observed for one in rounds), sum(one.against_answers for one in rounds)
 
 
 @dataclass(frozen=True, slots=True)
