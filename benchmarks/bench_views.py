@@ -6,11 +6,12 @@ That each grows no worse than n log n: `python -m benchmarks growth`.
 import json
 import sqlite3
 import subprocess
+import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.growth import PROGRAM, write
+from benchmarks.growth import write
 from benchmarks.rows import Row, cpu_seconds
 from diagevo.memory.read.views import ABOUT
 
@@ -28,8 +29,8 @@ def measured(rollouts: int, folder: Path) -> list[Row]:
     write(rollouts, folder)
     database = folder / "diagevo.db"
     on = ["--run", "verl", "--db", f"sqlite:///{database}"]
-    for command in (["ingest", "verl", str(folder / "verl")], ["diagnose", "--local"]):
-        subprocess.run([*PROGRAM, *command, *on], check=True, capture_output=True)
+    for command in (["ingest", "verl", str(folder / "steps")], ["diagnose", "--local"]):
+        subprocess.run([sys.executable, "-m", "diagevo", *command, *on], check=True, capture_output=True)
     with closing(sqlite3.connect(database)) as log:
 
         def decoded() -> None:

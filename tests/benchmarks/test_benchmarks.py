@@ -2,14 +2,17 @@
 
 import ast
 import json
+import sqlite3
+from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import bench_audit, gpu, gpu_shapes
+from benchmarks import bench_audit, bench_log, bench_views, gpu, gpu_shapes
 from benchmarks.gpu_shapes import SMALLEST, run_of
+from diagevo.memory.read.views import ABOUT
 from tests.cli.program import invoke
 from tests.memory.audit.long_run import LongRun
 
@@ -86,3 +89,22 @@ def test_a_command_of_an_auditor_is_measured_in_a_process_of_its_own(
     [row] = bench_audit.measured(tmp_path, 300)
     assert (row.name, row.met) == ("memory log | head", True)
     assert 20 < (row.measured or 0) < bench_audit.MOST
+
+
+@pytest.mark.slow
+def test_every_view_of_an_ingested_and_diagnosed_run_is_measured(tmp_path: Path) -> None:
+    rows = bench_views.measured(400, tmp_path)
+    assert [row.name for row in rows] == [f"{view} of 400 rollouts" for view in ABOUT]
+    assert next(row for row in rows if row.name.startswith("v_group ")).note == "50 rows"
+
+
+def test_the_sides_of_an_append_write_the_same_events(tmp_path: Path) -> None:
+    written = []
+    with ExitStack() as closing_:
+        appends = bench_log._Appends(tmp_path, 50, 100, closing_)
+        for side in (appends.raw, appends.ours, appends.sqlmodel):
+            side()()
+            with closing(sqlite3.connect(tmp_path / f"{appends._made}.db")) as log:
+                written.append(log.execute("SELECT type, payload FROM event ORDER BY position").fetchall())
+    assert len(written[0]) == 100
+    assert written[0] == written[1] == written[2]
