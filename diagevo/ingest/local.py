@@ -30,9 +30,7 @@ from diagevo.memory.memory import Memory
 
 T = TypeVar("T")
 BATCH = 64
-"""Groups whose texts are held at once."""
-RECORDED = 1_024
-"""Failures of a commit, which writes a page of each index for nearly every event."""
+"""Groups whose texts are held, and failures that are recorded, at once."""
 REPEATED = 4
 """Groups of one question that are learned from, as one prompt."""
 LONGEST = 400
@@ -67,22 +65,18 @@ class LocalCauses:
         for failure in memory.undiagnosed():
             waiting.setdefault(failure.question_id, []).append(failure)
         total, done = sum(map(len, waiting.values())), 0
-        events: list[FailureDiagnosed] = []
         for block in _blocks(list(waiting), BATCH):
-            if len(events) >= RECORDED or (should_stop is not None and should_stop()):
-                memory.diagnosed(events)
-                events = []
             _stop(should_stop, total - done)
-            before = len(events)
+            events: list[FailureDiagnosed] = []
             for question, prompt in zip(block, self._prompts([groups[each] for each in block]), strict=True):
                 observed = {failure.failure_id: failure for failure in waiting[question]}
                 for sample, found in zip(groups[question].failed, self._levels.of(prompt), strict=True):
                     if (failure := observed.get(f"{question}.a{sample.sample}")) is not None:
                         events.append(_diagnosed(failure, found))
-            done += len(events) - before
+            memory.diagnosed(events)
+            done += len(events)
             if on_progress is not None:
                 on_progress(Progress("extraction", done, total))
-        memory.diagnosed(events)
         self._settle(memory.unsettled(), should_stop)
 
     def explained(self, groups: Mapping[str, GroupIngested]) -> dict[str, tuple[Explained, Computed]]:
@@ -107,7 +101,7 @@ class LocalCauses:
             for failure in self._memory.undiagnosed()
             if failure.failure_id in found and is_plain(found[failure.failure_id])
         ]
-        for block in _blocks(plain, RECORDED):
+        for block in _blocks(plain, BATCH):
             _stop(should_stop, len(plain))
             self._memory.diagnosed(block)
         own = [event for event in self._memory.unsettled() if event.level is not None]
@@ -117,7 +111,7 @@ class LocalCauses:
         """Count each diagnosed failure under the cause of its key, which the first one makes."""
         memory = self._memory
         causes = _causes(memory)
-        for block in _blocks(unsettled, RECORDED):
+        for block in _blocks(unsettled, BATCH):
             _stop(should_stop, len(unsettled))
             with memory.atomic():
                 for event in block:

@@ -32,7 +32,7 @@ HELD = 10_000
 FAR = 2
 """A reward from which another scale than 0 and 1 is meant, so that --pass-at is required."""
 TOGETHER = 48 * 2**20
-"""Characters of responses from which steps are recorded."""
+"""Characters of responses that are recorded in one transaction, about."""
 
 
 class IngestSession:

@@ -1,4 +1,7 @@
-"""A run as its log tells it, for reading alone: what every question of an audit starts from."""
+"""A run as its log tells it, for reading alone: what every question of an audit starts from.
+
+Long, but one file: it is one class, whose properties share what was read of the log once.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
