@@ -14,7 +14,7 @@ from diagevo.memory.history import open_history
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
-from diagevo.memory.transfer.bundle import export_bundle, import_bundle
+from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
 from tests.contracts.databases import Store
 from tests.ingest.conftest import SETTINGS, step
 from tests.memory.audit.forging import Rows, forge_events
@@ -126,6 +126,7 @@ def test_import_refuses_a_round_that_is_not_its_groups(ingested: Store, tmp_path
     forge_events(tmp_path / "bundle", other_way)
     target = Database(str(tmp_path / "other.db"))
     prepare(target, create=True)
-    with pytest.raises(InconsistentError, match=r"#\d+: r1\.q0\.a1 is not a failed rollout of its"):
-        import_bundle(tmp_path / "bundle", target, root=tmp_path / "home")
+    for take in (check_bundle, lambda file: import_bundle(file, target, root=tmp_path / "home")):
+        with pytest.raises(InconsistentError, match=r"#\d+: r1\.q0\.a1 is not a failed rollout of its"):
+            take(tmp_path / "bundle")
     target.close()

@@ -97,8 +97,9 @@ class Fact(msgspec.Struct, Generic[E], frozen=True, gc=False):
 UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
 """What a payload raises that is no JSON, not the event's, not text at all, nested without end, or too large a
 number."""
+FACT = ("type", "round", "event_id", "sequence", "position", "schema_version", "payload")
 FactRow = tuple[str, int, str, int, int, int, str]
-"""type, round, event_id, sequence, position, schema_version, payload"""
+"""What the columns of `FACT` hold."""
 DECODERS: dict[str, Callable[[str], Event]] = {
     name: msgspec.json.Decoder(event).decode for name, event in EVENT_TYPES.items()
 }

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, inser
 
 from diagevo.errors import ConflictError, DamagedError, NotFoundError, StaleWriterError
 from diagevo.memory.events import Event
-from diagevo.memory.events.decode import Fact, FactRow, facts
+from diagevo.memory.events.decode import FACT, Fact, FactRow, facts
 from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, recorded
 from diagevo.memory.log.database import Database, listed
 from diagevo.memory.log.prepared import PAGE, Prepared
@@ -26,7 +26,6 @@ from diagevo.memory.log.tables import EVENT, LOG, RUN
 
 E = TypeVar("E", bound=Event)
 _FOUND = EVENT.alias("found")
-_FACT = ("type", "round", "event_id", "sequence", "position", "schema_version", "payload")
 LATEST = "latest"
 """In place of a run's name: the run that was written to last."""
 
@@ -68,7 +67,7 @@ class Log:
     @cached_property
     def _facts(self) -> Prepared:
         bounds = (EVENT.c.sequence > bindparam("after"), EVENT.c.sequence <= bindparam("until"))
-        rows = select(*(EVENT.c[name] for name in _FACT)).where(EVENT.c.run_id == bindparam("run"), *bounds)
+        rows = select(*(EVENT.c[name] for name in FACT)).where(EVENT.c.run_id == bindparam("run"), *bounds)
         return Prepared(self.database.engine, rows.order_by(EVENT.c.sequence), ["run", "after", "until"])
 
     def append(self, run_id: str, expected: int, events: Sequence[Pending]) -> Appended:
@@ -286,7 +285,7 @@ class Log:
         if until is not None:
             chosen.append(EVENT.c.position <= until)
         places = select(EVENT.c.position).where(*chosen)
-        query = select(*(_FOUND.c[name] for name in _FACT)).where(_FOUND.c.position.in_(places))
+        query = select(*(_FOUND.c[name] for name in FACT)).where(_FOUND.c.position.in_(places))
         with self.database.read() as connection:
             found = connection.execute(
                 query.order_by(_FOUND.c.position), execution_options={"yield_per": PAGE}

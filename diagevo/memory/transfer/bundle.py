@@ -1,37 +1,47 @@
 """A run as one file: its events with the chain's head, and the texts and vectors that they name.
 
 Written and read a page at a time, so that a run of any length fits. `import_bundle` verifies all of a bundle
-while it reads (`bundle_file`, `copying`) and takes the whole or nothing; `check_bundle` only
-verifies, and `export_bundle` does so with what it wrote. A run has the same head wherever it lies.
+while it reads (`bundle_file`, `copying`) and takes the whole or nothing; `check_bundle` verifies alone and
+writes nothing, and `export_bundle` does so with what it wrote. A run has the same head wherever it lies.
 """
 
 import os
 import sqlite3
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from diagevo.errors import ConfigError, InconsistentError, StoreError
-from diagevo.memory.audit.groups import first_mismatch
-from diagevo.memory.events import CauseCreated, FailureDiagnosed, NodeCreated, NodesMerged, RunConfigured
+from diagevo.memory.audit.groups import Attempts, first_mismatch, mismatch
+from diagevo.memory.events import (
+    CandidateScored,
+    CauseCreated,
+    Event,
+    FailureDiagnosed,
+    FailureObserved,
+    GroupIngested,
+    NodeCreated,
+    NodesMerged,
+    RunConfigured,
+)
+from diagevo.memory.events.decode import E, Fact
 from diagevo.memory.events.named_texts import NAMING, named_texts
-from diagevo.memory.events.records import GENESIS
+from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.artifacts import Artifacts, put_right
 from diagevo.memory.log.database import Database, insert_missing
 from diagevo.memory.log.log import Log, now
-from diagevo.memory.log.migrate import prepare
 from diagevo.memory.log.tables import VECTOR, brought
 from diagevo.memory.log.vectors import Vectors, text_hash
 from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, Rows, UntrustedBundle, Writer, embedded
-from diagevo.memory.transfer.copying import CopiedRun, Copy, keep_heads
+from diagevo.memory.transfer.copying import CopiedRun, Copy, Reading, keep_heads, twice
 from diagevo.private import whole
 from diagevo.text.escaping import utf8
 
@@ -101,17 +111,61 @@ def _write(history: History, as_of: AsOf, out: Writer) -> str:
 
 
 def check_bundle(file: Path) -> CopiedRun:
-    """Verify a bundle as `import_bundle` does, by taking it into a database that is thrown away. Raises as it
-    does."""
-    with (
-        closing(UntrustedBundle(file)) as bundle,
-        TemporaryDirectory(prefix="diagevo-") as scratch,
-        closing(Database(str(Path(scratch, "check.db")))) as database,
-    ):
+    """Verify a bundle as `import_bundle` does, and write nothing. Raises as it does."""
+    with closing(UntrustedBundle(file)) as bundle:
         run_id = bundle.run["run_id"]
         check_name(run_id)
-        prepare(database, create=True)
-        return _take(bundle, database, run_id, Path(scratch, run_id), kept=False)
+        with closing(_Checked(run_id, bundle)) as checked:
+            _take_events(bundle, checked)
+            _refuse(bundle, checked.first_mismatch())
+        for taken in (bundle.texts(), bundle.vectors()):
+            deque(taken, maxlen=0)
+        return checked.taken()
+
+
+class _Checked(Reading):
+    """The events of a bundle, read alone. Ids and places are kept in a file that is gone when it is closed:
+    no id may come twice, and groups come again by round, with what was made of them."""
+
+    def __init__(self, run_id: str, bundle: UntrustedBundle) -> None:
+        super().__init__(run_id)
+        self._bundle = bundle
+        self._file = sqlite3.connect("", isolation_level=None)
+        self._file.execute("CREATE TABLE seen (event_id PRIMARY KEY) WITHOUT ROWID")
+        self._file.execute(
+            "CREATE TABLE place (type, round, position, PRIMARY KEY (type, round, position)) WITHOUT ROWID"
+        )
+        self._file.execute("BEGIN")
+
+    def _add(self, recorded: Recorded, event: Event) -> None:
+        r = recorded
+        if not self._file.execute("INSERT OR IGNORE INTO seen VALUES (?)", (r.event_id,)).rowcount:
+            raise twice(self._bundle.called, EXPORT_AGAIN)
+        if isinstance(event, (GroupIngested, CandidateScored, FailureObserved)):
+            self._file.execute("INSERT INTO place VALUES (?, ?, ?)", (r.type, r.round, r.position))
+        super()._add(recorded, event)
+
+    def first_mismatch(self) -> tuple[int, str] | None:
+        """As `groups.first_mismatch`."""
+        if not any(self._facts(GroupIngested)):
+            return None
+        return mismatch(
+            self.state,
+            Attempts(self._facts(GroupIngested)),
+            lambda batch: self._facts(GroupIngested, round=batch),
+            lambda number: self._facts(CandidateScored, FailureObserved, round=number),
+        )
+
+    def _facts(self, *types: type[E], round: int | None = None) -> Iterator[Fact[E]]:
+        """Of these types, in order."""
+        found = self._file.execute(
+            "SELECT position FROM place WHERE type IN (?, ?) AND round = ifnull(?, round) ORDER BY position",
+            (types[0].__name__, types[-1].__name__, round),
+        )
+        return cast("Iterator[Fact[E]]", self._bundle.facts(position for (position,) in found))
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def import_bundle(
@@ -135,32 +189,36 @@ def import_bundle(
     return written
 
 
-def _take(
-    bundle: UntrustedBundle, database: Database, run_id: str, place: Path, *, kept: bool = True
-) -> CopiedRun:
-    """All rows, in one transaction. `place`: the folder of the new run. Not `kept`: all are read and checked,
-    the events are written."""
+def _take(bundle: UntrustedBundle, database: Database, run_id: str, place: Path) -> CopiedRun:
+    """All rows, in one transaction. `place`: the folder of the new run."""
     with database.write() as connection:
-        copy = Copy(connection, Log(database), run_id, place, projected=kept)
-        try:
-            copy.take(bundle.events(), f"the bundle {bundle.path}", EXPORT_AGAIN, bundle.note)
-        except InconsistentError as error:
-            raise _impossible(bundle, error.message) from error
+        copy = Copy(connection, Log(database), run_id, place)
+        _take_events(bundle, copy)
         written = copy.finish(imported=copy.chain.hash)
-        if (mismatch := first_mismatch(copy.log, copy.state)) is not None:
-            raise _impossible(bundle, f"#{mismatch[0]}: {mismatch[1]}")
+        _refuse(bundle, first_mismatch(copy.log, copy.state))
         for add, taken in (
             (put_right(database), bundle.texts()),
             (insert_missing(database, VECTOR), _brought(bundle.vectors(), run_id)),
         ):
             while batch := list(islice(taken, BATCH)):
-                if kept:
-                    connection.execute(add, batch)
+                connection.execute(add, batch)
     return written
 
 
+def _take_events(bundle: UntrustedBundle, reading: Reading) -> None:
+    try:
+        reading.take(bundle.events(), bundle.called, EXPORT_AGAIN, bundle.note)
+    except InconsistentError as error:
+        raise _impossible(bundle, error.message) from error
+
+
+def _refuse(bundle: UntrustedBundle, mismatch: tuple[int, str] | None) -> None:
+    if mismatch is not None:
+        raise _impossible(bundle, f"#{mismatch[0]}: {mismatch[1]}")
+
+
 def _impossible(bundle: UntrustedBundle, what: str) -> InconsistentError:
-    return InconsistentError(f"the bundle {bundle.path} has an impossible history: {what}", hint=EXPORT_AGAIN)
+    return InconsistentError(f"{bundle.called} has an impossible history: {what}", hint=EXPORT_AGAIN)
 
 
 def _brought(rows: Iterator[dict[str, Any]], run_id: str) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from diagevo.memory.events import (
     NodesMerged,
     RunConfigured,
 )
+from diagevo.memory.events.decode import FACT, Fact, FactRow, facts
 from diagevo.memory.events.named_texts import named_texts
 from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.log.artifacts import Seen
@@ -98,6 +99,7 @@ class UntrustedBundle:
         """Raises ConfigError where there is no file or it is no bundle, StoreError where it holds anything
         else than one."""
         self.path = path
+        self.called = f"the bundle {path}"
         size = _size(path)
         uri = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
         self._until = time.monotonic() + SECONDS
@@ -215,6 +217,17 @@ class UntrustedBundle:
         if not number or (number, head) != (sequence, hash_):
             ends = f"the bundle {self.path} ends at event {number} in {head[:12]}…"
             raise StoreError(f"{ends}; its run says {sequence} in {hash_[:12]}…", hint=EXPORT_AGAIN)
+
+    def facts(self, positions: Iterable[int]) -> Iterator[Fact[Event]]:
+        """What the events at these positions say, which were taken already."""
+        return facts(map(self._fact, positions))
+
+    def _fact(self, position: int) -> FactRow:
+        self._until = time.monotonic() + SECONDS
+        with self._explained():
+            return self._file.execute(
+                f"SELECT {', '.join(FACT)} FROM event WHERE position = ?", (position,)
+            ).fetchone()
 
     def note(self, event: Event) -> None:
         """What else an event, which was taken, asks for."""

@@ -44,28 +44,67 @@ class CopiedRun:
     heads: tuple[heads.ChainHead, ...]
 
 
-class Copy:
+class Reading:
+    """A history as it is read from outside: each event held against the one before it, then folded."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.state = MemoryState(run_id)
+        self.chain = Chain()
+        self.heads: list[heads.ChainHead] = []
+        self._end: heads.ChainHead | None = None
+
+    def take(
+        self,
+        source: Iterable[Recorded],
+        called: str,
+        hint: str,
+        on_event: Callable[[Event], None] = lambda _: None,
+    ) -> None:
+        """Take events of another run, in their order. Raises StoreError at the first that is not what was
+        written, InconsistentError where it does not follow; `called`: what they come from."""
+        for recorded in source:
+            try:
+                self.chain.follows(recorded)
+                event = self.chain.read(recorded)
+            except UNFIT as error:
+                where, why = f"event {self.state.sequence + 1} of {called}", str(error).splitlines()[0]
+                raise StoreError(f"{where} is not what was written: {why}", hint=hint) from error
+            self._add(recorded, event)
+            on_event(event)
+
+    def _add(self, recorded: Recorded, event: Event) -> None:
+        r = recorded
+        advance(self.state, Fact(r.type, r.round, r.event_id, r.sequence, r.position, event))
+        self._end = heads.of(r)
+        if r.type == "RoundCommitted":
+            self.heads.append(self._end)
+
+    def taken(self) -> CopiedRun:
+        """All of it; the position is its last event's."""
+        if self._end is not None and self._end not in self.heads[-1:]:
+            self.heads.append(self._end)
+        state = self.state
+        return CopiedRun(
+            self.run_id, state.sequence, state.round, state.position, self.chain.hash, tuple(self.heads)
+        )
+
+
+class Copy(Reading):
     """Writes a new run within a transaction that the caller holds (`Database.write`)."""
 
-    def __init__(
-        self, connection: Connection, log: Log, run_id: str, folder: Path, *, projected: bool = True
-    ) -> None:
-        """`folder`: the new run's; not `projected`: its events alone. Raises ConfigError where the run
-        exists."""
+    def __init__(self, connection: Connection, log: Log, run_id: str, folder: Path) -> None:
+        """`folder`: the new run's. Raises ConfigError where the run exists."""
+        super().__init__(run_id)
         log.lock(connection)
         if log.head(run_id).sequence:
             raise ConfigError(
                 f"run {run_id} exists already", hint="give the new run another name: --name NAME"
             )
-        self.connection, self.log, self.run_id = connection, log, run_id
-        self.state = MemoryState(run_id)
-        self._projected = PROJECTED if projected else frozenset[str]()
+        self.connection, self.log = connection, log
         self._projector = Projector(log.database, run_id)
         self.position = log.last_position()
-        self.chain = Chain()
-        self.heads: list[heads.ChainHead] = []
         self._kept = Comparison(heads.read(folder / heads.NAME))
-        self._end: heads.ChainHead | None = None
         self._rows: list[dict[str, Any]] = []
 
     def take(
@@ -75,21 +114,12 @@ class Copy:
         hint: str,
         on_event: Callable[[Event], None] = lambda _: None,
     ) -> None:
-        """Write events of another run, in their order. Raises StoreError at the first that is not what was
-        written, InconsistentError where it does not follow; `called`: what they come from."""
+        """Write events of another run, as `Reading` takes them."""
         try:
-            for recorded in source:
-                try:
-                    self.chain.follows(recorded)
-                    event = self.chain.read(recorded)
-                except UNFIT as error:
-                    where, why = f"event {self.state.sequence + 1} of {called}", str(error).splitlines()[0]
-                    raise StoreError(f"{where} is not what was written: {why}", hint=hint) from error
-                self._write(recorded, event)
-                on_event(event)
+            super().take(source, called, hint, on_event)
             self._flush()
         except IntegrityError as error:
-            raise StoreError(f"an event of {called} is there twice", hint=hint) from error
+            raise twice(called, hint) from error
 
     def append(self, event: Event, round: int) -> None:
         """Write an event of the new run's own."""
@@ -105,9 +135,9 @@ class Copy:
         )
         recorded = msgspec.structs.replace(own, hash=own.computed_hash)
         self.chain.follows(recorded)
-        self._write(recorded, event)
+        self._add(recorded, event)
 
-    def _write(self, recorded: Recorded, event: Event) -> None:
+    def _add(self, recorded: Recorded, event: Event) -> None:
         self.position += 1
         r = msgspec.structs.replace(recorded, position=self.position, run_id=self.run_id)
         for message in self._kept.meet(r):
@@ -115,13 +145,11 @@ class Copy:
         self._rows.append(msgspec.structs.asdict(r))
         if len(self._rows) >= BATCH:
             self._flush()
-        before, fact = self.state.open, Fact(r.type, r.round, r.event_id, r.sequence, r.position, event)
-        advance(self.state, fact)
-        if r.type in self._projected:
+        before = self.state.open
+        super()._add(r, event)
+        if r.type in PROJECTED:
+            fact = Fact(r.type, r.round, r.event_id, r.sequence, r.position, event)
             self._projector.take(fact, self.state, before, r.recorded_at)
-        self._end = heads.of(r)
-        if r.type == "RoundCommitted":
-            self.heads.append(self._end)
 
     def _flush(self) -> None:
         if self._rows:
@@ -143,16 +171,12 @@ class Copy:
         moved = update(RUN).where(RUN.c.run_id == self.run_id).values(head)
         if self.connection.execute(moved).rowcount == 0:
             self.log.create_run(self.connection, self.run_id, self.state.sequence, self.chain.hash, imported)
-        if self._end is not None and self._end not in self.heads[-1:]:
-            self.heads.append(self._end)
-        return CopiedRun(
-            self.run_id,
-            self.state.sequence,
-            self.state.round,
-            self.position,
-            self.chain.hash,
-            tuple(self.heads),
-        )
+        return self.taken()
+
+
+def twice(called: str, hint: str) -> StoreError:
+    """The error about a history in which an event comes again."""
+    return StoreError(f"an event of {called} is there twice", hint=hint)
 
 
 def _other_history(run_id: str, message: str) -> ConflictError:

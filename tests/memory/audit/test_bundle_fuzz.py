@@ -19,7 +19,7 @@ from diagevo.memory.audit.verify import verify
 from diagevo.memory.history import open_history
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
-from diagevo.memory.transfer.bundle import export_bundle, import_bundle
+from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory.audit.forging import Rows, forge_events, rows_of, write_rows
 
@@ -50,14 +50,18 @@ def target(sqlite_stores: SQLiteStores, tmp_path_factory: pytest.TempPathFactory
 
 
 def outcome(bundle: Path, target: Database, name: str, root: Path) -> bool:
-    """Whether the bundle was taken. An error that is not one of ours fails the test."""
+    """Whether the bundle was taken, and whether the check alone says so too. An error that is not one of ours
+    fails the test."""
     before = Log(target).runs()
     try:
         import_bundle(bundle, target, name, root=root)
     except DiagEvoError as error:
         refusal = error
     else:
+        check_bundle(bundle)
         return True
+    with pytest.raises(DiagEvoError):
+        check_bundle(bundle)
     assert refusal.exit_code in (2, 5), refusal
     assert refusal.hint
     assert Log(target).runs() == before
