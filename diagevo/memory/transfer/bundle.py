@@ -9,7 +9,7 @@ import os
 import sqlite3
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -184,7 +184,8 @@ def import_bundle(
         check_name(run_id)
         place = runs_folder(database, root) / run_id
         check_place(database, place)
-        written = _take(bundle, database, run_id, place)
+        with nullcontext() if Log(database).last_position() else database.straight():
+            written = _take(bundle, database, run_id, place)
     keep_heads(place, written)
     return written
 

@@ -1,5 +1,7 @@
 """Bundles: out, checked, and in again."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
 from diagevo.memory.transfer.bundle_file import TABLES
+from diagevo.memory.transfer.copying import CopiedRun, Copy
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory.audit.forging import alter, rows_of
 from tests.memory.audit.random_play import play_randomly
@@ -27,6 +30,37 @@ def test_a_run_comes_back_with_the_very_same_head(history: History, store: Store
     report = verify(Log(target), "played", store.root / "played", deep=True)
     assert (report.faults, report.heads, report.texts) == ([], 4, 91)
     target.close()
+
+
+@pytest.mark.parametrize(("open_elsewhere", "mode"), [(False, "delete"), (True, "wal")])
+def test_a_new_database_is_written_straight_where_nobody_has_it_open(
+    history: History,
+    sqlite_stores: SQLiteStores,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    open_elsewhere: bool,
+    mode: str,
+) -> None:
+    made, modes = export_bundle(history, history.end, tmp_path / "out"), list[str]()
+    finish = Copy.finish
+
+    def seen(copy: Copy, imported: str | None = None) -> CopiedRun:
+        modes.append(copy.connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
+        return finish(copy, imported)
+
+    monkeypatch.setattr(Copy, "finish", seen)
+    (tmp_path / "new").mkdir()
+    target = Database(sqlite_stores.new(tmp_path / "new").url)
+    with closing(sqlite3.connect(str(target.file))) as other, closing(target):
+        if open_elsewhere:
+            other.execute("SELECT * FROM run").fetchall()
+        for name in ("first", "second"):  # the database of the second is not new
+            written = import_bundle(tmp_path / "out", target, name, root=tmp_path / "new")
+            assert written.hash == made.head
+            with target.read() as connection:
+                assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
+            assert other.execute("SELECT count(*) FROM event WHERE run_id = ?", (name,)).fetchone() == (139,)
+    assert modes == [mode, "wal"]
 
 
 def test_exporting_what_was_imported_gives_the_same_rows(
