@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 WIDTHS = {"wide": 640, "narrow": 320}
 """In units that are pixels where a picture fills its place: on a desk, and on a telephone."""
@@ -11,6 +11,8 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 28
 _TICKS = 5
 _APART = 45
 """Between two labels below, at least."""
+POINTS = 200
+"""Rounds or steps of a picture; of more, a point is the mean of some that follow each other."""
 STYLES = 8
 """Lines of a picture that look different, in grey too: `s1` to `s8` of the style sheet."""
 
@@ -76,6 +78,23 @@ def _step(low: float, high: float) -> float:
     return next(n * power for n in (1, 2, 2.5, 5, 10) if n * power >= least * (1 - 1e-9))
 
 
+def _joined(
+    rounds: Sequence[int | str], lines: Sequence[Series], every: int
+) -> tuple[list[int | str], list[Series]]:
+    """Each `every` rounds or steps as one, from the first to the last of them."""
+    parts = [slice(start, start + every) for start in range(0, len(rounds), every)]
+
+    def mean(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return sum(known) / len(known) if known else None
+
+    spans = [rounds[part] for part in parts]
+    return (
+        [span[0] if len(span) == 1 else f"{span[0]}–{span[-1]}" for span in spans],
+        [replace(line, values=[mean(line.values[part]) for part in parts]) for line in lines],
+    )
+
+
 def chart(
     title: str,
     rounds: Sequence[int | str],
@@ -85,7 +104,10 @@ def chart(
     over: str = "round",
 ) -> Chart | None:
     """A chart, or None where no series has a value. `over`: what is counted from left to right. It begins at
-    0, or where values are below it at a tick below them."""
+    0, or where values are below it at a tick below them. Of more than POINTS, means are drawn."""
+    if (every := -(-len(rounds) // POINTS)) > 1:
+        title = f"{title}: means of {every} {over}s"
+        rounds, lines = _joined(rounds, lines, every)
     known = [value for line in lines for value in line.values if value is not None]
     if not known or not rounds:
         return None

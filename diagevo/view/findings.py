@@ -7,7 +7,7 @@ from diagevo.evaluation.protocol import share_interval
 from diagevo.memory.audit.examples import Example, examples_of
 from diagevo.memory.audit.failures import FailureStory, stories_of
 from diagevo.memory.audit.runs import RunStory
-from diagevo.memory.events import Event
+from diagevo.memory.events import Event, RoundOpened
 from diagevo.memory.history import History, fact_of
 from diagevo.memory.log.tables import RoundCounts
 from diagevo.memory.read.asking import ask
@@ -63,8 +63,15 @@ def _failure(history: History, counts: Counts, cause: str) -> FailureStory:
     """The last failure by a cause that is not known to be right; of the last round that has any."""
     last = max(one.round for one in counts.causes if one.cause_id == cause and one.failures)
     kinds, story = ["CauseCreated", "CauseMatched"], None
+    opened = history.find(RoundOpened, last, "")
     for recorded in history.log.read(
-        history.run_id, types=kinds, rounds=(last, last), cause_id=cause, newest_first=True, limit=LOOKED
+        history.run_id,
+        types=kinds,
+        rounds=(last, last),
+        cause_id=cause,
+        after=0 if opened is None else opened.position,
+        newest_first=True,
+        limit=LOOKED,
     ):
         [story] = stories_of(history, [fact_of(recorded, Event)])
         if story.right is not True:

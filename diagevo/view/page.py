@@ -1,13 +1,14 @@
 """What a page is made of before its template is rendered, and whether its run is as it was written."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
 from diagevo.errors import NotFoundError
+from diagevo.memory.audit.runs import RunStory, run_line, run_story
 from diagevo.memory.audit.verify import Verification, verify
 from diagevo.memory.history import History
 from diagevo.memory.log import heads
@@ -128,6 +129,7 @@ class Site:
         self.database, self.live, self.only, self.drawn = database, live, only, drawn
         self._log = Log(database)
         self._read: dict[str, History] = {}
+        self._told: dict[str, tuple[Head, RunStory]] = {}
         self.checks = Checks(self._log, self.folder_of)
 
     def runs(self) -> list[str]:
@@ -143,6 +145,14 @@ class Site:
             _ = known.end  # read in the one moment of this page, before another page reads the rest
             self._read[run] = known
         return known
+
+    def story(self, run: str) -> RunStory:
+        """The run as a whole. It reads every prompt of another trainer, so all but its line, which says who
+        writes, is kept until the run goes on."""
+        head = self.head(run)
+        if (known := self._told.get(run)) is None or known[0] != head:
+            known = self._told[run] = head, run_story(self.history(run))
+        return replace(known[1], line=run_line(self.history(run)))
 
     def head(self, run: str) -> Head:
         """Where the run's chain ends now."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.protocol import AT_BEST, colder
 from diagevo.memory.audit.replay import describe, next_schedule
-from diagevo.memory.audit.runs import RunStory, list_runs, run_line, run_story
+from diagevo.memory.audit.runs import RunStory, list_runs, run_line
 from diagevo.memory.events import EVENT_TYPES, CandidateScored, RoundOpened
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import History, expect
@@ -58,7 +58,7 @@ def runs(site: Site) -> Page:
 
 def overview(history: History, site: Site) -> Page:
     """What it kept getting wrong, what the curriculum did about it, whether it helped; then its rounds."""
-    story = run_story(history)
+    story = site.story(history.run_id)
     found = counts(history)
     worst = mistakes(history, found)
     rounds, agreement = by_round(found, [one.cause_id for one in worst])
@@ -132,7 +132,7 @@ def _accuracy(story: RunStory) -> Chart | None:
 
 def diagnostics(history: History, site: Site) -> Page:
     """What says how training and schedule went, not what came of them."""
-    story = run_story(history)
+    story = site.story(history.run_id)
     data = {
         "story": story,
         "charts": [one for one in (*_charts(story), *training_charts(history)) if one is not None],

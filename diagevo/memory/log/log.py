@@ -249,7 +249,9 @@ class Log:
             # walks the whole run: it cannot know how few are chosen. Nor can PostgreSQL, which for a few
             # would walk the positions of every later run, were it not for a sum that no index is ordered by.
             places = select(EVENT.c.position).where(*bounds, *chosen)
-            if limit is not None or skip:
+            if newest_first and limit == 1 and not skip:  # found without sorting them
+                places = select(func.max(EVENT.c.position)).where(*bounds, *chosen)
+            elif limit is not None or skip:
                 places = first(places, EVENT.c.position + 0)
             key = _FOUND.c.position
             query = select(_FOUND).where(key.in_(places)).order_by(key.desc() if newest_first else key)
