@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from diagevo.evaluation.protocol import share_interval
 from diagevo.memory.audit.examples import Example, examples_of
-from diagevo.memory.audit.failures import FailureStory, stories_of
+from diagevo.memory.audit.failures import FailureStory, counted_under, stories_of
 from diagevo.memory.audit.runs import RunStory
-from diagevo.memory.events import Event, RoundOpened
-from diagevo.memory.history import History, fact_of
+from diagevo.memory.history import History
 from diagevo.memory.log.tables import RoundCounts
 from diagevo.memory.read.asking import ask
 from diagevo.memory.read.counts import Counts
@@ -62,18 +61,9 @@ def mistakes(history: History, counts: Counts) -> list[Mistake]:
 def _failure(history: History, counts: Counts, cause: str) -> FailureStory:
     """The last failure by a cause that is not known to be right; of the last round that has any."""
     last = max(one.round for one in counts.causes if one.cause_id == cause and one.failures)
-    kinds, story = ["CauseCreated", "CauseMatched"], None
-    opened = history.find(RoundOpened, last, "")
-    for recorded in history.log.read(
-        history.run_id,
-        types=kinds,
-        rounds=(last, last),
-        cause_id=cause,
-        after=0 if opened is None else opened.position,
-        newest_first=True,
-        limit=LOOKED,
-    ):
-        [story] = stories_of(history, [fact_of(recorded, Event)])
+    story = None
+    for fact in counted_under(history, cause, last, newest_first=True, limit=LOOKED):
+        [story] = stories_of(history, [fact])
         if story.right is not True:
             break
     assert story is not None

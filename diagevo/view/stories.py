@@ -1,14 +1,13 @@
 """The pages about one thing: a cause, a node, a question, a failure."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from diagevo.memory.audit.cause_story import CauseStory, Sampled
 from diagevo.memory.audit.examples import Example, examples, examples_of
-from diagevo.memory.audit.failures import failure_story, question_story
+from diagevo.memory.audit.failures import counted_under, failure_story, question_story
 from diagevo.memory.audit.nodes import why_node
 from diagevo.memory.audit.references import Reference, resolve
 from diagevo.memory.audit.why import why_cause
@@ -16,6 +15,7 @@ from diagevo.memory.audit.wording import failure_lines, question_lines, turn_lin
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, expect
+from diagevo.memory.read.asking import ask
 from diagevo.text.numbers import count
 from diagevo.text.steps import parted
 from diagevo.view.helped import MeanOfQuestions
@@ -99,25 +99,27 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     promoting = {turn.round for turn in story.turns if turn.event == "promoted"}
     aimed = [
         (fact.round, one)
-        for fact in history.events(CandidateScored, cause_id=cause)
+        for fact in (history.events(CandidateScored, cause_id=cause) if _was_aimed_at(story) else ())
         if (one := fact.event).verdict != "invalid"
     ]
     questions = [(number, one) for number, one in aimed if number in promoting]
     texts = history.texts([one.question for _, one in questions[-PROMOTING:]])
-    counted = list(history.events(CauseCreated, CauseMatched, cause_id=cause))
-    page = part_of(len(counted), part)
-    shown = counted[page.start : page.start + page.rows]
+    failed = _failed(history, cause)
+    total = sum(one.failures for one in failed)
+    page = part_of(total, part)
+    shown = _counted(history, cause, failed, page.start, page.rows)
     observed = _observed(history, shown)
     in_words = examples(history, observed)
+    last = _counted(history, cause, failed, max(total - LOOKED_AT, 0), LOOKED_AT)
     data = {
         "story": story,
         "turns": [(turn, list(turn_lines(turn, {}, rest=", listed below"))) for turn in story.turns],
-        "sentences": list(_cause_sentences(history, story, counted, aimed)),
-        "whole": _whole(history, _observed(history, counted[-LOOKED_AT:])) if page.number == 1 else [],
+        "sentences": list(_cause_sentences(history, story, failed, aimed)),
+        "whole": _whole(history, _observed(history, last)) if page.number == 1 else [],
         "questions": [(n, one, texts.get(one.question)) for n, one in questions[-PROMOTING:]],
         "promoting": len(questions),
         "failures": [(fact, in_words[fact.event.failure_id]) for fact in shown],
-        "counted": len(counted),
+        "counted": total,
         "part": page,
         "base": f"{history.run_id}/causes/{cause}",
         "commands": [
@@ -127,6 +129,39 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     }
     run = history.run_id
     return Page("cause.html", f"{cause} of {run}", data, (*below(run), ("causes", f"{run}/causes.html")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """What was counted under a cause in a round: `cause_question`, added up."""
+
+    round: int
+    failures: int
+    questions: int
+
+
+def _failed(history: History, cause: str) -> list[_Failed]:
+    """Of every round that counted some, in order; of those that count no more, too."""
+    of_rounds = "SELECT run_id, round, sum(failures) AS failures, count(*) AS questions"
+    of_rounds += " FROM cause_question WHERE cause_id = :cause GROUP BY run_id, round"
+    return ask(history, f"({of_rounds}) counted", _Failed, values={"cause": cause}, order="round")
+
+
+def _counted(
+    history: History, cause: str, failed: Sequence[_Failed], start: int, most: int
+) -> list[Fact[CauseCreated | CauseMatched]]:
+    """Some of what was counted, in order; only the rounds that they are of are looked through."""
+    found, before = list[Fact[CauseCreated | CauseMatched]](), 0
+    for one in failed:
+        if before < start + most and start < before + one.failures:
+            own = list(counted_under(history, cause, one.round))
+            found += own[max(start - before, 0) : start + most - before]
+        before += one.failures
+    return found
+
+
+def _was_aimed_at(story: CauseStory) -> bool:
+    return any(isinstance(turn, Sampled) and turn.questions for turn in story.turns)
 
 
 def _observed(
@@ -161,18 +196,17 @@ def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -
 def _cause_sentences(
     history: History,
     story: CauseStory,
-    counted: Sequence[Fact[CauseCreated | CauseMatched]],
+    failed: Sequence[_Failed],
     aimed: Sequence[tuple[int, CandidateScored]],
 ) -> Iterator[Sentence]:
     """How often, what was asked, and how the answers went."""
     gone = history.superseded()
-    counts = [fact for fact in counted if fact.round not in gone]
-    failed = Counter(fact.round for fact in counts)
-    questions = len({fact.event.failure_id.rpartition(".")[0] for fact in counts})
-    listed = ", ".join(f"{number:,} in round {at}" for at, number in sorted(failed.items()))
+    counts = [one for one in failed if one.round not in gone]
+    failures, questions = sum(one.failures for one in counts), sum(one.questions for one in counts)
+    listed = ", ".join(f"{one.failures:,} in round {one.round}" for one in counts)
     yield Sentence(
         "failures",
-        f"{count(len(counts), 'failure')} on {count(questions, 'question')}{': ' if listed else ''}{listed}.",
+        f"{count(failures, 'failure')} on {count(questions, 'question')}{': ' if listed else ''}{listed}.",
     )
     shares: dict[int, list[float]] = {}
     for number, one in aimed:

@@ -1,7 +1,7 @@
 """What became of one failure: observed, diagnosed, judged, assigned, and the cause it was counted under;
 and of one question: how it was drawn, voted on and filtered, and what failed on it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
@@ -23,6 +23,7 @@ from diagevo.memory.events import (
     FailureObserved,
     Mode,
     NodeAssigned,
+    RoundOpened,
     SimilarCause,
     SimilarNode,
     SuppliedCause,
@@ -151,6 +152,24 @@ def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bo
     if "NodeAssigned" in found and (created := _created(history, found["NodeAssigned"], failure.id)):
         found["CauseCreated"] = created
     return _story(history, found, full)
+
+
+def counted_under(
+    history: History, cause: str, round: int, *, newest_first: bool = False, limit: int | None = None
+) -> Iterator[Fact[CauseCreated | CauseMatched]]:
+    """What a round counted under a cause, in order or the last first. Only that round's events are looked
+    through, of a cause that other rounds count by the ten thousand."""
+    opened = history.find(RoundOpened, round, "")
+    for recorded in history.log.read(
+        history.run_id,
+        types=[CauseCreated.__name__, CauseMatched.__name__],
+        rounds=(round, round),
+        cause_id=cause,
+        after=0 if opened is None else opened.position,
+        newest_first=newest_first,
+        limit=limit,
+    ):
+        yield cast("Fact[CauseCreated | CauseMatched]", fact_of(recorded, Event))
 
 
 def stories_of(

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import merge
-from itertools import islice
+from itertools import groupby, islice
+from typing import cast
 
 from diagevo.equations.policy import next_epsilon
 from diagevo.equations.states import Tally, reaches, tallied
@@ -80,14 +81,6 @@ class Aimed:
             self.tally = tallied(self.tally, first, responses)
 
 
-def aimed(history: History, as_of: AsOf, cause_id: str) -> dict[int, Aimed]:
-    """The questions that aimed at the cause, by round."""
-    found: dict[int, Aimed] = {}
-    for fact in history.events(CandidateScored, as_of=as_of, cause_id=cause_id):
-        found.setdefault(fact.round, Aimed()).add(fact.event)
-    return found
-
-
 @dataclass(slots=True)
 class _Matches:
     """Matches of a round, in order; `kept` are those that are listed one by one."""
@@ -96,19 +89,24 @@ class _Matches:
     via: Counter[str] = field(default_factory=Counter[str])
     frequency: int = 0
     position: int = 0
-    kept: list[Fact[Event]] = field(default_factory=list[Fact[Event]])
+    kept: list[Fact[CauseMatched]] = field(default_factory=list[Fact[CauseMatched]])
     questions: list[str] = field(default_factory=list[str])
     reactivation: tuple[Fact[Event], CauseReactivated] | None = None
 
-    def add(self, fact: Fact[Event], event: CauseMatched, frequency: int, evidence: int | None) -> None:
-        kept, first = self.kept, event.via not in self.via
-        self.via[event.via] += 1
-        self.questions.append(event.failure_id.rpartition(".")[0])
-        self.frequency, self.position = frequency, fact.position
-        if evidence is None or len(kept) < evidence:
-            kept.append(fact)
-        elif first and kept:  # recurrence or deduplication: one of each is listed
-            kept[-1] = fact
+    def add(self, facts: Sequence[Fact[CauseMatched]], frequency: int, evidence: int | None) -> None:
+        """Matches that came one after the other, before anything else happened to the cause."""
+        room = None if evidence is None else max(evidence - len(self.kept), 0)
+        self.kept += facts[:room]
+        known = {*self.via, *(fact.event.via for fact in facts[:room])}
+        for fact in facts[len(facts) if room is None else room :]:
+            if (
+                fact.event.via not in known and self.kept
+            ):  # recurrence or deduplication: one of each is listed
+                known.add(fact.event.via)
+                self.kept[-1] = fact
+        self.via.update(fact.event.via for fact in facts)
+        self.questions += (fact.event.failure_id.rpartition(".")[0] for fact in facts)
+        self.frequency, self.position = frequency, facts[-1].position
 
 
 Story = CauseStory | NodeStory | QuestionStory | FailureStory
@@ -157,26 +155,45 @@ class _Reader:
     ) -> None:
         self.history, self.cause_id, self.as_of = history, cause_id, as_of
         self.evidence, self.full = evidence, full
-        self.aimed = aimed(history, as_of, cause_id)
+        self.aimed: dict[int, Aimed] = {}
         self.turns: list[Turn] = []
         self.matches = _Matches()
         self.closed: list[_Matches] = []
         self.promoted_rounds: dict[str, int] = {}
 
-    def _turned(self) -> Iterator[Fact[Event]]:
-        """What happened to the cause, in order; a superseding names every cause."""
+    def _turned(self) -> Iterator[Fact[Event] | list[Fact[CauseMatched]]]:
+        """What happened to the cause, in order, matches of a round with nothing between them together; a
+        superseding names every cause."""
         kinds = [EVENT_TYPES[name] for name in sorted(having(Trait.TURN) - {RoundsSuperseded.__name__})]
         gone: list[Fact[Event]] = [f for f in self.history.supersedings if f.position <= self.as_of.position]
         own: Iterator[Fact[Event]] = self.history.events(
-            Event, *kinds, as_of=self.as_of, cause_id=self.cause_id
+            Event, CandidateScored, *kinds, as_of=self.as_of, cause_id=self.cause_id
         )
-        return merge(own, gone, key=lambda fact: fact.position)
+        in_order = merge(own, gone, key=lambda fact: fact.position) if gone else own
+        for (kind, round), facts in groupby(in_order, lambda fact: (fact.type, fact.round)):
+            if kind == CauseMatched.__name__:
+                yield cast("list[Fact[CauseMatched]]", list(facts))
+                continue
+            for fact in facts:
+                if isinstance(fact.event, CandidateScored):
+                    self.aimed.setdefault(round, Aimed()).add(fact.event)
+                else:
+                    yield fact
 
     def read(self) -> CauseStory:
         created: CauseCreated | None = None
         state: Standing = "superseded"
         frequency, last, since, how, renamed = 0, 0, 0, "created", False
-        for fact in self._turned():
+        for turn in self._turned():
+            if isinstance(turn, list):
+                last = turn[0].round
+                if last != self.matches.round:
+                    self._close_matches(last)
+                if state != "mastered":  # else it is Active again with the event that comes next
+                    frequency += len(turn)
+                self.matches.add(turn, frequency, self.evidence)
+                continue
+            fact = turn
             if isinstance(fact.event, RoundsSuperseded):
                 before = next((one for one in fact.event.causes if one.cause_id == self.cause_id), None)
                 back: tuple[Standing, int] = (
@@ -197,9 +214,6 @@ class _Reader:
                 case CausePromoted() as event:
                     since, how, state, frequency = last, "promoted", "mastered", 0
                     self._promoted(fact, event)
-                case CauseMatched() as event:
-                    frequency += state != "mastered"  # else it is Active again with the event that comes next
-                    self.matches.add(fact, event, frequency, self.evidence)
                 case CauseReactivated() as event:
                     since, how, state, frequency = last, "reactivated", "active", frequency + 1
                     self.matches.reactivation = fact, event
