@@ -211,7 +211,9 @@ def _run(arguments: Sequence[str], folder: Path) -> Used:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "DIAGEVO_HOME": str(folder), "NO_COLOR": "1", PEAK: str(folder / "status")}
+    """Bytecode is kept, as it is where people install it: else each command compiles what it imports."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "DIAGEVO_HOME": str(folder), "NO_COLOR": "1", PEAK: str(folder / "status")}
 
 
 def _views(database: Path) -> list[str]:

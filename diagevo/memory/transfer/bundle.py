@@ -41,7 +41,7 @@ from diagevo.memory.log.tables import VECTOR, brought
 from diagevo.memory.log.vectors import Vectors, text_hash
 from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, Rows, UntrustedBundle, Writer, embedded
-from diagevo.memory.transfer.copying import CopiedRun, Copy, Reading, keep_heads, twice
+from diagevo.memory.transfer.copying import CopiedRun, Copy, HistoryReader, keep_heads, twice
 from diagevo.private import whole
 from diagevo.text.escaping import utf8
 
@@ -123,7 +123,7 @@ def check_bundle(file: Path) -> CopiedRun:
         return checked.taken()
 
 
-class _Checked(Reading):
+class _Checked(HistoryReader):
     """The events of a bundle, read alone. Ids and places are kept in a file that is gone when it is closed:
     no id may come twice, and groups come again by round, with what was made of them."""
 
@@ -206,7 +206,7 @@ def _take(bundle: UntrustedBundle, database: Database, run_id: str, place: Path)
     return written
 
 
-def _take_events(bundle: UntrustedBundle, reading: Reading) -> None:
+def _take_events(bundle: UntrustedBundle, reading: HistoryReader) -> None:
     try:
         reading.take(bundle.events(), bundle.called, EXPORT_AGAIN, bundle.note)
     except InconsistentError as error:

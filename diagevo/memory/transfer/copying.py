@@ -44,7 +44,7 @@ class CopiedRun:
     heads: tuple[heads.ChainHead, ...]
 
 
-class Reading:
+class HistoryReader:
     """A history as it is read from outside: each event held against the one before it, then folded."""
 
     def __init__(self, run_id: str) -> None:
@@ -90,7 +90,7 @@ class Reading:
         )
 
 
-class Copy(Reading):
+class Copy(HistoryReader):
     """Writes a new run within a transaction that the caller holds (`Database.write`)."""
 
     def __init__(self, connection: Connection, log: Log, run_id: str, folder: Path) -> None:
@@ -114,7 +114,7 @@ class Copy(Reading):
         hint: str,
         on_event: Callable[[Event], None] = lambda _: None,
     ) -> None:
-        """Write events of another run, as `Reading` takes them."""
+        """Write events of another run, as `HistoryReader` takes them."""
         try:
             super().take(source, called, hint, on_event)
             self._flush()
