@@ -11,6 +11,8 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 28
 _TICKS = 5
 _APART = 45
 """Between two labels below, at least."""
+_TO = "–"
+"""From the first to the last of the steps of a point; below the picture stands the first."""
 POINTS = 200
 """Rounds or steps of a picture; of more, a point is the mean of some that follow each other."""
 STYLES = 8
@@ -90,7 +92,7 @@ def _joined(
 
     spans = [rounds[part] for part in parts]
     return (
-        [span[0] if len(span) == 1 else f"{span[0]}–{span[-1]}" for span in spans],
+        [span[0] if len(span) == 1 else f"{span[0]}{_TO}{span[-1]}" for span in spans],
         [replace(line, values=[mean(line.values[part]) for part in parts]) for line in lines],
     )
 
@@ -161,7 +163,11 @@ def chart(
             name,
             width,
             tuple(map(curve, shown, styles)),
-            tuple((x(place), str(number)) for place, number in enumerate(rounds) if place % every == 0),
+            tuple(
+                (x(place), str(number).partition(_TO)[0])
+                for place, number in enumerate(rounds)
+                if place % every == 0
+            ),
             tuple((y(value), tick(value)) for value in up),
         )
 

@@ -428,6 +428,7 @@ def test_a_chart_of_many_steps_draws_the_means_of_those_that_follow_each_other()
     assert drawn.rows[:3] == (("step", "solver"), ("1–3", "1.5"), ("4–6", "5"))
     assert len(drawn.rows) == 1 + 167
     assert drawn.drawings[0].lines[0].marks[1].label == "step 4–6: solver 5"
+    assert [label for _, label in drawn.drawings[0].across][:2] == ["1", "37"]
     few = chart("reward", range(1, 201), [Series("solver", values[:200])], over="step")
     assert few is not None
     assert (few.title, len(few.rows)) == ("reward", 201)
