@@ -159,13 +159,14 @@ def counted_under(
 ) -> Iterator[Fact[CauseCreated | CauseMatched]]:
     """What a round counted under a cause, in order or the last first. Only that round's events are looked
     through, of a cause that other rounds count by the ten thousand."""
-    opened = history.find(RoundOpened, round, "")
+    opened, following = (history.find(RoundOpened, number, "") for number in (round, round + 1))
     for recorded in history.log.read(
         history.run_id,
         types=[CauseCreated.__name__, CauseMatched.__name__],
         rounds=(round, round),
         cause_id=cause,
         after=0 if opened is None else opened.position,
+        until=None if following is None else following.position,
         newest_first=newest_first,
         limit=limit,
     ):
