@@ -286,12 +286,14 @@ class Log:
             chosen.append(EVENT.c.cause_id == cause_id)
         if until is not None:
             chosen.append(EVENT.c.position <= until)
-        places = select(EVENT.c.position).where(*chosen)
-        query = select(*(_FOUND.c[name] for name in FACT)).where(_FOUND.c.position.in_(places))
+        if cause_id is not None:  # its index is in the order of positions
+            query = select(*(EVENT.c[name] for name in FACT)).where(*chosen).order_by(EVENT.c.position)
+        else:
+            places = select(EVENT.c.position).where(*chosen)
+            query = select(*(_FOUND.c[name] for name in FACT)).where(_FOUND.c.position.in_(places))
+            query = query.order_by(_FOUND.c.position)
         with self.database.read() as connection:
-            found = connection.execute(
-                query.order_by(_FOUND.c.position), execution_options={"yield_per": PAGE}
-            )
+            found = connection.execute(query, execution_options={"yield_per": PAGE})
             for page in found.partitions():
                 try:  # SQLite keeps whatever is put into its file
                     rows = msgspec.convert(list(map(tuple, page)), list[FactRow])
