@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Insert, delete, select
 
 from diagevo.errors import ChangedTextError, NotFoundError
-from diagevo.memory.log.database import Database, among, insert_into, insert_missing, listed
+from diagevo.memory.log.database import CACHE, Database, among, insert_into, insert_missing, listed
 from diagevo.memory.log.prepared import Prepared
 from diagevo.memory.log.tables import ARTIFACT, REPLY
 from diagevo.text.escaping import utf8
@@ -135,6 +135,7 @@ class Seen:
 
     def __init__(self) -> None:
         self._file = sqlite3.connect("", isolation_level=None)  # without a name: a file that nobody else sees
+        self._file.execute(f"PRAGMA cache_size = -{CACHE >> 10}")
         self._file.execute("CREATE TABLE seen (key TEXT PRIMARY KEY) WITHOUT ROWID")
         self._file.execute("BEGIN")
 

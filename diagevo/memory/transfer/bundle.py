@@ -34,7 +34,7 @@ from diagevo.memory.events.decode import E, Fact
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.history import AsOf, History
-from diagevo.memory.log.artifacts import Artifacts, put_right
+from diagevo.memory.log.artifacts import Artifacts, Seen, put_right
 from diagevo.memory.log.database import Database, insert_missing
 from diagevo.memory.log.log import Log, now
 from diagevo.memory.log.tables import VECTOR, brought
@@ -129,9 +129,8 @@ class _Checked(HistoryReader):
 
     def __init__(self, run_id: str, bundle: UntrustedBundle) -> None:
         super().__init__(run_id)
-        self._bundle = bundle
+        self._bundle, self._ids = bundle, Seen()
         self._file = sqlite3.connect("", isolation_level=None)
-        self._file.execute("CREATE TABLE seen (event_id PRIMARY KEY) WITHOUT ROWID")
         self._file.execute(
             "CREATE TABLE place (type, round, position, PRIMARY KEY (type, round, position)) WITHOUT ROWID"
         )
@@ -139,7 +138,7 @@ class _Checked(HistoryReader):
 
     def _add(self, recorded: Recorded, event: Event) -> None:
         r = recorded
-        if not self._file.execute("INSERT OR IGNORE INTO seen VALUES (?)", (r.event_id,)).rowcount:
+        if not self._ids.add(r.event_id):
             raise twice(self._bundle.called, EXPORT_AGAIN)
         if isinstance(event, (GroupIngested, CandidateScored, FailureObserved)):
             self._file.execute("INSERT INTO place VALUES (?, ?, ?)", (r.type, r.round, r.position))
@@ -165,6 +164,7 @@ class _Checked(HistoryReader):
         return cast("Iterator[Fact[E]]", self._bundle.facts(position for (position,) in found))
 
     def close(self) -> None:
+        self._ids.close()
         self._file.close()
 
 
