@@ -99,11 +99,9 @@ class _Matches:
         self.kept += facts[:room]
         known = {*self.via, *(fact.event.via for fact in facts[:room])}
         for fact in facts[len(facts) if room is None else room :]:
-            if (
-                fact.event.via not in known and self.kept
-            ):  # recurrence or deduplication: one of each is listed
+            if fact.event.via not in known and self.kept:
                 known.add(fact.event.via)
-                self.kept[-1] = fact
+                self.kept[-1] = fact  # of recurrence and of deduplication one is listed
         self.via.update(fact.event.via for fact in facts)
         self.questions += (fact.event.failure_id.rpartition(".")[0] for fact in facts)
         self.frequency, self.position = frequency, facts[-1].position
