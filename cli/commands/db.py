@@ -29,7 +29,8 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
     try:
         if must_exist:
             refuse_missing(database)
-        yield database
+        with render.telling(call, "at work on the database"):
+            yield database
     finally:
         database.close()
 

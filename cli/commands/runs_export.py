@@ -85,13 +85,14 @@ def export(
         assert file is not None
         if as_ is not None:
             return _data(history, as_, cause, file)
-        return _bundle(history, history.as_of(round, at), file)
+        return _bundle(call, history, history.as_of(round, at), file)
 
 
-def _bundle(history: "History", as_of: "AsOf", file: Path) -> Result[Any]:
+def _bundle(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[Any]:
     from diagevo.memory.transfer.bundle import export_bundle
 
-    made = export_bundle(history, as_of, file)
+    with render.telling(call, "writing the bundle and checking it"):
+        made = export_bundle(history, as_of, file)
     text = f"{file}: {count(made.events, 'event')} of {made.run_id} up to #{as_of.position}, verified\n"
     text += f"  {made.texts} texts, {made.vectors} vectors\n"
     text += f"  chain head {made.head}\n"
@@ -151,10 +152,11 @@ def import_(
     from diagevo.memory.transfer.bundle import check_bundle, import_bundle
 
     if check:
-        written = check_bundle(file)
+        with render.telling(call, "checking the bundle"):
+            written = check_bundle(file)
         text = f"{file}: {count(written.events, 'event')} of {written.run_id}, as they were written\n"
         return Result(written, text=text + f"  chain head {written.hash}\n", run=written.run_id)
-    with database(call, create=True) as into:
+    with database(call, create=True) as into, render.telling(call, "reading the bundle"):
         written = import_bundle(file, into, name)
     events, rounds = count(written.events, "event"), count(written.round, "round")
     text = f"{written.run_id}: {events}, {rounds}\n  chain head {written.hash}\n"

@@ -11,6 +11,7 @@ from diagevo.text.numbers import count
 from .. import options
 from ..call import Call
 from ..opening import one, opened, point_named
+from ..render import console as render
 from ..render.result import Result
 
 
@@ -50,7 +51,8 @@ def fork(
         config = _reconfigured(call.config_in_log(history, stored), call.settings, history.run_id)
         taken = Log(history.database).runs()
         free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
-        made = make(history, round, free, config, prompts=_prompts(config) if call.settings else None)
+        with render.telling(call, "copying the run"):
+            made = make(history, round, free, config, prompts=_prompts(config) if call.settings else None)
     events = count(made.written.events, "event")
     text = f"{free}: {events}, forked from {made.origin.run} after round {round}\n"
     if made.changed:

@@ -8,12 +8,14 @@ carriage return.
 import dataclasses
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
+from threading import Event, Thread
 from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from diagevo.errors import ConfigError
@@ -23,6 +25,9 @@ from diagevo.text.redaction import masked
 
 from ..call import Call
 from .layout import folded, width
+
+SILENCE = 10.0
+"""Seconds after which a command says that it goes on."""
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,6 +67,24 @@ def say(call: Call, text: str) -> None:
         print(folded(visible(masked(text)), width(sys.stderr)), file=sys.stderr, flush=True)
     except OSError:
         to_nowhere(sys.stderr)
+
+
+@contextmanager
+def telling(call: Call, what: str) -> Iterator[None]:
+    """Says every SILENCE seconds that what has no steps to tell goes on, and for how long it has."""
+    began, ended = time.monotonic(), Event()
+
+    def tell() -> None:
+        while not ended.wait(SILENCE):
+            say(call, f"{what}, {time.monotonic() - began:.0f} s so far")
+
+    teller = Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
 
 
 def plain(value: Any) -> Any:

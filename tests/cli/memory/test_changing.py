@@ -4,6 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from diagevo.cli.commands.runs_fork import _reconfigured  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 import diagevo
@@ -89,6 +90,28 @@ def test_a_diff_of_two_rounds_of_one_run_says_what_changed_and_what_was_learnt(a
         ["2", "–", "–", "–", "0.667", "0.250", "3", "5"],
         ["3", "–", "–", "–", "0.750", "0.375", "4", "5"],
     ]
+
+
+def test_what_takes_long_says_that_it_goes_on(
+    change: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "bundle"
+    assert "so far" not in change("memory", "verify").stderr
+    monkeypatch.setattr("diagevo.cli.render.console.SILENCE", 0.001)
+    for told, command in (
+        ("verifying", ["memory", "verify"]),
+        ("making the projections again", ["memory", "rebuild"]),
+        ("reading the rows", ["memory", "query", "SELECT * FROM v_event", "-o", tmp_path / "rows.csv"]),
+        ("writing the bundle and checking it", ["runs", "export", "-o", bundle]),
+        ("checking the bundle", ["runs", "import", bundle, "--check"]),
+        ("reading the bundle", ["runs", "import", bundle, "--name", "copy"]),
+        ("at work on the database", ["db", "backup", tmp_path / "copy.db"]),
+    ):
+        done = change(*command)
+        assert done.exit_code == 0, done.stderr
+        assert f"{told}, 0 s so far\n" in done.stderr
+        assert "so far" not in done.stdout
+    assert "so far" not in change("memory", "verify", "-q").stderr
 
 
 def test_a_bundle_goes_out_and_in(change: Ask, tmp_path: Path) -> None:
