@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from diagevo.memory.read.rollouts import CauseRate
 
 LOCAL = "local"
-SILENCE = 10.0
-"""Seconds without a line, at most."""
 ROUNDS = columns(
     "round, failures: F, epsilon_next: ε next, active: Active, mastered: Mastered, nodes, undiagnosed"
 )
@@ -310,7 +308,7 @@ class _Reporter:
 
     @property
     def _silent(self) -> bool:
-        return time.monotonic() - self._spoke >= SILENCE
+        return time.monotonic() - self._spoke >= render.SILENCE
 
     def waiting(self) -> None:
         if self._silent:

@@ -26,12 +26,12 @@ from diagevo.text.redaction import masked
 from ..call import Call
 from .layout import folded, width
 
-SILENCE = 10.0
-"""Seconds after which a command says that it goes on."""
-
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+SILENCE = 10.0
+"""Seconds after which a command says that it goes on."""
 
 
 def stdout(call: Call) -> "Console":

@@ -82,7 +82,7 @@ def test_the_cost_is_told_before_anything_is_asked(home: Path) -> None:
 def test_a_long_diagnosis_tells_how_far_it_is(
     home: Path, monkeypatch: pytest.MonkeyPatch, silence: float, last: list[str]
 ) -> None:
-    monkeypatch.setattr("diagevo.cli.commands.diagnose.SILENCE", silence)
+    monkeypatch.setattr("diagevo.cli.render.console.SILENCE", silence)
     with Server(lambda request, before: Answer(SLIP)) as server:
         told = diagnose(home, server).stderr
     assert [line for line in told.splitlines() if line.startswith("extraction")][-1:] == last
@@ -101,7 +101,7 @@ def test_a_server_that_thinks_is_waited_for_aloud(home: Path, monkeypatch: pytes
         said.wait(60)
         return Answer(SLIP)
 
-    monkeypatch.setattr("diagevo.cli.commands.diagnose.SILENCE", 0.0)
+    monkeypatch.setattr("diagevo.cli.render.console.SILENCE", 0.0)
     monkeypatch.setattr("diagevo.cli.commands.diagnose.render.say", say)
     with Server(behave) as server:
         assert diagnose(home, server).exit_code == 0

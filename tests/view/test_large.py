@@ -11,12 +11,15 @@ import sqlalchemy.event
 import diagevo
 from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.log.database import Database
+from diagevo.memory.log.migrate import prepare
+from diagevo.view.charts import Series, chart
 from diagevo.view.export import export
 from diagevo.view.page import ROWS, TEXT, Site
 from diagevo.view.site import View
 from diagevo.view.stories import STEPS, side_by_side
 from tests.memory.audit.long_run import LongRun
 from tests.memory.audit.played import CONFIG, Player
+from tests.memory.audit.random_play import play_randomly
 
 pytestmark = pytest.mark.slow
 FAILURES = 5_000
@@ -154,3 +157,36 @@ def test_two_texts_are_compared_step_by_step_up_to_a_number_of_steps() -> None:
     assert [side.left for side in side_by_side("one;two\nthree", "")] == ["one;two", "three"]
     assert len(side_by_side("a\n" * 100_000, "b\n" * 100_000)) == STEPS
     assert len(side_by_side(";" * 100_000, "")) == STEPS
+
+
+def test_a_chart_of_many_steps_draws_the_means_of_those_that_follow_each_other() -> None:
+    values = [None if step == 3 else float(step) for step in range(1, 502)]
+    drawn = chart("reward", range(1, 502), [Series("solver", values)], over="step")
+    assert drawn is not None
+    assert drawn.title == "reward: means of 3 steps"
+    assert drawn.rows[:3] == (("step", "solver"), ("1–3", "1.5"), ("4–6", "5"))
+    assert len(drawn.rows) == 1 + 167
+    assert drawn.drawings[0].lines[0].marks[1].label == "step 4–6: solver 5"
+    assert [label for _, label in drawn.drawings[0].across][:2] == ["1", "37"]
+    few = chart("reward", range(1, 201), [Series("solver", values[:200])], over="step")
+    assert few is not None
+    assert (few.title, len(few.rows)) == ("reward", 201)
+
+
+def test_what_a_run_was_is_kept_until_it_goes_on_and_who_writes_it_is_asked_each_time(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    database = Database(url)
+    prepare(database, create=True)
+    play_randomly(url, "a", 1, root=tmp_path, rounds=2, pool=6)
+    site = Site(database, live=True)
+    at_rest = site.story("a")
+    with diagevo.open(url, run="a", root=tmp_path) as memory:
+        memory.open_round(3)
+        held = site.story("a")
+        assert (at_rest.line.open_round, held.line.open_round) == (None, 3)
+        assert held.rounds is not at_rest.rounds
+        assert held.line.writer
+    left = site.story("a")
+    assert left.line.writer is None
+    assert left.rounds is held.rounds
+    database.close()

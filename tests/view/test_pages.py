@@ -12,9 +12,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 from lxml import html
 
-import diagevo
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.migrate import prepare
 from diagevo.view.charts import STYLES, Series, chart
 from diagevo.view.export import PAGES, export
 from diagevo.view.page import Site
@@ -22,7 +20,6 @@ from diagevo.view.site import ROUTES, View
 from tests.attack.hostile import WORD
 from tests.cli.program import invoke
 from tests.memory.audit.played import C2
-from tests.memory.audit.random_play import play_randomly
 from tests.view.conftest import Served
 
 if TYPE_CHECKING:
@@ -418,36 +415,3 @@ def test_a_chart_begins_below_0_where_values_are_and_small_ones_keep_their_digit
     assert [label for _, label in drawn.drawings[0].up] == ["-0.6", "-0.4", "-0.2", "0", "0.2", "0.4"]
     assert [mark.y for mark in drawn.drawings[0].lines[0].marks] == [174.0, 39.0, 83.9]
     assert drawn.rows[1:] == (("1.1", "-0.5"), ("1.2", "0.25"), ("1.3", "0.0004"))
-
-
-def test_a_chart_of_many_steps_draws_the_means_of_those_that_follow_each_other() -> None:
-    values = [None if step == 3 else float(step) for step in range(1, 502)]
-    drawn = chart("reward", range(1, 502), [Series("solver", values)], over="step")
-    assert drawn is not None
-    assert drawn.title == "reward: means of 3 steps"
-    assert drawn.rows[:3] == (("step", "solver"), ("1–3", "1.5"), ("4–6", "5"))
-    assert len(drawn.rows) == 1 + 167
-    assert drawn.drawings[0].lines[0].marks[1].label == "step 4–6: solver 5"
-    assert [label for _, label in drawn.drawings[0].across][:2] == ["1", "37"]
-    few = chart("reward", range(1, 201), [Series("solver", values[:200])], over="step")
-    assert few is not None
-    assert (few.title, len(few.rows)) == ("reward", 201)
-
-
-def test_what_a_run_was_is_kept_until_it_goes_on_and_who_writes_it_is_asked_each_time(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'log.db'}"
-    database = Database(url)
-    prepare(database, create=True)
-    play_randomly(url, "a", 1, root=tmp_path, rounds=2, pool=6)
-    site = Site(database, live=True)
-    at_rest = site.story("a")
-    with diagevo.open(url, run="a", root=tmp_path) as memory:
-        memory.open_round(3)
-        held = site.story("a")
-        assert (at_rest.line.open_round, held.line.open_round) == (None, 3)
-        assert held.rounds is not at_rest.rounds
-        assert held.line.writer
-    left = site.story("a")
-    assert left.line.writer is None
-    assert left.rounds is held.rounds
-    database.close()

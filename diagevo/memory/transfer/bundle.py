@@ -136,13 +136,13 @@ class _Checked(HistoryReader):
         )
         self._file.execute("BEGIN")
 
-    def _add(self, recorded: Recorded, event: Event) -> None:
+    def _add(self, recorded: Recorded, event: Event) -> Fact[Event]:
         r = recorded
         if not self._ids.add(r.event_id):
             raise twice(self._bundle.called, EXPORT_AGAIN)
         if isinstance(event, (GroupIngested, CandidateScored, FailureObserved)):
             self._file.execute("INSERT INTO place VALUES (?, ?, ?)", (r.type, r.round, r.position))
-        super()._add(recorded, event)
+        return super()._add(recorded, event)
 
     def first_mismatch(self) -> tuple[int, str] | None:
         """As `groups.first_mismatch`."""

@@ -73,12 +73,14 @@ class HistoryReader:
             self._add(recorded, event)
             on_event(event)
 
-    def _add(self, recorded: Recorded, event: Event) -> None:
+    def _add(self, recorded: Recorded, event: Event) -> Fact[Event]:
         r = recorded
-        advance(self.state, Fact(r.type, r.round, r.event_id, r.sequence, r.position, event))
+        fact = Fact(r.type, r.round, r.event_id, r.sequence, r.position, event)
+        advance(self.state, fact)
         self._end = heads.of(r)
         if r.type == "RoundCommitted":
             self.heads.append(self._end)
+        return fact
 
     def taken(self) -> CopiedRun:
         """All of it; the position is its last event's."""
@@ -137,7 +139,7 @@ class Copy(HistoryReader):
         self.chain.follows(recorded)
         self._add(recorded, event)
 
-    def _add(self, recorded: Recorded, event: Event) -> None:
+    def _add(self, recorded: Recorded, event: Event) -> Fact[Event]:
         self.position += 1
         r = msgspec.structs.replace(recorded, position=self.position, run_id=self.run_id)
         for message in self._kept.meet(r):
@@ -146,10 +148,10 @@ class Copy(HistoryReader):
         if len(self._rows) >= BATCH:
             self._flush()
         before = self.state.open
-        super()._add(r, event)
+        fact = super()._add(r, event)
         if r.type in PROJECTED:
-            fact = Fact(r.type, r.round, r.event_id, r.sequence, r.position, event)
             self._projector.take(fact, self.state, before, r.recorded_at)
+        return fact
 
     def _flush(self) -> None:
         if self._rows:
