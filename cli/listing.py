@@ -62,7 +62,7 @@ PROGRAM: dict[str, str | Group] = {
         "Read the log, rebuild the memory, and query it.",
         memory="show why replay log schedule",
         memory_whatif="what-if",
-        memory_upkeep="query verify rename rebuild calibrate",
+        memory_upkeep="query verify rename dismiss rebuild calibrate",
     ),
     "view": "view",
     "report": _group("report", "Figures and tables of runs.", report="build"),

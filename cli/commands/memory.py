@@ -69,21 +69,25 @@ def show(
         place["notes"].append(f"{of} compared with the known answer, because no response passed")
     if tree:
         return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, width())}", **place)
+    shown = [cause for cause in memory.causes if cause.state != "dismissed"]
+    if memory.dismissed:
+        of = {cause.id: cause.frequency for cause in memory.causes if cause.state == "dismissed"}
+        place["notes"].append(f"{memory_text.dismissed(of)} --run {history.run_id}")
     if rates is None:
-        return Result(memory, memory_text.CAUSES, rows=memory.causes, title=title, **place)
+        return Result(memory, memory_text.CAUSES, rows=shown, title=title, **place)
     if rates.left is not None:
         place["notes"].append(
             f"{rates.incomparable or rates.left}; the prompts: diagevo runs show {place['run']}"
         )
     rows = memory_text.with_failures(memory, rates)
-    shown = memory_text.EVALUATED if evaluation else memory_text.COUNTED
+    table = memory_text.EVALUATED if evaluation else memory_text.COUNTED
     if evaluation:
         title = f"{history.run_id}: {memory_text.held(rates)}"
     text = None
     if len(rows) > memory_text.MOST:
         more = f"{len(rows) - memory_text.MOST} more: diagevo memory show --run {history.run_id} --format csv"
-        text = [Rows(shown, rows[: memory_text.MOST]), more]
-    return Result(memory, shown, text, rows=rows, title=title, **place)
+        text = [Rows(table, rows[: memory_text.MOST]), more]
+    return Result(memory, table, text, rows=rows, title=title, **place)
 
 
 def _note_superseded(call: Call, history: "History", round: int | None) -> None:

@@ -152,6 +152,43 @@ def rename(
 
 
 @options.command(
+    "memory dismiss",
+    example="""diagevo memory dismiss c2 --because "the grader wants a unit that nobody asked for"
+    diagevo memory dismiss c2 --undo""",
+)
+def dismiss(
+    call: Call,
+    ref: Ref,
+    *,
+    because: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it is no fault.")] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the dismissal back.")] = False,
+) -> Result[Any]:
+    """Say that a cause is no fault of the model.
+
+    It leaves F, ε, p, the schedule, exports and first screens; its story says who dismissed it, when and why.
+    Later failures are still counted under it and do not raise it again. No round may be open."""
+    import getpass
+
+    from diagevo.memory.audit.references import resolve
+    from diagevo.memory.opening import open_memory
+
+    if undo == (because is not None):
+        raise ConfigError("a dismissal needs its reason", hint='--because "…", or --undo to take it back')
+    with opened(call) as history:
+        cause, run = resolve(history, ref, history.end, "cause").id, history.run_id
+    with open_memory(call.database, run, create=False) as memory:
+        if because is None:
+            memory.reinstate(cause, getpass.getuser())
+        else:
+            memory.dismiss(cause, because.strip(), getpass.getuser())
+        as_of = memory.state
+        now = memory.cause(cause)
+    values = {"cause": cause, "state": now.state, "frequency": now.frequency, "because": because}
+    text = f"{cause}  {now.state.capitalize()}, f = {now.frequency}: {now.description}\n"
+    return Result(values, text=text, run=run, as_of=as_of)
+
+
+@options.command(
     "memory rebuild",
     reads=options.CONFIGURATION,
     example="""diagevo memory rebuild

@@ -11,7 +11,7 @@ from diagevo.text.steps import common_head
 from ..render.result import Rows
 from ..render.rows import row_of
 from ..render.table import Column, columns
-from .memory import held
+from .memory import dismissed, held
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.runs import RunStory
@@ -57,6 +57,11 @@ def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]") -> str:
             )
     if (more := len(rates.causes) - LARGEST) > 0:
         lines.append(f"       {count(more, 'more cause')}: diagevo memory show --run {run}")
+    if rates.dismissed:
+        number = sum(one.failures for one in rates.dismissed)
+        share = f"{number / max(failed, 1):.0%}"
+        of = {one.cause_id: one.failures for one in rates.dismissed}
+        lines.append(f"{share:>5}  {dismissed(of)} --run {run}")
     if rates.without_cause:
         share = f"{rates.without_cause / max(failed, 1):.0%}"
         lines.append(

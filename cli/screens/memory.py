@@ -12,6 +12,8 @@ from ..render.rows import row_of
 from ..render.table import columns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from diagevo.memory.audit.replay import NodeLine, Rebuilt
     from diagevo.memory.audit.verify import Verification
     from diagevo.memory.read.rollouts import CauseRate, PassRates
@@ -80,7 +82,8 @@ def _by(memory: "Rebuilt") -> str:
 def with_failures(memory: "Rebuilt", rates: "PassRates") -> list[dict]:
     """Rows of causes with the failures of all rounds, most first."""
     known = {cause.cause_id: cause for cause in rates.causes}
-    rows = [row_of(c) | _counted(known.get(c.id), rates.failed) for c in memory.causes]
+    shown = (c for c in memory.causes if c.state != "dismissed")
+    rows = [row_of(c) | _counted(known.get(c.id), rates.failed) for c in shown]
     return sorted(rows, key=lambda row: -row["failures"])
 
 
@@ -92,8 +95,15 @@ def _counted(cause: "CauseRate | None", failed: int) -> dict[str, Any]:
 
 def held(rates: "PassRates") -> str:
     """One line of an evaluation: how many failures have causes."""
-    explained, failed = rates.failed - rates.without_cause, count(rates.failed, "failure")
+    explained = rates.failed - rates.without_cause - sum(one.failures for one in rates.dismissed)
+    failed = count(rates.failed, "failure")
     return f"{explained:,} of {failed} have {count(len(rates.causes), 'cause')}"
+
+
+def dismissed(failures: "Mapping[str, int]") -> str:
+    """One line: how many failures the dismissed causes have, and where it says why."""
+    number = count(sum(failures.values()), "failure")
+    return f"dismissed: {', '.join(failures)} ({number}); diagevo memory why {next(iter(failures))}"
 
 
 def headline(run: str, memory: "Rebuilt") -> str:
@@ -136,7 +146,7 @@ def tree(memory: "Rebuilt", columns: int | None) -> str:
         for index, c in enumerate(shown):
             last = index == len(shown) - 1
             p = "" if c.probability is None else f", p = {number(c.probability)}"
-            mark = f"{c.id} {'Active' if c.state == 'active' else 'Mastered'}, f = {c.frequency}{p}: "
+            mark = f"{c.id} {c.state.capitalize()}, f = {c.frequency}{p}: "
             text = wrapped(mark + c.description.replace("\n", " "), "│    ", columns)
             if last:
                 text = text.replace("│ ", "  ")
@@ -146,7 +156,9 @@ def tree(memory: "Rebuilt", columns: int | None) -> str:
 
 def node_line(node: "NodeLine") -> str:
     label = visible(node.label, one_line=True)
-    return f"{node.id}  {label}  ({node.active} Active, {node.mastered} Mastered, f = {node.failures})"
+    dismissed = f", {node.dismissed} dismissed" if node.dismissed else ""
+    states = f"{node.active} Active, {node.mastered} Mastered{dismissed}"
+    return f"{node.id}  {label}  ({states}, f = {node.failures})"
 
 
 def scheduled(run: str, memory: "Rebuilt") -> str:

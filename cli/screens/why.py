@@ -7,8 +7,10 @@ from diagevo.memory.audit.cause_story import (
     CauseStory,
     Counted,
     Created,
+    Dismissed,
     Merged,
     Reactivated,
+    Reinstated,
     Renamed,
     Superseded,
     Turn,
@@ -145,11 +147,12 @@ def _evaluated(story: CauseStory, examples: Mapping[str, Example]) -> tuple[list
             case Counted() | Reactivated():
                 failures += turn.failures
                 lines.extend(evidence_lines(turn.evidence, turn.failures, examples, None, rest=": --all"))
-            case Renamed() | Superseded():
+            case Renamed() | Dismissed() | Reinstated() | Superseded():
                 lines.extend(_turn(turn, examples))
             case _:
                 pass
-    mark = "SUPERSEDED" if story.state == "superseded" else count(failures, "failure").upper()
+    gone = story.state in ("superseded", "dismissed")
+    mark = story.state.upper() if gone else count(failures, "failure").upper()
     return lines, mark
 
 

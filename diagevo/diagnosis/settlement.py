@@ -19,6 +19,7 @@ from diagevo.config.models import MemoryConfig
 from diagevo.diagnosis.diagnostician import Diagnostician, DuplicateJudgement, KnownCause
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import Cancellable, OnProgress, Progress, ShouldStop
+from diagevo.equations.states import counted
 from diagevo.errors import AGAIN, StoppedSafely
 from diagevo.memory.events import (
     DuplicateJudged,
@@ -197,7 +198,7 @@ class Settlement:
     def _known(self, candidate: SimilarCause) -> KnownCause:
         """The candidate as a diagnostician sees it, in the state that the waiting matches give it."""
         cause = self._memory.cause(candidate.cause_id)
-        state = "active" if cause.cause_id in self._matched else cause.state
+        state = counted(cause.state, cause.frequency, int(cause.cause_id in self._matched))[0]
         return self._memory.state.known_cause(cause, state)
 
 

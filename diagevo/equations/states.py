@@ -2,13 +2,15 @@
 failures."""
 
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 
 from diagevo.equations.settings import Settings
 
-State = Literal["active", "mastered"]
+CauseState = Literal["active", "mastered", "dismissed"]
+"""Of an error cause. An Active one is aimed at, a Mastered one is stitched to others (the paper's Section 3);
+one that somebody dismissed, as no fault of the model, is neither and leaves F."""
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +64,9 @@ def reaches(tally: Tally | None, settings: Settings) -> bool:
     return tally.agreeing * denominator >= numerator * tally.responses * tally.questions
 
 
-def provisional(state: State, frequency: int, tally: Tally | None, settings: Settings) -> tuple[State, int]:
+def provisional(
+    state: CauseState, frequency: int, tally: Tally | None, settings: Settings
+) -> tuple[CauseState, int]:
     """Equation 7: an Active cause whose votes reach θ_up becomes Mastered (its provisional state).
 
     Args:
@@ -79,7 +83,7 @@ def provisional(state: State, frequency: int, tally: Tally | None, settings: Set
     return state, frequency
 
 
-def counted(state: State, frequency: int, failures: int) -> tuple[State, int]:
+def counted(state: CauseState, frequency: int, failures: int) -> tuple[CauseState, int]:
     """Equation 8: the state and frequency after Δ new failures, given at once or one at a time.
 
     Args:
@@ -88,8 +92,21 @@ def counted(state: State, frequency: int, failures: int) -> tuple[State, int]:
         failures: Δ, the new failures of the cause.
 
     Returns:
-        An Active cause adds Δ to f. A Mastered cause with Δ above 0 becomes Active again with f = Δ.
+        An Active cause adds Δ to f. A Mastered cause with Δ above 0 becomes Active again with f = Δ. A
+        dismissed cause stays so and adds Δ to f, for the day on which the dismissal is taken back.
     """
     if failures == 0:
         return state, frequency
-    return "active", frequency + failures if state == "active" else failures
+    match state:
+        case "active" | "dismissed":
+            return state, frequency + failures
+        case "mastered":
+            return "active", failures
+        case _:
+            assert_never(state)
+
+
+def reinstated(frequency: int) -> CauseState:
+    """The state of a cause whose dismissal is taken back: Active causes have an f above 0, and Mastered ones,
+    until their next failure, do not."""
+    return "active" if frequency else "mastered"

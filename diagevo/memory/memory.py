@@ -31,7 +31,9 @@ from diagevo.memory.events import (
     Artifact,
     CandidateScored,
     Cause,
+    CauseDismissed,
     CausePromoted,
+    CauseReinstated,
     CauseRenamed,
     CheckpointEvaluated,
     DuplicateJudged,
@@ -498,6 +500,50 @@ class Memory:
             before = self.cause(cause_id).description
             number = len(self.state.renamed) + 1
             event = CauseRenamed(number=number, cause_id=cause_id, description=description, before=before)
+            self._run.append([Item(event, round=self.state.round)])
+            self._run.keep_head()
+            return event
+
+    def dismiss(self, cause_id: str, because: str, by: str) -> CauseDismissed:
+        """Say that a cause is no fault of the model. It leaves F, ε, p and the schedule, and later failures
+        of it, which are still counted under it, do not raise it again.
+
+        Args:
+            cause_id: The cause.
+            because: Why, for its story.
+            by: Who says so.
+
+        Raises:
+            NotFoundError: There is no such cause.
+            OutOfOrderError: A round is open, the cause is dismissed already, or no reason is given.
+        """
+        with self.atomic():
+            event = CauseDismissed(
+                number=self.state.dismissals + 1,
+                cause_id=self.cause(cause_id).cause_id,
+                because=because,
+                by=by,
+            )
+            self._run.append([Item(event, round=self.state.round)])
+            self._run.keep_head()
+            return event
+
+    def reinstate(self, cause_id: str, by: str) -> CauseReinstated:
+        """Take a dismissal back: the cause is Active, with the failures that were counted since, or Mastered
+        where it has none.
+
+        Args:
+            cause_id: The cause.
+            by: Who takes it back.
+
+        Raises:
+            NotFoundError: There is no such cause.
+            OutOfOrderError: A round is open, or the cause is not dismissed.
+        """
+        with self.atomic():
+            event = CauseReinstated(
+                number=self.state.dismissals + 1, cause_id=self.cause(cause_id).cause_id, by=by
+            )
             self._run.append([Item(event, round=self.state.round)])
             self._run.keep_head()
             return event

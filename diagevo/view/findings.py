@@ -50,7 +50,7 @@ def mistakes(history: History, counts: Counts) -> list[Mistake]:
             state=causes[cause].state.capitalize(),
             failures=counts.failures[cause],
             questions=sum(one.questions for one in counts.causes if one.cause_id == cause),
-            share=(share := counts.failures[cause] / counts.with_cause),
+            share=(share := counts.failures[cause] / sum(counts.with_cause.values())),
             interval=share_interval(share, of_all),
             example=shown[failure.failure_id],
         )
@@ -81,15 +81,18 @@ def failing(counts: Counts, story: RunStory) -> Iterator[Sentence]:
             none = f"All {count(rates.rollouts, 'rollout')} passed."
         yield Sentence("failures", none)
         return
-    every, named = counts.observed, counts.with_cause
+    every, named = counts.observed, sum(counts.with_cause.values())
+    dismissed = sum(one.with_cause for one in counts.rounds) - named
     text = f"Of {count(every, 'failure')} in {counts.span}, {named:,} have a cause"
     text += f" ({count(len(counts.failures), 'cause')})" if named else ""
+    if dismissed:
+        text += f"; {dismissed:,} are of {count(len(counts.dismissed), 'dismissed cause')}"
     if rates is not None:
         yield Sentence("failures", f"{text}.", f"{run}/causes.html")
         if rates.left is not None:
             yield Sentence("left", f"{rates.left}. Their prompts are listed below.")
         return
-    if left := every - named:
+    if left := every - named - dismissed:
         text += f"; the other {left:,} are slips or have no diagnosis"
     yield Sentence("failures", text + ".", f"{run}/causes.html")
     if false := sum(one.against_false_labels for one in counts.rounds):

@@ -53,7 +53,7 @@ def by_round(counts: Counts, chosen: list[str]) -> tuple[list[int], list[CauseBy
     """The last rounds, and for the chosen causes what was asked and what failed in each."""
     means = _means(counts)
     failed = {(one.round, one.cause_id): one.failures for one in counts.causes}
-    of_all = {(one.round, None): one.with_cause for one in counts.rounds}
+    of_all = {(number, None): failures for number, failures in counts.with_cause.items()}
     rounds = [one.round for one in counts.rounds[-SHOWN:]]
     return rounds, [
         CauseByRound(
@@ -92,9 +92,10 @@ def helped(history: History, counts: Counts, story: RunStory) -> Iterator[Senten
     yield Sentence("verdict", verdict)
     yield Sentence("accuracy", accuracy, f"{run}/diagnostics.html")
     yield Sentence("agreement", _agreement(counts), f"{run}/causes.html")
-    if counts.with_cause:
+    if any(counts.with_cause.values()):
         listed = ", ".join(
-            f"{one.with_cause:,} on {one.kept:,} in round {one.round}" for one in counts.rounds[-SHOWN:]
+            f"{counts.with_cause[one.round]:,} on {one.kept:,} in round {one.round}"
+            for one in counts.rounds[-SHOWN:]
         )
         text = f"Failures with a cause, on so many kept questions: {listed}."
         yield Sentence("counts", text, f"{run}/causes.html")

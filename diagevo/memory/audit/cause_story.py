@@ -161,7 +161,46 @@ class Renamed:
     event: Literal["renamed"] = "renamed"
 
 
-Turn = Renamed | Created | Promoted | Counted | Reactivated | Merged | Sampled | Superseded
+@dataclass(frozen=True, slots=True)
+class Dismissed:
+    """Somebody said that it is no fault of the model."""
+
+    round: int
+    position: int
+    because: str
+    by: str
+    at: str
+    """When, UTC."""
+    frequency: int
+    event: Literal["dismissed"] = "dismissed"
+
+
+@dataclass(frozen=True, slots=True)
+class Reinstated:
+    """The dismissal was taken back."""
+
+    round: int
+    position: int
+    by: str
+    at: str
+    """When, UTC."""
+    state: CauseState
+    frequency: int
+    event: Literal["reinstated"] = "reinstated"
+
+
+Turn = (
+    Renamed
+    | Dismissed
+    | Reinstated
+    | Created
+    | Promoted
+    | Counted
+    | Reactivated
+    | Merged
+    | Sampled
+    | Superseded
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +226,6 @@ class CauseStory:
     since: int
     """Round of the last change of state."""
     how: str
-    """created, promoted or reactivated: the last change of state."""
+    """created, promoted, reactivated, dismissed or reinstated: the last change of state."""
     turns: tuple[Turn, ...]
     effect: Effect | None

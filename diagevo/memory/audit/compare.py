@@ -8,7 +8,7 @@ shared where their descriptions are equal, one to one.
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from diagevo.errors import ConfigError
 from diagevo.memory.audit.replay import Rebuilt, describe
@@ -25,7 +25,8 @@ from diagevo.text.redaction import redacted
 
 @dataclass(frozen=True, slots=True)
 class CauseChange:
-    """A cause that is not the same at both points. `what`: created, promoted, reactivated, counted, moved."""
+    """A cause that is not the same at both points. `what`: created, promoted, reactivated, dismissed,
+    reinstated, counted, moved."""
 
     cause_id: str
     description: str
@@ -114,12 +115,24 @@ def _causes(before: MemoryState, after: MemoryState, old: Rebuilt, new: Rebuilt)
 
 def _what(was: Cause | None, now: Cause) -> tuple[str, ...]:
     if was is None:
-        return ("created", "mastered") if now.state == "mastered" else ("created",)
+        return ("created",) if now.state == "active" else ("created", now.state)
     what: list[str] = []
     if was.promotion != now.promotion:
         what.append("promoted")
-    if now.state == "active" and (was.state == "mastered" or was.promotion != now.promotion):
-        what.append("reactivated")
+    match was.state, now.state:
+        case "dismissed", "dismissed":
+            pass
+        case "dismissed", "active" | "mastered":
+            what.append("reinstated")
+        case "active" | "mastered", "dismissed":
+            what.append("dismissed")
+        case "active" | "mastered", "active":
+            if was.state == "mastered" or was.promotion != now.promotion:
+                what.append("reactivated")
+        case "active" | "mastered", "mastered":
+            pass
+        case _ as states:
+            assert_never(states)
     if was.frequency != now.frequency and not what:
         what.append("counted")
     if was.node_id != now.node_id:

@@ -1,5 +1,6 @@
 """The memory rebuilt from events alone, the paper's arithmetic in sight: F, F₁, z, ε and p."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,7 +22,7 @@ from diagevo.memory.events import (
     number_of,
 )
 from diagevo.memory.events.decode import Fact
-from diagevo.memory.history import AsOf, History
+from diagevo.memory.history import AsOf, History, point_of
 from diagevo.memory.log.tables import HISTORY
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projection import rows, standing_rows, wrong_rows
@@ -30,7 +31,7 @@ from diagevo.memory.state.walk import walk
 
 @dataclass(frozen=True, slots=True)
 class CauseLine:
-    """A cause as it stands; `probability` is p of the next round, None for a Mastered one."""
+    """A cause as it stands; `probability` is p of the next round, None for one that is not Active."""
 
     id: str
     description: str
@@ -55,7 +56,9 @@ class NodeLine:
     causes: tuple[str, ...]
     active: int
     mastered: int
+    dismissed: int
     failures: int
+    """f of its Active causes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Rebuilt:
     epsilon_next: Fraction
     active: int
     mastered: int
+    dismissed: int
     nodes: int
     causes: tuple[CauseLine, ...]
     skill_nodes: tuple[NodeLine, ...]
@@ -116,7 +120,7 @@ def describe(state: MemoryState) -> Rebuilt:
             sum=str(share) if share else None,
             created_round=c.created_round,
             partners=0
-            if c.state == "mastered" or stitching == "off"
+            if c.state != "active" or stitching == "off"
             else sum(1 for m in mastered if stitching == "random" or m.node_id == c.node_id),
         )
         for c in state.causes.values()
@@ -135,8 +139,9 @@ def describe(state: MemoryState) -> Rebuilt:
         k=state.settings.k,
         policy=state.settings.policy,
         epsilon_next=state.epsilon if ours is None else ours,
-        active=len(causes) - len(mastered),
+        active=len(state.active()),
         mastered=len(mastered),
+        dismissed=len(state.dismissed()),
         nodes=len(state.nodes),
         causes=causes,
         skill_nodes=tuple(_node(state, node_id) for node_id in state.nodes),
@@ -147,9 +152,17 @@ def describe(state: MemoryState) -> Rebuilt:
 def _node(state: MemoryState, node_id: str) -> NodeLine:
     node = state.nodes[node_id]
     members = [state.causes[c] for c in node.causes]
-    active = sum(1 for c in members if c.state == "active")
-    total = sum(c.frequency for c in members)
-    return NodeLine(node_id, node.label, node.causes, active, len(members) - active, total)
+    states = Counter(c.state for c in members)
+    failures = sum(c.frequency for c in members if c.state == "active")
+    return NodeLine(
+        node_id,
+        node.label,
+        node.causes,
+        active=states["active"],
+        mastered=states["mastered"],
+        dismissed=states["dismissed"],
+        failures=failures,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +285,8 @@ def compare_with_commit(history: History, as_of: AsOf) -> list[str]:
     state = history.state(as_of, snapshots=False)
     if not state.round or state.open is not None or any(last == state.round for _, last in state.superseded):
         return []
+    # What somebody said of a cause since then is not in the rows of the commit.
+    state = history.state(point_of(history.commit(state.round)), snapshots=False)
     given = sorted(standing_rows(state), key=itemgetter("cause_id"))
     names = list(given[0]) if given else ["round", "cause_id"]
     stored = rows(history.database, HISTORY, state.run_id, names, round=state.round)

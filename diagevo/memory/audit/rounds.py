@@ -10,7 +10,13 @@ import msgspec
 from diagevo.equations.policy import built_in, shares
 from diagevo.equations.schedule import Share
 from diagevo.equations.states import Tally, tallied
-from diagevo.memory.events import CandidateScored, RoundCommitted, RoundOpened
+from diagevo.memory.events import (
+    CandidateScored,
+    CauseDismissed,
+    CauseReinstated,
+    RoundCommitted,
+    RoundOpened,
+)
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.tables import CauseCounts
@@ -101,6 +107,8 @@ class Observed:
     scores: dict[str, Tally] = field(default_factory=dict[str, Tally])
     """P_t(e) of each cause aimed at."""
     votes: Counter[VoteKind] = field(default_factory=Counter[VoteKind])
+    judged: Sequence[CauseDismissed | CauseReinstated] = ()
+    """What somebody said of causes between its commit and the next round."""
 
 
 def observations(history: History, as_of: AsOf) -> list[Observed]:
@@ -115,6 +123,9 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
     created = defaultdict[int, list[str]](list)
     for cause in history.state(as_of).causes.values():
         created[cause.created_round].append(cause.cause_id)
+    judged = defaultdict[int, list[CauseDismissed | CauseReinstated]](list)
+    for fact in history.events(CauseDismissed, CauseReinstated, as_of=as_of):
+        judged[fact.round].append(fact.event)
     found: list[Observed] = []
     for commit in history.counted(as_of):
         number, configured = commit.round, opened[commit.round].configured
@@ -127,6 +138,7 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
             following=after,
             failures=failures[number],
             created=created[number],
+            judged=judged[number],
         )
         for fact in history.events(CandidateScored, round=number):
             votes, cause_id = fact.event, fact.event.cause_id

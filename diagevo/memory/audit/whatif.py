@@ -21,10 +21,10 @@ from diagevo.equations.filter import verdict
 from diagevo.equations.policy import built_in, next_epsilon, shares
 from diagevo.equations.schedule import Share, reference, z
 from diagevo.equations.settings import Filter, Settings
-from diagevo.equations.states import counted, provisional
+from diagevo.equations.states import CauseState, counted, provisional, reinstated
 from diagevo.errors import ConfigError
 from diagevo.memory.audit.rounds import Observed, VoteKind
-from diagevo.memory.events import CauseState, number_of
+from diagevo.memory.events import CauseDismissed, number_of
 
 Status = Literal["exact", "open-loop"]
 
@@ -111,7 +111,6 @@ def _answer(observed: Sequence[Observed], as_recorded: Sequence["_Played"], chan
     diverges: int | None = None
     dropped = False
     for round_, base, new in zip(observed, as_recorded, changed, strict=True):
-        committed = round_.committed
         dropped = dropped or not changes.drop.isdisjoint(round_.created)
         exact = diverges is None and not dropped
         rounds.append(
@@ -126,10 +125,10 @@ def _answer(observed: Sequence[Observed], as_recorded: Sequence["_Played"], chan
                 mastered=len(new.mastered),
                 promoted=new.promoted,
                 reactivated=new.reactivated,
-                recorded_failures=committed.failures,
+                recorded_failures=base.failures,
                 recorded_epsilon_next=base.epsilon,
-                recorded_active=committed.active,
-                recorded_mastered=committed.mastered,
+                recorded_active=len(base.frequencies),
+                recorded_mastered=len(base.mastered),
                 frequencies=new.frequencies,
                 shares=new.shares,
                 alike=(base.frequencies, base.mastered) == (new.frequencies, new.mastered),
@@ -175,17 +174,22 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
         for cause, count in round_.failures.items():
             if cause in changes.drop:
                 continue
-            if causes[cause][0] == "mastered":
+            before, causes[cause] = causes[cause], counted(*causes[cause], count)
+            if before[0] != causes[cause][0]:
                 reactivated.append(cause)
-            causes[cause] = counted(*causes[cause], count)
+        first = reference(first, sum(f for state, f in causes.values() if state == "active"))
+        for event in round_.judged:  # between the commit and the next round: F₁ stays
+            if event.cause_id in causes:
+                frequency = causes[event.cause_id][1]
+                dismissed = isinstance(event, CauseDismissed)
+                causes[event.cause_id] = "dismissed" if dismissed else reinstated(frequency), frequency
         frequencies = {cause: f for cause, (state, f) in causes.items() if state == "active"}
         failures = sum(frequencies.values())
-        first = reference(first, failures)
         following = changes.at(round_.round, round_.following.settings)
         yield _Played(
             frequencies=frequencies,
             shares=shares(built_in(following), frequencies),
-            mastered=frozenset(causes.keys() - frequencies.keys()),
+            mastered=frozenset(cause for cause, (state, _) in causes.items() if state == "mastered"),
             failures=failures,
             reference=first,
             epsilon=_epsilon(round_, following, frequencies, first),

@@ -9,15 +9,17 @@ from itertools import groupby, islice
 from typing import cast
 
 from diagevo.equations.policy import next_epsilon
-from diagevo.equations.states import Tally, reaches, tallied
+from diagevo.equations.states import Tally, counted, reaches, reinstated, tallied
 from diagevo.memory.audit.cause_story import (
     CauseStory,
     Counted,
     Created,
+    Dismissed,
     Effect,
     Merged,
     Promoted,
     Reactivated,
+    Reinstated,
     Renamed,
     Sampled,
     Standing,
@@ -40,9 +42,11 @@ from diagevo.memory.events import (
     EVENT_TYPES,
     CandidateScored,
     CauseCreated,
+    CauseDismissed,
     CauseMatched,
     CausePromoted,
     CauseReactivated,
+    CauseReinstated,
     CauseRenamed,
     Event,
     RoundsSuperseded,
@@ -187,8 +191,8 @@ class _Reader:
                 last = turn[0].round
                 if last != self.matches.round:
                     self._close_matches(last)
-                if state != "mastered":  # else it is Active again with the event that comes next
-                    frequency += len(turn)
+                if state != "superseded" and counted(state, frequency, 1)[0] == state:
+                    frequency += len(turn)  # else it is Active again with the event that comes next
                 self.matches.add(turn, frequency, self.evidence)
                 continue
             fact = turn
@@ -219,6 +223,14 @@ class _Reader:
                 case CauseRenamed() as event:
                     renamed = True
                     self.turns.append(Renamed(last, fact.position, event.before, event.description))
+                case CauseDismissed() as event:
+                    since, how, state = last, "dismissed", "dismissed"
+                    at = self._recorded_at(fact)
+                    self.turns.append(Dismissed(last, fact.position, event.because, event.by, at, frequency))
+                case CauseReinstated() as event:
+                    since, how, state = last, "reinstated", reinstated(frequency)
+                    at = self._recorded_at(fact)
+                    self.turns.append(Reinstated(last, fact.position, event.by, at, state, frequency))
                 case RoundsSuperseded() as event:
                     self._close_matches(0)
                     self.turns.append(Superseded(last, fact.position, event.first, state, frequency))
@@ -230,8 +242,15 @@ class _Reader:
         self.turns += merges
         self.turns += self._counted()
         self.turns += self._sampled()
-        order = (Sampled, Promoted, Created, Counted, Reactivated, Merged, Renamed, Superseded)
-        self.turns.sort(key=lambda turn: (turn.round, order.index(type(turn))))
+        order = (Sampled, Promoted, Created, Counted, Reactivated, Merged)
+        # What comes between two rounds follows in the order of the log.
+        self.turns.sort(
+            key=lambda turn: (
+                turn.round,
+                order.index(type(turn)) if isinstance(turn, order) else len(order),
+                turn.position,
+            )
+        )
         return CauseStory(
             cause_id=self.cause_id,
             description=self._words(created) if renamed else created.description,
@@ -244,6 +263,9 @@ class _Reader:
             turns=tuple(self.turns),
             effect=self._effect(),
         )
+
+    def _recorded_at(self, fact: Fact[Event]) -> str:
+        return self.history.log.by_id(self.history.run_id, fact.event_id).recorded_at
 
     def _words(self, created: CauseCreated) -> str:
         """What it is called now; a cause that a superseding took out, as it was found."""
@@ -371,12 +393,12 @@ class _Reader:
         after = min(self.history.after(number), self.as_of, key=lambda point: point.position)
         state = self.history.state(after)
         cause = state.causes.get(self.cause_id)
-        if cause is None or not commit.failures:
+        if cause is None or not state.failures:
             return None
-        without = commit.failures - cause.frequency
-        reference = commit.reference_failures
+        counts = cause.frequency if cause.state == "active" else 0
+        without, reference = state.failures - counts, commit.reference_failures
         if commit.reference_round == number and reference is not None:
-            reference -= cause.frequency
+            reference -= counts
         return Effect(
             self.history.round_by(self.as_of.position) + 1,
             state.epsilon,

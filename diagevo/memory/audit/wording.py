@@ -3,14 +3,17 @@
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import assert_never
 
 from diagevo.memory.audit.cause_story import (
     CauseStory,
     Counted,
     Created,
+    Dismissed,
     Merged,
     Promoted,
     Reactivated,
+    Reinstated,
     Renamed,
     Sampled,
     Superseded,
@@ -69,6 +72,12 @@ def turn_lines(turn: Turn, examples: Examples, shown: int | None = None, *, rest
             yield Line("merged", text, at, words=f" “{turn.label}”")
         case Renamed():
             yield Line("renamed", position=at, words=f"from “{turn.before}” to “{turn.after}”")
+        case Dismissed():
+            text = f"by {turn.by} on {turn.at[:10]}; f = {turn.frequency} leaves F"
+            yield Line("dismissed", text, at, words=f": {turn.because}")
+        case Reinstated():
+            text = f"by {turn.by} on {turn.at[:10]} → {turn.state.capitalize()}, f = {turn.frequency}"
+            yield Line("reinstated", text, at)
         case Superseded():
             rounds = f"round {turn.first} was"
             if turn.first != turn.round:
@@ -99,9 +108,17 @@ def effect_lines(story: CauseStory) -> list[Line]:
     if effect is None:
         return []
     t = sub(effect.round)
-    if story.state == "mastered":
-        text = f"p{t}({story.cause_id}) = 0: a Mastered cause is not aimed at; it may be stitched to others"
-        return [Line("effect", text)]
+    match story.state:
+        case "mastered":
+            why = "a Mastered cause is not aimed at; it may be stitched to others"
+            return [Line("effect", f"p{t}({story.cause_id}) = 0: {why}")]
+        case "dismissed":
+            why = "a dismissed cause is not aimed at, and its failures leave F"
+            return [Line("effect", f"p{t}({story.cause_id}) = 0: {why}")]
+        case "active" | "superseded":
+            pass
+        case _:
+            assert_never(story.state)
     p = f"p{t}({story.cause_id}) = {percent(effect.probability)}"
     if effect.epsilon_without is None:
         return [Line("effect", f"ε{t} {number(effect.epsilon, 2)} as recorded from its policy, {p}")]

@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
+from diagevo.equations.states import CauseState
 from diagevo.text.fractions import RECORDED
 from diagevo.text.numbers import count
 
@@ -49,7 +50,6 @@ Votes = Literal["answers", "rewards"]
 Evidence = Literal["response", "answer", "nothing"]
 """What a failure is held against: a response that agrees or passed, or, where none did, the known answer;
 nothing of its own prompt, where there is neither (its reference is the empty text)."""
-CauseState = Literal["active", "mastered"]
 CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
 DiagnosisVerdict = Literal["recurrence", "new_cause", "slip", "unresolved"]
 Via = Literal["recurrence", "deduplication"]
@@ -793,6 +793,43 @@ class CauseRenamed(Event, frozen=True):
 
     def sentence(self) -> str:
         return f"{self.description} (before: {self.before})"
+
+
+class CauseDismissed(Event, frozen=True):
+    """An auditor says that a cause is no fault of the model, between rounds: it leaves F, ε, p and the
+    schedule. Its later failures are still counted under it, and do not raise it again."""
+
+    identity = ("number",)
+    traits = Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
+    number: Ordinal
+    """1 for the first dismissal or reinstatement of the run."""
+    cause_id: str
+    because: str
+    by: str
+    """Who said so."""
+
+    def subject(self) -> str:
+        return self.cause_id
+
+    def sentence(self) -> str:
+        return f"{self.because} ({self.by})"
+
+
+class CauseReinstated(Event, frozen=True):
+    """A dismissal is taken back: the cause is Active again, or Mastered where it had no failure to count."""
+
+    identity = ("number",)
+    traits = Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
+    number: Ordinal
+    """As of a dismissal: both are counted together."""
+    cause_id: str
+    by: str
+
+    def subject(self) -> str:
+        return self.cause_id
+
+    def sentence(self) -> str:
+        return f"no longer dismissed ({self.by})"
 
 
 class CheckpointEvaluated(Event, frozen=True):

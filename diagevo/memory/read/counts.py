@@ -21,6 +21,8 @@ class Counts:
     ingested: bool
     steered: bool
     """Whether prompts of another trainer were drawn by this memory."""
+    dismissed: frozenset[str]
+    """Causes whose failures `failures` and `with_cause` leave out."""
 
     @property
     def span(self) -> str:
@@ -37,15 +39,19 @@ class Counts:
         return sum(one.observed for one in self.rounds)
 
     @cached_property
-    def with_cause(self) -> int:
-        return sum(one.with_cause for one in self.rounds)
+    def with_cause(self) -> dict[int, int]:
+        """Failures that have a cause, by round."""
+        left_out = Counter[int]()
+        for one in self.causes:
+            left_out[one.round] += one.failures if one.cause_id in self.dismissed else 0
+        return {one.round: one.with_cause - left_out[one.round] for one in self.rounds}
 
     @cached_property
     def failures(self) -> dict[str, int]:
         """By cause, most first."""
         number = Counter[str]()
         for one in self.causes:
-            number[one.cause_id] += one.failures
+            number[one.cause_id] += 0 if one.cause_id in self.dismissed else one.failures
         most = sorted(number, key=lambda cause: (-number[cause], number_of(cause)))
         return {cause: number[cause] for cause in most if number[cause]}
 
@@ -62,11 +68,12 @@ def counts(history: History) -> Counts:
     """Of a run as it is now."""
     some = "failures > 0 OR aimed > 0"
     causes = ask(history, "v_cause_history", CauseCounts, some, order="round, cause_id")
-    now = history.state(history.end).open
-    if now is not None:
-        causes += cause_counts(now).values()
+    state = history.state(history.end)
+    if state.open is not None:
+        causes += cause_counts(state.open).values()
     rounds = counted(history, history.end)
-    return Counts(tuple(rounds), tuple(causes), history.ingested is not None, history.steered)
+    dismissed = frozenset(cause.cause_id for cause in state.dismissed())
+    return Counts(tuple(rounds), tuple(causes), history.ingested is not None, history.steered, dismissed)
 
 
 COLUMNS = 24

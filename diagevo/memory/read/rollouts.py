@@ -121,7 +121,8 @@ class PassRates:
     """Observed ones, of all opened rounds."""
     steps: tuple[StepRate, ...]
     causes: tuple[CauseRate, ...]
-    """Most failures first."""
+    """Most failures first, without dismissed ones."""
+    dismissed: tuple[CauseRate, ...]
     prompts: int
     """That came back in a later step."""
     again: tuple[float, float] | None
@@ -216,11 +217,14 @@ def pass_rates(history: History) -> PassRates | None:
     )
     first = ask(history, "v_group", _Prompt, order="position", limit=DROPS)
     again = whole.first_pass_rate, whole.last_pass_rate
+    gone = {cause.cause_id for cause in history.state(history.end).dismissed()}
+    rates = _causes(history, failures)
     return PassRates(
         source=history.ingested,
         failures=failures,
         steps=tuple(steps(history)),
-        causes=tuple(_causes(history, failures)),
+        causes=tuple(one for one in rates if one.cause_id not in gone),
+        dismissed=tuple(one for one in rates if one.cause_id in gone),
         prompts=whole.came_back,
         again=None if again[0] is None or again[1] is None else (again[0], again[1]),
         again_se=_standard_error(whole),

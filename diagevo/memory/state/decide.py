@@ -4,7 +4,7 @@ replay. The arithmetic is in `diagevo.equations`."""
 from fractions import Fraction
 
 from diagevo.equations.policy import next_epsilon
-from diagevo.equations.states import provisional
+from diagevo.equations.states import counted, provisional
 from diagevo.memory.events import (
     CauseCreated,
     CauseMatched,
@@ -107,8 +107,10 @@ def _match(
     assert cause_id is not None
     matched = CauseMatched(cause_id=cause_id, failure_id=failure_id, via=via, similarity=similarity)
     cause = state.causes.get(cause_id)
-    if cause is None or cause.state == "active":
-        return [matched]  # the fold refuses a cause that is not there
+    if cause is None:
+        return [matched]  # the fold refuses it
+    if counted(cause.state, cause.frequency, 1)[0] == cause.state:
+        return [matched]
     assert cause.promotion is not None
     return [matched, CauseReactivated(cause_id=cause_id, failure_id=failure_id, promotion=cause.promotion)]
 
@@ -120,7 +122,6 @@ def commitment(state: MemoryState, told: Fraction | None = None) -> RoundCommitt
     assert now is not None
     failures = state.current_failures
     reference_round, reference_failures = state.reference(failures)
-    active = len(state.active())
     ours = next_epsilon(state.settings, failures, reference_failures)
     epsilon = told if ours is None else ours
     assert epsilon is not None
@@ -129,8 +130,8 @@ def commitment(state: MemoryState, told: Fraction | None = None) -> RoundCommitt
         reference_round=reference_round,
         reference_failures=reference_failures,
         epsilon_next=str(epsilon),
-        active=active,
-        mastered=len(state.causes) - active,
+        active=len(state.active()),
+        mastered=len(state.mastered()),
         nodes=len(state.nodes),
         state_hash=state.hash(reference_round, reference_failures),
         undiagnosed=sum(

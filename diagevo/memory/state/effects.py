@@ -233,8 +233,9 @@ def matched(state: MemoryState, now: OpenRound, fact: Fact[CauseMatched]) -> Non
     if event.similarity != similarity:
         raise InconsistentError(f"its similarity is {event.similarity}, judged was {similarity}")
     cause = state.causes[cause_id]
-    if cause.state == "active":
-        state.causes[cause_id] = replace(cause, frequency=counted("active", cause.frequency, 1)[1])
+    after, frequency = counted(cause.state, cause.frequency, 1)
+    if after == cause.state:
+        state.causes[cause_id] = replace(cause, frequency=frequency)
     else:
         now.expected = cause_id, failure_id
     _settled(now, failure_id, cause_id)

@@ -11,9 +11,11 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from msgspec.structs import replace
 
 from diagevo.equations.policy import built_in, next_epsilon
-from diagevo.equations.states import reaches
+from diagevo.equations.states import CauseState, reaches, reinstated
 from diagevo.errors import InconsistentError
 from diagevo.memory.events import (
+    CauseDismissed,
+    CauseReinstated,
     CauseRenamed,
     CheckpointEvaluated,
     Event,
@@ -198,6 +200,32 @@ def _renamed(state: MemoryState, fact: Fact[CauseRenamed]) -> None:
     state.renamed = (*state.renamed, (event.cause_id, event.before))
 
 
+def _dismissed(state: MemoryState, fact: Fact[CauseDismissed]) -> None:
+    require(state.causes[fact.event.cause_id].state != "dismissed", "it is dismissed already")
+    require(bool(fact.event.because.strip()), "it gives no reason")
+    _set_state(state, fact, "dismissed")
+
+
+def _reinstated(state: MemoryState, fact: Fact[CauseReinstated]) -> None:
+    cause = state.causes[fact.event.cause_id]
+    require(cause.state == "dismissed", f"{cause.cause_id} is not dismissed")
+    _set_state(state, fact, reinstated(cause.frequency))
+
+
+def _set_state(
+    state: MemoryState, fact: Fact[CauseDismissed] | Fact[CauseReinstated], to: CauseState
+) -> None:
+    """What somebody says of a cause changes F, and with it ε, from the next round on; F₁ stays."""
+    _between(state)
+    event = fact.event
+    require(event.number == state.dismissals + 1, f"dismissal {state.dismissals + 1} comes next")
+    state.causes[event.cause_id] = replace(state.causes[event.cause_id], state=to)
+    state.dismissals = event.number
+    state.failures = state.current_failures
+    ours = next_epsilon(state.settings, state.failures, state.reference_failures)
+    state.epsilon = state.epsilon if ours is None else ours
+
+
 def _epsilon(text: str) -> Fraction:
     """ε as recorded: the answer of a policy of one's own is a fact, whose bounds alone are checked here."""
     epsilon = Fraction(text)
@@ -273,8 +301,8 @@ def _committed(state: MemoryState, now: OpenRound, fact: Fact[RoundCommitted]) -
     due = {cause_id for cause_id, tally in now.tallies.items() if reaches(tally, state.settings)}
     require(due == now.promoted, f"the votes promote {sorted(due)}, recorded are {sorted(now.promoted)}")
     for cause in state.causes.values():
-        right = cause.frequency >= 1 if cause.state == "active" else cause.frequency == 0
-        require(right, f"{cause.cause_id} is {cause.state} with f = {cause.frequency}")
+        fits = cause.state == "dismissed" or cause.state == reinstated(cause.frequency)
+        require(fits, f"{cause.cause_id} is {cause.state} with f = {cause.frequency}")
     expected = decide.commitment(state, _epsilon(event.epsilon_next))
     for name in expected.__struct_fields__:
         given, right = getattr(event, name), getattr(expected, name)
@@ -311,6 +339,6 @@ IN_ROUND: dict[str, Callable[[MemoryState, OpenRound, Fact[Any]], None]] = handl
 """What an event does while a round is open."""
 
 BETWEEN_ROUNDS: dict[str, Callable[[MemoryState, Fact[Any]], None]] = handlers(
-    _configured, _opened, _measured, _ingested, _renamed, _superseded
+    _configured, _opened, _measured, _ingested, _renamed, _dismissed, _reinstated, _superseded
 )
 """What an event does that belongs to no open round; some only while none is open."""

@@ -7,19 +7,18 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 import msgspec
 
 from diagevo.equations.policy import Known, Policy, ScheduledCause, built_in
 from diagevo.equations.schedule import reference
 from diagevo.equations.settings import Settings
-from diagevo.equations.states import Tally
+from diagevo.equations.states import CauseState, Tally
 from diagevo.memory.events import (
     Artifact,
     CandidateScored,
     Cause,
-    CauseState,
     DuplicateJudged,
     Embedder,
     FailureDiagnosed,
@@ -146,6 +145,8 @@ class MemoryState:
     """First and last of the rounds that were superseded, in order (`batch_of`)."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Each renaming of a cause, in order: its id, and the words that it had before."""
+    dismissals: int = 0
+    """How often a cause was dismissed or reinstated."""
 
     def copy(self) -> "MemoryState":
         copied = MemoryState(*(getattr(self, f.name) for f in fields(MemoryState)))
@@ -161,6 +162,10 @@ class MemoryState:
     def mastered(self) -> list[Cause]:
         """Mastered causes in order of number."""
         return [c for c in self.causes.values() if c.state == "mastered"]
+
+    def dismissed(self) -> list[Cause]:
+        """Dismissed causes in order of number."""
+        return [c for c in self.causes.values() if c.state == "dismissed"]
 
     @property
     def current_failures(self) -> int:
@@ -258,12 +263,19 @@ class MemoryState:
 
 
 def _scheduled(causes: Mapping[str, Cause], nodes: Mapping[str, Node]) -> tuple[ScheduledCause, ...]:
-    return tuple(
-        ScheduledCause(
-            c.cause_id, c.description, c.node_id, nodes[c.node_id].label, c.state == "mastered", c.frequency
-        )
-        for c in causes.values()
-    )
+    found: list[ScheduledCause] = []
+    for c in causes.values():
+        match c.state:
+            case "active" | "mastered":
+                label, mastered = nodes[c.node_id].label, c.state == "mastered"
+                found.append(
+                    ScheduledCause(c.cause_id, c.description, c.node_id, label, mastered, c.frequency)
+                )
+            case "dismissed":
+                pass
+            case _:
+                assert_never(c.state)
+    return tuple(found)
 
 
 Spans = Sequence[tuple[int, int]]

@@ -45,7 +45,7 @@ from diagevo.text.fractions import fraction
 ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, SUM, PROMPT, QUESTION)
 SUMS = ("groups", "all_passed", "contrast", "all_failed", "rollouts", "passes")
 VERDICTS: tuple[CandidateVerdict, ...] = get_args(CandidateVerdict)
-VERSION = 7
+VERSION = 8
 """Of the snapshot's form and of the fold: a snapshot of another version is ignored."""
 
 
@@ -331,7 +331,6 @@ def standing_rows(state: MemoryState) -> list[dict[str, Any]]:
 
 
 def round_row(state: MemoryState, closed: OpenRound, committed_at: str) -> dict[str, Any]:
-    active = len(state.active())
     return {
         "run_id": state.run_id,
         **_stored(round_counts(closed)),
@@ -343,8 +342,8 @@ def round_row(state: MemoryState, closed: OpenRound, committed_at: str) -> dict[
         "reference_failures": state.reference_failures,
         "epsilon_next": str(state.epsilon),
         "epsilon_next_value": float(state.epsilon),
-        "active": active,
-        "mastered": len(state.causes) - active,
+        "active": len(state.active()),
+        "mastered": len(state.mastered()),
         "nodes": len(state.nodes),
         "state_hash": state.hash(state.reference_round, state.reference_failures),
         "committed_at": committed_at,

@@ -24,7 +24,8 @@ def training_rows(history: History, kind: Kind, cause: str | None = None) -> Ite
     """Rows as TRL's trainers take them, in order of the log, without superseded rounds and abandoned steps.
 
     Where the true answer is known, what would teach a false one is left out: an agreeing response of a false
-    label, a failed response that was right. A question that no response passed is in "prompts" alone.
+    label, a failed response that was right. So are failures of a dismissed cause. A question that no response
+    passed is in "prompts" alone.
 
     Args:
         kind: "sft": the question and the response that passed, one row a question (`messages`).
@@ -37,7 +38,12 @@ def training_rows(history: History, kind: Kind, cause: str | None = None) -> Ite
         Rows. Prompts are chat messages; they are texts where the trainer logged them through a chat template.
     """
     failures, causes = _failures(history)
-    wanted = [pair for pair in failures if cause is None or causes.get(pair[0].failure_id) == cause]
+    gone = {one.cause_id for one in history.state(history.end).dismissed()}
+    wanted = [
+        pair
+        for pair in failures
+        if (of := causes.get(pair[0].failure_id)) not in gone and cause in (None, of)
+    ]
     if kind != "prompts":
         wanted = [p for p in wanted if p[1].label_true is not False and p[0].against == "response"]
     if kind == "dpo":
