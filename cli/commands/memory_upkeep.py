@@ -173,7 +173,8 @@ def dismiss(
     from diagevo.memory.opening import open_memory
 
     if undo == (because is not None):
-        raise ConfigError("a dismissal needs its reason", hint='--because "…", or --undo to take it back')
+        hint = '--because "…" to dismiss it, --undo to take that back'
+        raise ConfigError("say why it is no fault, or take it back", hint=hint)
     with opened(call) as history:
         cause, run = resolve(history, ref, history.end, "cause").id, history.run_id
     with open_memory(call.database, run, create=False) as memory:

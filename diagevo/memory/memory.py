@@ -515,15 +515,18 @@ class Memory:
 
         Raises:
             NotFoundError: There is no such cause.
-            OutOfOrderError: A round is open, the cause is dismissed already, or no reason is given.
+            ConfigError: No reason is given, or the cause is dismissed already.
+            OutOfOrderError: A round is open.
         """
         with self.atomic():
-            event = CauseDismissed(
-                number=self.state.dismissals + 1,
-                cause_id=self.cause(cause_id).cause_id,
-                because=because,
-                by=by,
-            )
+            if not because.strip():
+                raise ConfigError("a dismissal needs a reason", hint="say why the cause is no fault")
+            if self.cause(cause_id).state == "dismissed":
+                raise ConfigError(
+                    f"{cause_id} is dismissed already", hint=f"why: diagevo memory why {cause_id}"
+                )
+            number = self.state.dismissals + 1
+            event = CauseDismissed(number=number, cause_id=cause_id, because=because, by=by)
             self._run.append([Item(event, round=self.state.round)])
             self._run.keep_head()
             return event
@@ -538,12 +541,13 @@ class Memory:
 
         Raises:
             NotFoundError: There is no such cause.
-            OutOfOrderError: A round is open, or the cause is not dismissed.
+            ConfigError: The cause is not dismissed.
+            OutOfOrderError: A round is open.
         """
         with self.atomic():
-            event = CauseReinstated(
-                number=self.state.dismissals + 1, cause_id=self.cause(cause_id).cause_id, by=by
-            )
+            if (cause := self.cause(cause_id)).state != "dismissed":
+                raise ConfigError(f"{cause_id} is not dismissed", hint=f"it is {cause.state.capitalize()}")
+            event = CauseReinstated(number=self.state.dismissals + 1, cause_id=cause_id, by=by)
             self._run.append([Item(event, round=self.state.round)])
             self._run.keep_head()
             return event

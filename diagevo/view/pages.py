@@ -3,12 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from typing import get_args
 
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.protocol import AT_BEST, colder
 from diagevo.memory.audit.replay import describe, next_schedule
 from diagevo.memory.audit.runs import RunStory, list_runs, run_line
-from diagevo.memory.events import EVENT_TYPES, CandidateScored, RoundOpened
+from diagevo.memory.events import EVENT_TYPES, CandidateScored, CauseState, RoundOpened
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import History, expect
 from diagevo.memory.read.counts import count_causes, counts, matrix
@@ -203,7 +204,8 @@ def causes(history: History, site: Site, part: str | None = None) -> Page:
     """Nodes and causes by rounds: the state of each, and what failed in each round."""
     page = part_of(count_causes(history), part)
     grid = matrix(history, start=page.start, most=page.rows)
-    data = {"grid": grid, "part": page, "base": f"{history.run_id}/causes"}
+    base, states = f"{history.run_id}/causes", get_args(CauseState)
+    data = {"grid": grid, "part": page, "base": base, "states": states}
     return Page("causes.html", "causes", data, below(history.run_id))
 
 

@@ -48,10 +48,6 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
     return run
 
 
-def test_there_are_at_most_38_commands() -> None:
-    assert len(COMMANDS) <= 38
-
-
 def test_view_says_where_there_is_nothing_to_serve(
     ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from diagevo.errors import OutOfOrderError
+from diagevo.errors import ConfigError, OutOfOrderError
 from diagevo.memory.audit.cause_story import Dismissed, Reinstated
 from diagevo.memory.audit.compare import diff_memory
 from diagevo.memory.audit.replay import compare_with_commit, describe, steps
@@ -105,21 +105,21 @@ def test_a_dismissed_cause_leaves_the_curriculum_in_every_copy_of_the_log(
             1,
             0,
         )
-        assert not first.changed
-        assert not second.changed
+        assert not first.differs
+        assert not second.differs
 
 
 def test_a_dismissal_that_is_taken_back_counts_what_was_matched_since(dismissed: Store) -> None:
     with dismissed.open() as memory:
-        with pytest.raises(OutOfOrderError, match="dismissed already"):
+        with pytest.raises(ConfigError, match="dismissed already"):
             memory.dismiss("c1", WHY, "ada")
         assert memory.reinstate("c1", "bob").number == 2
         cause = memory.cause("c1")
         assert (cause.state, cause.frequency) == ("active", 4)
         assert (memory.state.failures, memory.state.epsilon) == (5, Fraction(2, 7))  # 4/(4 + 5·2)
-        with pytest.raises(OutOfOrderError, match="is not dismissed"):
+        with pytest.raises(ConfigError, match="is not dismissed"):
             memory.reinstate("c1", "bob")
-        with pytest.raises(OutOfOrderError, match="no reason"):
+        with pytest.raises(ConfigError, match="needs a reason"):
             memory.dismiss("c2", " ", "bob")
         memory.open_round(3)
         with pytest.raises(OutOfOrderError, match="round 3 is open"):

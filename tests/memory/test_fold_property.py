@@ -12,7 +12,15 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagevo.memory.events import UNNAMED, DuplicateJudged, Event, NodeAssigned, RunConfigured
+from diagevo.memory.events import (
+    UNNAMED,
+    CauseDismissed,
+    CauseReinstated,
+    DuplicateJudged,
+    Event,
+    NodeAssigned,
+    RunConfigured,
+)
 from diagevo.memory.events.decode import Fact, read
 from diagevo.memory.events.records import payload_of
 from diagevo.memory.state import decide, projection
@@ -53,13 +61,25 @@ class Reading:
                 )  # a new cause: one, and one for each later match
             elif d == 0:
                 self.states[e], self.frequencies[e] = provisional[e]
-            elif provisional[e][0] == "active":
-                self.states[e], self.frequencies[e] = "active", provisional[e][1] + d
+            elif provisional[e][0] in ("active", "dismissed"):
+                self.states[e], self.frequencies[e] = provisional[e][0], provisional[e][1] + d
             else:
                 self.states[e], self.frequencies[e] = "active", d
         total = sum(f for e, f in self.frequencies.items() if self.states[e] == "active")
         if self.first_total is None and total > 0:
             self.first_total = total
+        self.schedule()
+
+    def judge(self, e: str) -> None:
+        """Dismiss a cause, or take its dismissal back; F₁ stays."""
+        if self.states[e] != "dismissed":
+            self.states[e] = "dismissed"
+        else:
+            self.states[e] = "active" if self.frequencies[e] > 0 else "mastered"
+        self.schedule()
+
+    def schedule(self) -> None:
+        total = sum(f for e, f in self.frequencies.items() if self.states[e] == "active")
         if total == 0:
             self.epsilon, self.p = Fraction(1), {}
         else:
@@ -103,6 +123,7 @@ def _rounds(draw: st.DrawFn) -> list[dict]:
                     "failures": st.lists(st.sampled_from(["new", "match", "slip"]), max_size=8),
                     "which": st.lists(st.integers(0, 30), min_size=8, max_size=8),
                     "node": st.lists(st.integers(0, 5), min_size=8, max_size=8),
+                    "judged": st.lists(st.integers(0, 9), max_size=2),
                 }
             ),
             min_size=1,
@@ -148,6 +169,12 @@ def _play_round(player: Player, reading: Reading, number: int, plan: dict) -> No
         counted.append(cause_id)
     player.play(number, decide.commitment(state))
     reading.commit(p1s, counted)
+    for index in plan["judged"] if state.causes else ():
+        cause_id = list(state.causes)[index % len(state.causes)]
+        of = {"number": state.dismissals + 1, "cause_id": cause_id, "by": "ada"}
+        back = state.causes[cause_id].state == "dismissed"
+        player.play(number, CauseReinstated(**of) if back else CauseDismissed(**of, because="not a fault"))
+        reading.judge(cause_id)
 
 
 def _judged(failure_id: str, cause_id: str | None) -> DuplicateJudged:
@@ -174,7 +201,7 @@ def test_the_fold_is_the_papers_memory(rounds: list[dict]) -> None:
         assert {cause: share.p for cause, share in state.schedule().shares.items()} == reading.p
         assert state.reference_failures == reading.first_total
         for cause in state.causes.values():
-            assert (cause.frequency >= 1) if cause.state == "active" else (cause.frequency == 0)
+            assert cause.state == "dismissed" or (cause.state == "active") == (cause.frequency >= 1)
 
 
 @given(_rounds())

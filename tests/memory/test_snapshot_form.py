@@ -31,6 +31,7 @@ def _state() -> MemoryState:
     state.next_cause, state.next_node = 13, 4
     state.began, state.superseded = (Began(3, "a" * 64, 1),), ((1, 2),)
     state.renamed = (("c2", "cause two"),)
+    state.dismissals = 2
     state.votes = ({"c1": Tally(2, 18, 12)}, {})
     return state
 

@@ -1,6 +1,5 @@
 """The memory rebuilt from events alone, the paper's arithmetic in sight: F, F₁, z, ε and p."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +23,7 @@ from diagevo.memory.events import (
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import AsOf, History, point_of
 from diagevo.memory.log.tables import HISTORY
-from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.model import MemoryState, by_state
 from diagevo.memory.state.projection import rows, standing_rows, wrong_rows
 from diagevo.memory.state.walk import walk
 
@@ -104,8 +103,8 @@ def describe(state: MemoryState) -> Rebuilt:
     """The figures of a state."""
     failures = state.current_failures
     reference_round, reference = state.reference(failures)
-    aimed = shares(built_in(state.settings), {c.cause_id: c.frequency for c in state.active()})
-    mastered = state.mastered()
+    active, mastered, dismissed = by_state(state.causes.values())
+    aimed = shares(built_in(state.settings), {c.cause_id: c.frequency for c in active})
     stitching = state.settings.stitching
     ours = next_epsilon(state.settings, failures, reference)
     causes = tuple(
@@ -139,9 +138,9 @@ def describe(state: MemoryState) -> Rebuilt:
         k=state.settings.k,
         policy=state.settings.policy,
         epsilon_next=state.epsilon if ours is None else ours,
-        active=len(state.active()),
+        active=len(active),
         mastered=len(mastered),
-        dismissed=len(state.dismissed()),
+        dismissed=len(dismissed),
         nodes=len(state.nodes),
         causes=causes,
         skill_nodes=tuple(_node(state, node_id) for node_id in state.nodes),
@@ -152,16 +151,15 @@ def describe(state: MemoryState) -> Rebuilt:
 def _node(state: MemoryState, node_id: str) -> NodeLine:
     node = state.nodes[node_id]
     members = [state.causes[c] for c in node.causes]
-    states = Counter(c.state for c in members)
-    failures = sum(c.frequency for c in members if c.state == "active")
+    apart = by_state(members)
     return NodeLine(
         node_id,
         node.label,
         node.causes,
-        active=states["active"],
-        mastered=states["mastered"],
-        dismissed=states["dismissed"],
-        failures=failures,
+        active=len(apart.active),
+        mastered=len(apart.mastered),
+        dismissed=len(apart.dismissed),
+        failures=sum(c.frequency for c in apart.active),
     )
 
 

@@ -73,7 +73,7 @@ def turn_lines(turn: Turn, examples: Examples, shown: int | None = None, *, rest
         case Renamed():
             yield Line("renamed", position=at, words=f"from “{turn.before}” to “{turn.after}”")
         case Dismissed():
-            text = f"by {turn.by} on {turn.at[:10]}; f = {turn.frequency} leaves F"
+            text = f"{count(turn.frequency, 'failure')} left out, by {turn.by} on {turn.at[:10]}"
             yield Line("dismissed", text, at, words=f": {turn.because}")
         case Reinstated():
             text = f"by {turn.by} on {turn.at[:10]} → {turn.state.capitalize()}, f = {turn.frequency}"

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, NamedTuple, assert_never
 
 import msgspec
 
@@ -157,15 +157,15 @@ class MemoryState:
 
     def active(self) -> list[Cause]:
         """Active causes in order of number."""
-        return [c for c in self.causes.values() if c.state == "active"]
+        return by_state(self.causes.values()).active
 
     def mastered(self) -> list[Cause]:
         """Mastered causes in order of number."""
-        return [c for c in self.causes.values() if c.state == "mastered"]
+        return by_state(self.causes.values()).mastered
 
     def dismissed(self) -> list[Cause]:
         """Dismissed causes in order of number."""
-        return [c for c in self.causes.values() if c.state == "dismissed"]
+        return by_state(self.causes.values()).dismissed
 
     @property
     def current_failures(self) -> int:
@@ -260,6 +260,30 @@ class MemoryState:
         """Of the contents of two nodes: labels and members."""
         content = [(n.label, n.causes) for n in (self.nodes[a], self.nodes[b])]
         return hashlib.sha256(_json.encode(content)).hexdigest()
+
+
+class ByState(NamedTuple):
+    """Causes apart by their state, each in the order given."""
+
+    active: list[Cause]
+    mastered: list[Cause]
+    dismissed: list[Cause]
+
+
+def by_state(causes: Iterable[Cause]) -> ByState:
+    """The causes of each state."""
+    found = ByState([], [], [])
+    for cause in causes:
+        match cause.state:
+            case "active":
+                found.active.append(cause)
+            case "mastered":
+                found.mastered.append(cause)
+            case "dismissed":
+                found.dismissed.append(cause)
+            case _:
+                assert_never(cause.state)
+    return found
 
 
 def _scheduled(causes: Mapping[str, Cause], nodes: Mapping[str, Node]) -> tuple[ScheduledCause, ...]:

@@ -201,6 +201,8 @@ def _measured(folder: Path) -> list[Recorded]:
         player.commit()
         memory.rename("c1", "a correction of an auditor")
         memory.rename("c1", "another correction")
+        memory.dismiss("c1", "the grader is wrong", "ada")
+        memory.reinstate("c1", "ada")
         return _records(memory)
 
 
@@ -302,6 +304,8 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
     }
     | {f"call{part}": _ASKED for part in _CALL},
     "CauseRenamed": {"description": "an auditor's words"},
+    "CauseDismissed": {"because": "an auditor's words", "by": "whose they are"},
+    "CauseReinstated": {"by": "whose word it is"},
     "DuplicateJudged": {
         "candidates": _VECTORS,
         "nearest": _VECTORS,
