@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 # Hundreds of programs are started here: they find their modules, and pytest its tests, compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup installs train lm test test-fast test-audit test-inspect test-vllm check docs pictures bench bench-gpu clean rollouts copied
+.PHONY: setup installs train lm test test-fast test-audit test-inspect test-vllm check check-fast near docs pictures bench bench-gpu clean rollouts copied
 
 setup: $(READY)
 
@@ -149,6 +149,17 @@ check: $(READY)
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
 	$(BIN)/zizmor --quiet --offline .github
 	$(BIN)/pre-commit validate-config
+
+# What a change of a file or two is judged by, in half a minute: all of it is in `check` too.
+check-fast: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	@files=$$($(BIN)/python -m tests.near importers) && [ -z "$$files" ] || $(BIN)/pyright $$files
+
+# The tests of one file: make near FILE=diagevo/answers/votes.py
+near: $(READY)
+	@tests=$$($(BIN)/python -m tests.near tests $(FILE)) && echo $$tests && $(BIN)/python -m pytest -q $$tests
 
 # Any warning is an error: a broken link, a page that nobody points to.
 docs: $(READY)
