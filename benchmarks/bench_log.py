@@ -106,7 +106,7 @@ class _Appends:
         from sqlalchemy import StaticPool
         from sqlmodel import Session, create_engine
 
-        from benchmarks.event_row import EventRow
+        from diagevo.memory.log.tables import EventRow
 
         driver = self._driver()
         driver.isolation_level = ""  # the driver's default: it begins a transaction at the first insert

@@ -17,12 +17,10 @@ given = context.config.attributes.get("connection")
 if given is not None:
     _run(given)
 else:
-    from sqlmodel import SQLModel
-
     from diagevo.evaluation import oracle, store
     from diagevo.memory.log.tables import METADATA
 
-    assert oracle.ORACLE.metadata is store.EVALUATION.metadata is SQLModel.metadata  # declared by the imports
+    assert oracle.ORACLE.metadata is store.EVALUATION.metadata is METADATA  # declared by the imports
     engine = create_engine(context.get_x_argument(as_dictionary=True)["url"])
     with engine.begin() as opened:
-        _run(opened, [METADATA, SQLModel.metadata])
+        _run(opened, [METADATA])

@@ -21,10 +21,11 @@ from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.benchmarks import Loaded
 from diagevo.evaluation.loading import labelled
 from diagevo.evaluation.protocol import Estimate, estimate
-from diagevo.evaluation.store import ForeignText, Str, table
+from diagevo.evaluation.store import ForeignText
 from diagevo.memory.events import CandidateScored
 from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
+from diagevo.memory.log.tables import Str, table
 from diagevo.text.escaping import csv_text
 
 

@@ -6,15 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Any
 
 from sqlalchemy import (
-    REAL,
-    Float,
     ForeignKeyConstraint,
     Index,
     PrimaryKeyConstraint,
-    Table,
     Text,
     TypeDecorator,
     func,
@@ -27,12 +24,8 @@ from sqlmodel import Field, SQLModel
 from diagevo.errors import ConfigError, DamagedError, NotFoundError
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import now
+from diagevo.memory.log.tables import RealOrNone, Str, StrOrNone, table
 from diagevo.text.escaping import storable, utf8
-
-Str = Annotated[str, Field(sa_type=Text)]
-StrOrNone = Annotated[str | None, Field(sa_type=Text)]
-_REAL: Any = Float().with_variant(REAL, "sqlite")
-RealOrNone = Annotated[float | None, Field(sa_type=_REAL)]
 
 
 class ForeignText(TypeDecorator[str]):
@@ -43,11 +36,6 @@ class ForeignText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: object) -> str | None:
         return None if value is None else storable(value)
-
-
-def table(row: type[SQLModel]) -> Table:
-    """The SQLAlchemy Core table of a row class."""
-    return cast("Table", vars(row)["__table__"])  # set by SQLModel's metaclass, which does not say so
 
 
 class EvaluationRow(SQLModel, table=True):

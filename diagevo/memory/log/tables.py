@@ -1,4 +1,4 @@
-"""The SQL tables of the memory, for SQLAlchemy Core.
+"""The SQL tables of the memory: a class a table, whose fields are its columns.
 
 `event` is the log and the only truth; `artifact`, `reply` and `vector` hold what events name by digest.
 `cause`, `skill_node`, `round_summary`, `cause_history`, `snapshot`, `opened_round`, `ingested_group`,
@@ -6,153 +6,156 @@
 follow from and made again by `memory rebuild`. `log` and `run` hold the heads under which positions and
 sequences are given.
 
-No rows are made as objects, so these are no SQLModel classes as the evaluations have them: importing SQLModel
-is about a sixth of what `memory show` costs.
+The log is written and read by the thousand rows, so statements go through SQLAlchemy Core on the tables of
+the classes (`EVENT`, `CAUSE`, …); an ORM session reached a twentieth of the speed.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, cast
 
 from sqlalchemy import (
     REAL,
     BigInteger,
-    Column,
     Float,
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     PrimaryKeyConstraint,
     Table,
     Text,
     UniqueConstraint,
 )
+from sqlmodel import Field, SQLModel
 
-METADATA = MetaData()
+METADATA = SQLModel.metadata
 LONG = BigInteger().with_variant(Integer, "sqlite")
 """64 bits on every database."""
 DOUBLE = Float().with_variant(REAL, "sqlite")
+Str = Annotated[str, Field(sa_type=Text)]
+StrOrNone = Annotated[str | None, Field(sa_type=Text)]
+Long = Annotated[int, Field(sa_type=cast("Any", LONG))]
+LongOrNone = Annotated[int | None, Field(sa_type=cast("Any", LONG))]
+Real = Annotated[float, Field(sa_type=cast("Any", DOUBLE))]
+RealOrNone = Annotated[float | None, Field(sa_type=cast("Any", DOUBLE))]
+Bytes = Annotated[bytes, Field(sa_type=LargeBinary)]
 
 
-def _column(name: str, of: Any) -> Column[Any]:
-    """A column without nulls; those that may be null are plain `Column`s."""
-    return Column(name, of, nullable=False)
+def table(row: type[SQLModel]) -> Table:
+    """The SQLAlchemy Core table of a row class."""
+    return cast("Table", vars(row)["__table__"])  # set by SQLModel's metaclass, which does not say so
 
 
-LOG = Table(
-    "log",
-    METADATA,
-    _column("id", Integer),
-    _column("position", LONG),
-    PrimaryKeyConstraint("id"),
-)
-"""One row: the last position given. Writers lock it."""
+class LogRow(SQLModel, table=True):
+    """One row: the last position given. Writers lock it."""
 
-RUN = Table(
-    "run",
-    METADATA,
-    _column("run_id", Text),
-    _column("sequence", LONG),
-    _column("hash", Text),
-    _column("created_at", Text),
-    # Of a run that came from outside: the head that it came with. Its endpoints are somebody else's word.
-    Column("imported", Text),
-    PrimaryKeyConstraint("run_id"),
-)
-"""A run: the head of its chain."""
-
-EVENT = Table(
-    "event",
-    METADATA,
-    _column("position", LONG),
-    _column("event_id", Text),
-    _column("run_id", Text),
-    _column("sequence", LONG),
-    _column("round", Integer),
-    _column("type", Text),
-    _column("schema_version", Integer),
-    Column("cause_id", Text),
-    _column("payload", Text),
-    Column("causation_id", Text),
-    _column("recorded_at", Text),
-    _column("previous_hash", Text),
-    _column("hash", Text),
-    PrimaryKeyConstraint("position"),
-    UniqueConstraint("run_id", "event_id", name="uq_event_run_event_id"),
-    UniqueConstraint("run_id", "sequence", name="uq_event_run_sequence"),
-    Index("ix_event_run_type_round", "run_id", "type", "round"),
-    # These two leave nulls out: the migration says so; said here it would import both dialects.
-    Index("ix_event_run_cause", "run_id", "cause_id"),
-    Index("ix_event_run_causation", "run_id", "causation_id"),
-)
-"""The log. Append-only by triggers: no migration may batch-alter it (a copied table loses its
-triggers)."""
-
-ARTIFACT = Table(
-    "artifact",
-    METADATA,
-    _column("digest", Text),
-    _column("content", LargeBinary),
-    PrimaryKeyConstraint("digest"),
-)
-"""A text by the SHA-256 of its UTF-8 bytes."""
-
-REPLY = Table(
-    "reply",
-    METADATA,
-    _column("model", Text),
-    _column("request", Text),
-    _column("text", Text),
-    _column("input_tokens", Integer),
-    _column("output_tokens", Integer),
-    PrimaryKeyConstraint("model", "request"),
-)
-"""A language model's reply by model and request: never asked twice."""
-
-VECTOR = Table(
-    "vector",
-    METADATA,
-    _column("model", Text),
-    _column("text_hash", Text),
-    _column("vector", LargeBinary),
-    PrimaryKeyConstraint("model", "text_hash"),
-)
-"""An embedding as little-endian float32 bytes, by model (`brought`) and text."""
-
-CAUSE = Table(
-    "cause",
-    METADATA,
-    _column("run_id", Text),
-    _column("cause_id", Text),
-    _column("number", Integer),
-    _column("description", Text),
-    _column("node_id", Text),
-    _column("state", Text),
-    _column("frequency", Integer),
-    _column("created_round", Integer),
-    PrimaryKeyConstraint("run_id", "cause_id"),
-)
-"""A cause as of the last commit."""
-
-NODE = Table(
-    "skill_node",
-    METADATA,
-    _column("run_id", Text),
-    _column("node_id", Text),
-    _column("number", Integer),
-    _column("label", Text),
-    Column("absorbed_by", Text),
-    PrimaryKeyConstraint("run_id", "node_id"),
-)
-"""A skill node as of the last commit; an absorbed one names its survivor."""
+    __tablename__ = "log"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("id"),)
+    id: int
+    position: Long
 
 
-@dataclass(frozen=True, slots=True)
-class RoundCounts:
-    """What was counted of a round's questions, failures and causes: columns of `round_summary`."""
+class RunRow(SQLModel, table=True):
+    """A run: the head of its chain."""
+
+    __tablename__ = "run"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id"),)
+    run_id: Str
+    sequence: Long
+    hash: Str
+    created_at: Str
+    imported: StrOrNone = None
+    """Of a run that came from outside: the head that it came with. Its endpoints are somebody else's word."""
+
+
+class EventRow(SQLModel, table=True):
+    """The log. Append-only by triggers: no migration may batch-alter it (a copied table loses its
+    triggers)."""
+
+    __tablename__ = "event"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (
+        PrimaryKeyConstraint("position"),
+        UniqueConstraint("run_id", "event_id", name="uq_event_run_event_id"),
+        UniqueConstraint("run_id", "sequence", name="uq_event_run_sequence"),
+        Index("ix_event_run_type_round", "run_id", "type", "round"),
+        # These two leave nulls out: the migration says so; said here it would import both dialects.
+        Index("ix_event_run_cause", "run_id", "cause_id"),
+        Index("ix_event_run_causation", "run_id", "causation_id"),
+    )
+    position: Long
+    event_id: Str
+    run_id: Str
+    sequence: Long
+    round: int
+    type: Str
+    schema_version: int
+    cause_id: StrOrNone = None
+    payload: Str
+    causation_id: StrOrNone = None
+    recorded_at: Str
+    previous_hash: Str
+    hash: Str
+
+
+class ArtifactRow(SQLModel, table=True):
+    """A text by the SHA-256 of its UTF-8 bytes."""
+
+    __tablename__ = "artifact"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("digest"),)
+    digest: Str
+    content: Bytes
+
+
+class ReplyRow(SQLModel, table=True):
+    """A language model's reply by model and request: never asked twice."""
+
+    __tablename__ = "reply"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("model", "request"),)
+    model: Str
+    request: Str
+    text: Str
+    input_tokens: int
+    output_tokens: int
+
+
+class VectorRow(SQLModel, table=True):
+    """An embedding as little-endian float32 bytes, by model (`brought`) and text."""
+
+    __tablename__ = "vector"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("model", "text_hash"),)
+    model: Str
+    text_hash: Str
+    vector: Bytes
+
+
+class CauseRow(SQLModel, table=True):
+    """A cause as of the last commit."""
+
+    __tablename__ = "cause"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "cause_id"),)
+    run_id: Str
+    cause_id: Str
+    number: int
+    description: Str
+    node_id: Str
+    state: Str
+    frequency: int
+    created_round: int
+
+
+class SkillNodeRow(SQLModel, table=True):
+    """A skill node as of the last commit; an absorbed one names its survivor."""
+
+    __tablename__ = "skill_node"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "node_id"),)
+    run_id: Str
+    node_id: Str
+    number: int
+    label: Str
+    absorbed_by: StrOrNone = None
+
+
+class RoundCounts(SQLModel):
+    """What was counted of a round's questions, failures and causes."""
 
     round: int
     candidates: int
@@ -162,7 +165,7 @@ class RoundCounts:
     contested: int
     no_label: int
     invalid: int
-    invalid_reasons: dict[str, int]
+    invalid_reasons: Annotated[dict[str, int], Field(sa_type=Text)]
     """By reason; `not_recorded` where the log is older than reasons."""
     responses: int
     """To valid questions that were answered in votes, and how many of them state an answer."""
@@ -190,19 +193,134 @@ class RoundCounts:
     """Failures that were counted under a cause, on so many questions."""
     questions_with_cause: int
     promoted: int
-    promoted_causes: tuple[str, ...]
+    promoted_causes: Annotated[tuple[str, ...], Field(sa_type=Text)]
     """In the order of their numbers."""
     reactivated: int
-    reactivated_causes: tuple[str, ...]
+    reactivated_causes: Annotated[tuple[str, ...], Field(sa_type=Text)]
     created: int
 
 
-@dataclass(slots=True)
-class CauseCounts:
-    """What a round counted under a cause, and asked about it: columns of `cause_history`."""
+class RoundSummaryRow(RoundCounts, table=True):
+    """What a commit settled."""
+
+    __tablename__ = "round_summary"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "round"),)
+    run_id: Str
+    first_sequence: Long
+    last_sequence: Long
+    position: Long
+    failures: int
+    reference_round: int | None = None
+    reference_failures: int | None = None
+    epsilon_next: Str
+    epsilon_next_value: Real
+    active: int
+    mastered: int
+    nodes: int
+    state_hash: Str
+    committed_at: Str
+
+
+class OpenedRoundRow(SQLModel, table=True):
+    """A round that was opened, and whether it still counts."""
+
+    __tablename__ = "opened_round"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (
+        PrimaryKeyConstraint("run_id", "round"),
+        # Of rounds that count, which the migration says.
+        Index("ix_opened_round_batch", "run_id", "batch", unique=True),
+    )
+    run_id: Str
+    round: int
+    batch: int
+    """The number under which its groups were ingested."""
+    position: Long
+    superseded_by: int | None = None
+    """The round that plays its batch again."""
+    superseded_at: LongOrNone = None
+    """Position of the superseding."""
+
+
+class IngestedGroupRow(SQLModel, table=True):
+    """A group of another trainer's rollouts; those that a resumed training voided are left out."""
+
+    __tablename__ = "ingested_group"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("position"), Index("ix_ingested_group_run", "run_id"))
+    position: Long
+    run_id: Str
+    batch: int
+    step: int
+    attempt: int
+    place: int
+    question: Str
+    rollouts: int
+    passes: int
+    tags: Str
+    """JSON."""
+
+
+class IngestedSumRow(SQLModel, table=True):
+    """The groups of a step added up, all and those of each tag."""
+
+    __tablename__ = "ingested_sum"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "batch", "step", "tag"),)
+    run_id: Str
+    batch: int
+    step: int
+    tag: Str
+    """Empty of all groups, else `#` and the tag."""
+    groups: int
+    all_passed: int
+    contrast: int
+    all_failed: int
+    rollouts: int
+    passes: int
+
+
+class IngestedPromptRow(SQLModel, table=True):
+    """A prompt of another trainer: its groups added up, and those of its first and last step."""
+
+    __tablename__ = "ingested_prompt"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "question"),)
+    run_id: Str
+    question: Str
+    position: Long
+    """Of its first group."""
+    steps: int
+    rollouts: int
+    passes: int
+    unanswered: int
+    """Rollouts in groups of which none passed."""
+    first_step: int
+    first_rollouts: int
+    first_passes: int
+    last_step: int
+    last_rollouts: int
+    last_passes: int
+    explained: int
+    """Failures that are counted under a cause, in rounds that count."""
+
+
+class CauseQuestionRow(SQLModel, table=True):
+    """The failures of a question that were counted under a cause; those of superseded rounds stay."""
+
+    __tablename__ = "cause_question"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "round", "question_id", "cause_id"),)
+    run_id: Str
+    round: int
+    question_id: Str
+    cause_id: Str
+    question: Str
+    responses: int
+    first: int
+    failures: int
+
+
+class CauseCounts(SQLModel):
+    """What a round counted under a cause, and asked about it."""
 
     round: int
-    cause_id: str
+    cause_id: Str
     failures: int = 0
     questions: int = 0
     """Those that the failures are on."""
@@ -213,161 +331,44 @@ class CauseCounts:
     """Questions that aimed at the cause; of them the kept and the valid ones."""
     aimed_kept: int = 0
     aimed_valid: int = 0
-    agreement: Fraction | None = None
+    agreement: Annotated[Fraction | None, Field(sa_type=Text)] = None
     """Mean p₁ of the valid ones."""
 
 
-def _counted(of: type) -> Iterator[Column[Any]]:
-    """The fields as columns: what is no number is a text."""
-    for name, kind in get_type_hints(of).items():
-        null = NoneType in get_args(kind)
-        yield Column(name, Integer if kind in (int, int | None) else Text, nullable=null)
+class CauseHistoryRow(CauseCounts, table=True):
+    """A cause after the commit of a round: the memory as of any round in plain SQL."""
+
+    __tablename__ = "cause_history"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "round", "cause_id"),)
+    run_id: Str
+    node_id: Str
+    node_label: Str
+    description: Str
+    state: Str
+    frequency: int
+    probability: StrOrNone = None
 
 
-ROUND = Table(
-    "round_summary",
-    METADATA,
-    _column("run_id", Text),
-    *_counted(RoundCounts),
-    _column("first_sequence", LONG),
-    _column("last_sequence", LONG),
-    _column("position", LONG),
-    _column("failures", Integer),
-    Column("reference_round", Integer),
-    Column("reference_failures", Integer),
-    _column("epsilon_next", Text),
-    _column("epsilon_next_value", DOUBLE),
-    _column("active", Integer),
-    _column("mastered", Integer),
-    _column("nodes", Integer),
-    _column("state_hash", Text),
-    _column("committed_at", Text),
-    PrimaryKeyConstraint("run_id", "round"),
-)
-"""What a commit settled."""
+class SnapshotRow(SQLModel, table=True):
+    """The fold right after a commit, so that opening a run need not start from its first event."""
 
-OPENED = Table(
-    "opened_round",
-    METADATA,
-    _column("run_id", Text),
-    _column("round", Integer),
-    # The number under which its groups were ingested.
-    _column("batch", Integer),
-    _column("position", LONG),
-    # The round that plays its batch again.
-    Column("superseded_by", Integer),
-    # Position of the superseding.
-    Column("superseded_at", LONG),
-    PrimaryKeyConstraint("run_id", "round"),
-    # Of rounds that count, which the migration says.
-    Index("ix_opened_round_batch", "run_id", "batch", unique=True),
-)
-"""A round that was opened, and whether it still counts."""
+    __tablename__ = "snapshot"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "round"),)
+    run_id: Str
+    round: int
+    sequence: Long
+    position: Long
+    version: int
+    state_hash: Str
+    state: Bytes
 
-GROUP = Table(
-    "ingested_group",
-    METADATA,
-    _column("position", LONG),
-    _column("run_id", Text),
-    _column("batch", Integer),
-    _column("step", Integer),
-    _column("attempt", Integer),
-    _column("place", Integer),
-    _column("question", Text),
-    _column("rollouts", Integer),
-    _column("passes", Integer),
-    # JSON.
-    _column("tags", Text),
-    PrimaryKeyConstraint("position"),
-    Index("ix_ingested_group_run", "run_id"),
-)
-"""A group of another trainer's rollouts; those that a resumed training voided are left out."""
 
-SUM = Table(
-    "ingested_sum",
-    METADATA,
-    _column("run_id", Text),
-    _column("batch", Integer),
-    _column("step", Integer),
-    # Empty of all groups, else `#` and the tag.
-    _column("tag", Text),
-    _column("groups", Integer),
-    _column("all_passed", Integer),
-    _column("contrast", Integer),
-    _column("all_failed", Integer),
-    _column("rollouts", Integer),
-    _column("passes", Integer),
-    PrimaryKeyConstraint("run_id", "batch", "step", "tag"),
-)
-"""The groups of a step added up, all and those of each tag."""
-
-PROMPT = Table(
-    "ingested_prompt",
-    METADATA,
-    _column("run_id", Text),
-    _column("question", Text),
-    # Of its first group.
-    _column("position", LONG),
-    _column("steps", Integer),
-    _column("rollouts", Integer),
-    _column("passes", Integer),
-    # Rollouts in groups of which none passed.
-    _column("unanswered", Integer),
-    _column("first_step", Integer),
-    _column("first_rollouts", Integer),
-    _column("first_passes", Integer),
-    _column("last_step", Integer),
-    _column("last_rollouts", Integer),
-    _column("last_passes", Integer),
-    # Failures that are counted under a cause, in rounds that count.
-    _column("explained", Integer),
-    PrimaryKeyConstraint("run_id", "question"),
-)
-"""A prompt of another trainer: its groups added up, and those of its first and last step."""
-
-QUESTION = Table(
-    "cause_question",
-    METADATA,
-    _column("run_id", Text),
-    _column("round", Integer),
-    _column("question_id", Text),
-    _column("cause_id", Text),
-    _column("question", Text),
-    _column("responses", Integer),
-    _column("first", Integer),
-    _column("failures", Integer),
-    PrimaryKeyConstraint("run_id", "round", "question_id", "cause_id"),
-)
-"""The failures of a question that were counted under a cause; those of superseded rounds stay."""
-
-HISTORY = Table(
-    "cause_history",
-    METADATA,
-    _column("run_id", Text),
-    *_counted(CauseCounts),
-    _column("node_id", Text),
-    _column("node_label", Text),
-    _column("description", Text),
-    _column("state", Text),
-    _column("frequency", Integer),
-    Column("probability", Text),
-    PrimaryKeyConstraint("run_id", "round", "cause_id"),
-)
-"""A cause after the commit of a round: the memory as of any round in plain SQL."""
-
-SNAPSHOT = Table(
-    "snapshot",
-    METADATA,
-    _column("run_id", Text),
-    _column("round", Integer),
-    _column("sequence", LONG),
-    _column("position", LONG),
-    _column("version", Integer),
-    _column("state_hash", Text),
-    _column("state", LargeBinary),
-    PrimaryKeyConstraint("run_id", "round"),
-)
-"""The fold right after a commit, so that opening a run need not start from its first event."""
+LOG, RUN, EVENT = table(LogRow), table(RunRow), table(EventRow)
+ARTIFACT, REPLY, VECTOR = table(ArtifactRow), table(ReplyRow), table(VectorRow)
+CAUSE, NODE, ROUND = table(CauseRow), table(SkillNodeRow), table(RoundSummaryRow)
+OPENED, GROUP, SUM = table(OpenedRoundRow), table(IngestedGroupRow), table(IngestedSumRow)
+PROMPT, QUESTION, HISTORY = table(IngestedPromptRow), table(CauseQuestionRow), table(CauseHistoryRow)
+SNAPSHOT = table(SnapshotRow)
 
 
 def brought(model: str, run_id: str) -> str:

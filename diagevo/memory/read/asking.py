@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from sqlalchemy import text
+from sqlmodel import SQLModel
 
 from diagevo.memory.history import History
 
@@ -30,8 +31,8 @@ def ask(
     Args:
         history: The run.
         view: The view's name, or several joined, as SQL's FROM takes them.
-        row: A dataclass whose fields are columns. A `Fraction` is read of its text, a flag of 0 and 1, what
-            is no plain value of JSON.
+        row: A dataclass, or a row class, whose fields are columns. A `Fraction` is read of its text, a flag
+            of 0 and 1, what is no plain value of JSON.
         where: A further condition.
         values: What `:name` stands for in it.
         order: Columns, as SQL's ORDER BY takes them.
@@ -42,22 +43,24 @@ def ask(
     query += f" AND ({where})" if where else ""
     query += f" ORDER BY {order}" if order else ""
     query += "" if limit is None else f" LIMIT {limit} OFFSET {skip}"
-    convert = [(place, read) for place, read in enumerate(readers.values()) if read is not None]
+    convert = [(name, read) for name, read in readers.items() if read is not None]
     found: list[R] = []
     with history.database.read() as connection:
         for cells in connection.execute(text(query), {"run": history.run_id, **(values or {})}):
-            row_values = list(cells)
-            for place, read in convert:
-                if row_values[place] is not None:
-                    row_values[place] = read(row_values[place])
-            found.append(row(*row_values))
+            row_values = dict(zip(readers, cells, strict=True))
+            for name, read in convert:
+                if row_values[name] is not None:
+                    row_values[name] = read(row_values[name])
+            found.append(row(**row_values))
     return found
 
 
 @cache
 def _readers(row: type) -> dict[str, Callable[[Any], Any] | None]:
     """By column, what makes its cell a value; None where it is one."""
-    return {name: _reader(kind) for name, kind in get_type_hints(row).items()}
+    hints = get_type_hints(row)
+    names = row.model_fields if issubclass(row, SQLModel) else hints
+    return {name: _reader(hints[name]) for name in names}
 
 
 def _reader(kind: Any) -> Callable[[Any], Any] | None:

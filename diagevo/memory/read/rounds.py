@@ -17,7 +17,6 @@ from diagevo.progress import RoundFigures
 MEAN = "mean_at_k"
 
 
-@dataclass(frozen=True, slots=True)
 class _Round(RoundCounts):
     """`v_round`."""
 

@@ -3,7 +3,6 @@ how a state is loaded."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from fractions import Fraction
 from heapq import merge
 from itertools import groupby
@@ -274,7 +273,7 @@ def cause_counts(now: OpenRound) -> dict[str, CauseCounts]:
     found: dict[str, CauseCounts] = {}
 
     def of(cause_id: str) -> CauseCounts:
-        return found.setdefault(cause_id, CauseCounts(now.number, cause_id))
+        return found.setdefault(cause_id, CauseCounts(round=now.number, cause_id=cause_id))
 
     for row in question_rows("", now):
         cause = of(row["cause_id"])
@@ -293,7 +292,7 @@ def cause_counts(now: OpenRound) -> dict[str, CauseCounts]:
 
 def _stored(counts: RoundCounts | CauseCounts) -> dict[str, Any]:
     """As a row: exact numbers as text, several names as JSON."""
-    row = {field.name: getattr(counts, field.name) for field in fields(counts)}
+    row = dict(counts)
     for name, value in row.items():
         if isinstance(value, Fraction):
             row[name] = str(value)
@@ -306,7 +305,7 @@ def history_rows(state: MemoryState, closed: OpenRound) -> list[dict[str, Any]]:
     """The causes after a commit, with what its round counted under each."""
     counts, number = cause_counts(closed), closed.number
     return [
-        _stored(counts.get(row["cause_id"], CauseCounts(number, row["cause_id"]))) | row
+        _stored(counts.get(row["cause_id"]) or CauseCounts(round=number, cause_id=row["cause_id"])) | row
         for row in standing_rows(state)
     ]
 
