@@ -7,6 +7,7 @@ from statistics import correlation, linear_regression, mean
 from typing import Any
 
 from diagevo.evaluation.ablation import VARIANTS, VariantDifference, compare
+from diagevo.text.numbers import count
 from studies.results import BESIDE, arm_of, plan_of
 
 SCORE, APART = "mean_at_k", "tail less head"
@@ -147,6 +148,50 @@ def interval(line: VariantDifference) -> str:
     if line.high < 0:
         return f"below, by {-line.high:.3f} to {-line.low:.3f}"
     return f"within {line.low:+.3f} to {line.high:+.3f}"
+
+
+def finding(low: float, high: float, margin: float | None = None) -> str:
+    """What a 95% interval of a difference carries, and no more. Equivalence only within a margin that was
+    stated before the runs."""
+    if low > 0:
+        return "gains"
+    if high < 0:
+        return "loses"
+    if margin is not None and -margin <= low and high <= margin:
+        return f"equivalent within ±{margin:g}"
+    return "no difference shown"
+
+
+def told(
+    difference: float, bounds: tuple[float, float], kind: str, seeds: int, margin: float | None = None
+) -> str:
+    """A difference with its 95% interval, the kind of interval, and what it carries."""
+    low, high = bounds
+    figures = f"{difference:+.3f} ({kind} 95%: {low:+.3f} to {high:+.3f}, {count(seeds, 'seed')})"
+    return f"{figures}: {finding(low, high, margin)}"
+
+
+def power_of_gain(deviation: float, pairs: int, true: float) -> float:
+    """The chance that a two-sided paired t-test at .05 finds a true gain."""
+    from scipy import stats
+
+    needed = stats.t.ppf(0.975, pairs - 1)
+    return float(stats.nct.sf(needed, pairs - 1, true / deviation * pairs**0.5))
+
+
+def power_of_equivalence(deviation: float, pairs: int, margin: float) -> float:
+    """The chance that the 95% t interval of a true difference of 0 lies within the margin.
+
+    Mean and deviation of normal differences are independent: the chance of the mean, averaged over the
+    distribution of the deviation in equal steps of its probability.
+    """
+    from scipy import stats
+
+    freedom, steps = pairs - 1, 2000
+    error = deviation / pairs**0.5
+    of_variance = stats.chi2.ppf([(step + 0.5) / steps for step in range(steps)], freedom) / freedom
+    room = (margin - stats.t.ppf(0.975, freedom) * error * of_variance**0.5) / error
+    return float((2 * stats.norm.cdf(room.clip(min=0)) - 1).mean())
 
 
 def against_paper(found: Mapping[str, VariantDifference]) -> dict[str, list[VariantDifference]]:

@@ -17,7 +17,7 @@ from diagevo.evaluation.ablation import VariantDifference, compare
 from studies.comparison import interval
 from studies.narrow import NARROW
 from studies.page import README, ROOT
-from studies.results import HERE, collect
+from studies.results import HERE, collect, joined, read, write
 
 PAGE, PICTURE = ROOT / "docs/reference/study-lm.md", ROOT / "docs/pictures/study-lm.svg"
 RESULTS, PLAN = HERE / "results-lm.jsonl", HERE / "study-lm.json"
@@ -33,9 +33,10 @@ def main() -> None:
 
         home = Path(os.environ.get("DIAGEVO_HOME", "runs"))
         url = f"sqlite:///{home / 'diagevo.db'}"
-        found = [run | measured(url, run["run"]) for run in collect(load_plan(home, "study-lm"), url)]
-        RESULTS.write_text("".join(json.dumps(run) + "\n" for run in found), encoding="utf-8")
-    runs = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+        plan = load_plan(home, "study-lm")
+        found = [run | measured(url, run["run"]) for run in collect(plan, url)]
+        write(joined(read(RESULTS), found, [run.run for run in plan.runs]), RESULTS)
+    runs = read(RESULTS)
     PICTURE.write_text(draw(runs), encoding="utf-8")
     before = PAGE.read_text(encoding="utf-8").partition(BEGIN)[0]
     PAGE.write_text(before + BEGIN + "\n".join(page(runs)) + "\n", encoding="utf-8")

@@ -2,9 +2,11 @@
 
 import json
 import lzma
+import re
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from studies.comparison import (
     verdict,
     volume,
 )
+from studies.content import BASE
 from studies.narrow import NARROW, QUESTIONS, RIGHT, narrow_documents, narrow_questions
 from studies.page import (
     MARKS,
@@ -42,7 +45,7 @@ from studies.page import (
     page,
     with_sentences,
 )
-from studies.results import HERE, PLANNED, joined, planned_runs, read
+from studies.results import HERE, PLANNED, PROVENANCE, commit_before, joined, planned_runs, read
 
 
 def _run(
@@ -58,6 +61,8 @@ def _run(
         "version": "1",
         "state_hash": "a" * 64,
         "chain_head": "b" * 64,
+        "weights_sha256": "d" * 64,
+        "commit": "e" * 40,
         "committed_at": "2026-11-23T01:00:00Z",
         "kept": 500 + seed,
         "scores": {"0": {"mean_at_k": 0.5}, str(rounds): measured},
@@ -209,6 +214,31 @@ def test_a_run_that_comes_to_another_memory_when_it_is_played_again_is_refused()
         joined([run], [run | {"state_hash": "c" * 64}], [run["run"]])
 
 
+def test_a_new_row_names_commit_weights_and_chain_and_one_that_does_not_is_refused() -> None:
+    for name in PROVENANCE:
+        run = _run("full", 3, 0.84) | {name: None}
+        with pytest.raises(ValueError, match=rf"study\.full\.s3 has no {name}: collect it from the commit"):
+            joined([], [run], [run["run"]])
+        assert joined([run], [run], [run["run"]]) == [run], "an earlier row stays as it is"
+
+
+@pytest.mark.skipif(not (HERE.parent / ".git").exists(), reason="needs a checkout: an archive has no commits")
+def test_a_run_that_is_older_than_what_is_checked_out_was_played_from_another_commit() -> None:
+    assert commit_before(datetime(2020, 1, 1, tzinfo=UTC)) is None
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", commit_before(datetime.now(UTC)) or "")
+
+
+def test_every_row_played_from_now_on_names_its_commit_its_weights_and_its_chain() -> None:
+    """Rows have carried it since 2026-11-27; the base rows, which no run is behind, have no chain."""
+    for path in HERE.glob("results*.jsonl"):
+        for row in read(path):
+            if row.get("arm") == BASE:
+                assert row["commit"]
+                assert row["weights_sha256"]
+            elif row.get("started", row.get("committed_at")) >= "2026-11-27":
+                assert all(row[name] for name in PROVENANCE), row["run"]
+
+
 def test_the_plans_hold_as_many_runs_as_the_page_says() -> None:
     names = planned_runs()
     assert len(names) == len(set(names)) == PLANNED
@@ -310,7 +340,6 @@ def test_the_plan_with_a_pre_trained_policy_names_known_variants_and_settings() 
         assert {"sampling.temperature=0.7", "solver_grpo.learning_rate=3e-5"} <= set(given)
 
 
-@pytest.mark.slow
 def pre_trained(placebo: list[float], free: list[float], cpu: float = 200.0) -> list[dict[str, Any]]:
     """Three runs of each arm; `full` goes from 0.2 to 0.3 with a little noise."""
     ends = {"full": [0.30, 0.31, 0.29], "placebo": placebo, "free-only": free}
