@@ -91,18 +91,41 @@ BASE_COLD = "mean_at_k_T0.5"
 """The untouched model, sampled at T = 0.5: the lowest of the three temperatures that round 0 measured."""
 
 
-def against_cold_base(runs: list[dict[str, Any]]) -> dict[str, VariantDifference]:
-    """Each arm's mean@8 at T = 1 after its last round, less the base model's at T = 0.5, paired by seed.
+def against_base(
+    runs: list[dict[str, Any]], metric: str = SCORE, untouched: str = BASE_COLD
+) -> dict[str, VariantDifference]:
+    """Each arm's score after its last round, less one of the untouched model before the first, by seed.
 
     What a gain at one temperature owes to a narrower distribution, a lower temperature of the base gives too.
     The trained models were not measured at T = 0.5, so this says only what is left above that.
     """
-    base = {run["run"]: run["scores"]["0"][BASE_COLD] for run in runs if BASE_COLD in run["scores"]["0"]}
+    base = {run["run"]: run["scores"]["0"][untouched] for run in runs if untouched in run["scores"]["0"]}
     found: dict[str, VariantDifference] = {}
-    for arm, of_seed in scores(runs, SCORE).items():
-        cold = {run["seed"]: base[run["run"]] for run in runs if arm_of(run) == arm and run["run"] in base}
-        found |= {line.variant: line for line in compare({arm: of_seed, "base": cold}, "base", [arm])}
+    for arm, of_seed in scores(runs, metric).items():
+        before = {run["seed"]: base[run["run"]] for run in runs if arm_of(run) == arm and run["run"] in base}
+        found |= {line.variant: line for line in compare({arm: of_seed, "base": before}, "base", [arm])}
     return found
+
+
+def carries(line: VariantDifference) -> str:
+    """What a t interval carries by the rules of the page: nothing on three seeds, nor what Holm's correction
+    takes back."""
+    assert line.low is not None
+    assert line.high is not None
+    found = finding(line.low, line.high)
+    if line.seeds < 5:
+        return f"open: {count(line.seeds, 'seed')}"
+    if found in ("gains", "loses") and line.p_holm is not None and line.p_holm >= 0.05:
+        return f"no difference shown by Holm's correction (p {line.p_holm:.2f})"
+    return found
+
+
+def told_line(line: VariantDifference) -> str:
+    """A difference with its t interval and what that carries."""
+    assert line.difference is not None
+    assert line.low is not None
+    assert line.high is not None
+    return told(line.difference, (line.low, line.high), "t", line.seeds, carries(line))
 
 
 def volume(runs: list[dict[str, Any]]) -> tuple[int, float, float, float]:
@@ -162,13 +185,10 @@ def finding(low: float, high: float, margin: float | None = None) -> str:
     return "no difference shown"
 
 
-def told(
-    difference: float, bounds: tuple[float, float], kind: str, seeds: int, margin: float | None = None
-) -> str:
+def told(difference: float, bounds: tuple[float, float], kind: str, seeds: int, carries: str) -> str:
     """A difference with its 95% interval, the kind of interval, and what it carries."""
     low, high = bounds
-    figures = f"{difference:+.3f} ({kind} 95%: {low:+.3f} to {high:+.3f}, {count(seeds, 'seed')})"
-    return f"{figures}: {finding(low, high, margin)}"
+    return f"{difference:+.3f} ({kind} 95%: {low:+.3f} to {high:+.3f}, {count(seeds, 'seed')}): {carries}"
 
 
 def power_of_gain(deviation: float, pairs: int, true: float) -> float:

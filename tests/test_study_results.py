@@ -23,7 +23,7 @@ from diagevo.memory.transfer.bundle import check_bundle
 from studies import lm
 from studies.comparison import (
     CLAIMS,
-    against_cold_base,
+    against_base,
     against_full,
     against_paper,
     at_equal_practice,
@@ -414,7 +414,7 @@ def test_a_gain_is_held_against_the_base_sampled_colder() -> None:
     runs = [_run("full", seed, score) for seed, score in enumerate((0.84, 0.86), 3)]
     for run in runs:
         run["scores"]["0"]["mean_at_k_T0.5"] = 0.85
-    line = against_cold_base(runs)["full"]
+    line = against_base(runs)["full"]
     assert line.difference == pytest.approx(0.0)
     assert line.seeds == 2
 
