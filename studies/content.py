@@ -50,6 +50,8 @@ from studies.results import HERE, commit_before, read
 
 BASE = "base"
 PLAN, RESULTS = HERE / "study-content.json", HERE / "results-content.jsonl"
+REPLAYS = HERE / "replays-content.jsonl"
+"""Rows of runs that were played once more, from weights made anew."""
 BROKEN = ("compare", "lift", "quotient")
 """Families whose misconceptions the solver keeps; each has hundreds of numbers that nothing is trained on."""
 TOKENS = 1_200_000

@@ -129,7 +129,7 @@ def _base_notes(base: Rows) -> Iterator[str]:
     heats = sorted({heat for row in base for heat in row["broken_by_temperature"]}, key=float, reverse=True)
     sampled = (f"{fmean(row['broken_by_temperature'][heat] for row in base):.3f} at {heat}" for heat in heats)
     yield f"`{BASE}` on the broken families by temperature: {', '.join(sampled)}."
-    yield "Its weights were made again by the command above; their digests are "
+    yield "Its weights were made anew by the commands above; their digests begin with"
     yield " and ".join(f"`{row['weights_sha256'][:16]}`" for row in base) + "."
 
 
@@ -177,7 +177,7 @@ def _figures(differences: Sequence[float], margin: float | None = None) -> str:
 
 def _both(rows: Rows, arm: str, against: str, margin: float | None = None) -> str:
     sampled, greedy = (paired(rows, arm, against, metric) for metric in ("broken", "broken_greedy"))
-    return f"mean@8 {_figures(sampled, margin)}; greedy {_figures(greedy)}"
+    return f"mean@8 {_figures(sampled, margin)}.\nGreedy: {_figures(greedy)}"
 
 
 def findings(rows: Rows, base: Rows) -> Iterator[str]:
@@ -195,11 +195,11 @@ def findings(rows: Rows, base: Rows) -> Iterator[str]:
     )
     yield f"**Against no causes** (`free`), `full`: {_both(rows, 'full', 'free')}."
     yield f"Against causes of families drawn at random (`uniform`), `full`: {_both(rows, 'full', 'uniform')}."
-    yield f"No causes (`free`), against those drawn at random: {_both(rows, 'free', 'uniform')}."
     yield (
         "The same, where both practise at most 24 questions a round (`full-capped`, `uniform-capped`):"
         f" {_both(rows, 'full-capped', 'uniform-capped', margin)}."
     )
+    yield f"No causes (`free`), against those drawn at random: {_both(rows, 'free', 'uniform')}."
     yield f"Against another cause of the same memory (`shuffled`), `full`: {_both(rows, 'full', 'shuffled')}."
     yield f"Against the groups of `diagnose --local` (`local`), `full`: {_both(rows, 'full', 'local')}."
 
@@ -254,9 +254,10 @@ def _verdict(rows: Rows, base: Rows) -> Iterator[str]:
     others = paired(rows, "shuffled", "uniform", "broken")
     yield f"`shuffled` against `uniform`: {_figures(others)}."
     yield f"So the words of another cause give {fmean(others) / fmean(found):.0%} of that difference."
-    elsewhere = paired(rows, "full", "free", "elsewhere")
-    yield "In the eleven families that were right, `full` against `free`:"
-    yield f"{_figures(elsewhere)} (p {sign_flip(elsewhere):.3f})."
+    yield "In the eleven families that were right:"
+    for against in ("free", "uniform"):
+        found = paired(rows, "full", against, "elsewhere")
+        yield f"`full` against `{against}` {_figures(found)} (p {sign_flip(found):.3f})."
     yield ""
     yield from _near_equal_practice(rows)
     yield ""
@@ -271,11 +272,11 @@ def _near_equal_practice(rows: Rows) -> Iterator[str]:
     )
     yield f"`local` keeps {kept[0]:.0f} questions a round and `full` {kept[1]:.0f}. Of the valid ones"
     yield f"{shares[0]:.2f} and {shares[1]:.2f} are of the broken families."
-    yield f"So near equal practice `local` against `full`: {_both(rows, 'local', 'full')}"
+    yield f"So near equal practice `local` against `full`: {_both(rows, 'local', 'full')}."
     both = [_interval(rows, "local", "full", metric) for metric in ("broken", "broken_greedy")]
     p = sign_flip(paired(rows, "local", "full", "broken_greedy"))
     shows = all(finding(*each) == "loses" for each in both)
-    yield f"(p {p:.3f}). " + ("There content shows." if shows else "Content does not show there.")
+    yield f"The greedy p is {p:.3f}. " + ("There content shows." if shows else "Content does not show there.")
 
 
 def _power(rows: Rows) -> Iterator[str]:
@@ -388,10 +389,12 @@ def sentence(rows: Rows, base: Rows) -> str:
         " families.",
         "On these: mean@8 at each model's best temperature, and one greedy answer, with exact sign-flip"
         " intervals.",
-        _edge(rows),
         "",
+        *("- " + each.replace("\n", "\n  ") for each in findings(rows, base)),
+        "",
+        _edge(rows),
     ]
-    return "\n".join([*lines, *("- " + each.replace("\n", "\n  ") for each in findings(rows, base))]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def with_sentence(readme: str, rows: Rows, base: Rows) -> str:
