@@ -248,8 +248,8 @@ def long_run(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield f"  {share[0]:.2f} to {share[1]:.2f}, and F to {grown:.1f} times F₁. What may explain it: F₁ is of"
     yield f"  {kept[0]:.0f} free questions, and {kept[1]:.0f} are kept in round 10, most of them aimed. The"
     yield f"  filter keeps middling questions. After round 5 these fail {_more(fails[1], fails[0])} than in"
-    yield f"  round 1 ({fails[1]:.2f} failures a question for {fails[0]:.2f}), and have {fails[2]:.2f} in round"
-    yield "  10."
+    yield f"  round 1 ({fails[1]:.2f} failures a question for {fails[0]:.2f}), and have {fails[2]:.2f}"
+    yield "  in round 10."
     yield f"  And {moved[0]:.0f} promotions a round stand against {moved[1]:.0f} reactivations."
     head = [_ratio(free, [n], "free_head", "free_valid") for n in (1, 10)]
     alone, aimed = ([_ratio(of, [n], "true", "kept") for n in (1, 10)] for of in (free, full))

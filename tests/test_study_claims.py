@@ -147,7 +147,8 @@ def faults(text: str) -> list[str]:
             if not gains and not loses:
                 gains, loses = GAIN.search(before), LOSS.search(before)
             if low <= 0 <= high and (gains or loses):
-                found.append(f"claims {(gains or loses)[0]!r} over an interval that holds 0: {unit}")
+                word = (gains or loses or [""])[0]
+                found.append(f"claims {word!r} over an interval that holds 0: {unit}")
             if (said.startswith("gains") and low <= 0) or (said.startswith("loses") and high >= 0):
                 found.append(f"{said!r} is not what the interval carries: {unit}")
             if not said and unit.lstrip()[:1] != "|" and low <= 0 <= high and "95%" in unit:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from diagevo.answers.extraction import extract_boxed
@@ -27,6 +28,9 @@ from studies.comparison import (
     against_full,
     against_paper,
     at_equal_practice,
+    finding,
+    power_of_equivalence,
+    power_of_gain,
     scores,
     sign_flip,
     verdict,
@@ -216,7 +220,7 @@ def test_a_run_that_comes_to_another_memory_when_it_is_played_again_is_refused()
 
 def test_a_new_row_names_commit_weights_and_chain_and_one_that_does_not_is_refused() -> None:
     for name in PROVENANCE:
-        run = _run("full", 3, 0.84) | {name: None}
+        run: dict[str, Any] = _run("full", 3, 0.84) | {name: None}
         with pytest.raises(ValueError, match=rf"study\.full\.s3 has no {name}: collect it from the commit"):
             joined([], [run], [run["run"]])
         assert joined([run], [run], [run["run"]]) == [run], "an earlier row stays as it is"
@@ -235,7 +239,7 @@ def test_every_row_played_from_now_on_names_its_commit_its_weights_and_its_chain
             if row.get("arm") == BASE:
                 assert row["commit"]
                 assert row["weights_sha256"]
-            elif row.get("started", row.get("committed_at")) >= "2026-11-27":
+            elif (row.get("started") or row["committed_at"]) >= "2026-11-27":
                 assert all(row[name] for name in PROVENANCE), row["run"]
 
 
@@ -413,6 +417,24 @@ def test_an_exact_test_counts_the_signs_that_come_as_far() -> None:
 def test_nothing_is_shown_on_three_seeds() -> None:
     line = VariantDifference("free-only", 3, 0.8, -0.05, -0.06, -0.04, -15.0, 0.001, 0.001)
     assert verdict(line, "below", 3) == "open: below, by 0.040 to 0.060 on 3 seeds"
+
+
+def test_power_is_the_share_of_simulated_studies_that_show_it() -> None:
+    """20,000 studies of ten pairs, by the t interval: 1.5 standard errors of a share are .005."""
+    rng, pairs, deviation = np.random.default_rng(5), 10, 0.032
+    drawn = rng.normal(0.0, deviation, (20_000, pairs))
+    half = 2.2622 * drawn.std(axis=1, ddof=1) / pairs**0.5
+    inside = (np.abs(drawn.mean(axis=1)) + half <= 0.02).mean()
+    assert power_of_equivalence(deviation, pairs, 0.02) == pytest.approx(inside, abs=0.01)
+    found = (drawn.mean(axis=1) + 0.03 - half > 0).mean()
+    assert power_of_gain(deviation, pairs, 0.03) == pytest.approx(found, abs=0.01)
+
+
+def test_an_interval_carries_a_verdict_only_where_it_excludes_0_or_lies_within_a_margin() -> None:
+    assert [finding(0.001, 0.1), finding(-0.1, -0.001)] == ["gains", "loses"]
+    assert finding(-0.01, 0.019) == "no difference shown"
+    assert finding(-0.01, 0.019, 0.02) == "equivalent within ±0.02"
+    assert finding(-0.01, 0.021, 0.02) == "no difference shown"
 
 
 def test_a_gain_is_held_against_the_base_sampled_colder() -> None:
