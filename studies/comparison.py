@@ -120,12 +120,12 @@ def carries(line: VariantDifference) -> str:
     return found
 
 
-def told_line(line: VariantDifference) -> str:
+def report_line(line: VariantDifference) -> str:
     """A difference with its t interval and what that carries."""
     assert line.difference is not None
     assert line.low is not None
     assert line.high is not None
-    return told(line.difference, (line.low, line.high), "t", line.seeds, carries(line))
+    return report(line.difference, (line.low, line.high), "t", line.seeds, carries(line))
 
 
 def volume(runs: list[dict[str, Any]]) -> tuple[int, float, float, float]:
@@ -185,7 +185,7 @@ def finding(low: float, high: float, margin: float | None = None) -> str:
     return "no difference shown"
 
 
-def told(difference: float, bounds: tuple[float, float], kind: str, seeds: int, carries: str) -> str:
+def report(difference: float, bounds: tuple[float, float], kind: str, seeds: int, carries: str) -> str:
     """A difference with its 95% interval, the kind of interval, and what it carries."""
     low, high = bounds
     return f"{difference:+.3f} ({kind} 95%: {low:+.3f} to {high:+.3f}, {count(seeds, 'seed')}): {carries}"

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from diagevo.text.numbers import count
-from studies.comparison import finding, power_of_equivalence, power_of_gain, sign_flip, told
+from studies.comparison import finding, power_of_equivalence, power_of_gain, report, sign_flip
 from studies.content import ARMS, BASE, CAP, HERE, PLAN, planned, results, untouched
 from studies.page import README, forest
 
@@ -172,7 +172,7 @@ def _figures(differences: Sequence[float], margin: float | None = None) -> str:
     bounds, pairs = exact_interval(differences), len(differences)
     if bounds is None:
         return f"{fmean(differences):+.3f} ({count(pairs, 'seed')}, too few for an exact interval)"
-    return told(fmean(differences), bounds, "exact", pairs, finding(*bounds, margin))
+    return report(fmean(differences), bounds, "exact", pairs, finding(*bounds, margin))
 
 
 def _both(rows: Rows, arm: str, against: str, margin: float | None = None) -> str:
@@ -249,8 +249,8 @@ def _verdict(rows: Rows, base: Rows) -> Iterator[str]:
     yield f"`full` less `uniform` shrinks with it: {by_heat}."
     yield ""
     does = "does not matter" if fmean(found) < plan["matters"] else "matters"
-    yield f"**By the plan's rule what causes say {does} here**: `full` less `uniform` is {fmean(found):+.3f},"
-    yield f"and the bound was {plan['matters']:+.2f}. The rule's control is not neutral, as the list says."
+    yield f"**By the plan's rule what causes say {does} here**: the bound was {plan['matters']:+.2f}, and"
+    yield f"`full` against `uniform` has {_figures(found)}. That control is not neutral, as the list says."
     others = paired(rows, "shuffled", "uniform", "broken")
     yield f"`shuffled` against `uniform`: {_figures(others)}."
     yield f"So the words of another cause give {fmean(others) / fmean(found):.0%} of that difference."

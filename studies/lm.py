@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.evaluation.ablation import VariantDifference, compare
-from studies.comparison import interval, told_line
+from studies.comparison import interval, report_line
 from studies.narrow import NARROW
 from studies.page import README, ROOT
 from studies.results import HERE, collect, joined, read, write
@@ -215,8 +215,8 @@ def sentence(runs: list[dict[str, Any]]) -> str:
     return (
         "[With SmolLM2-135M](docs/reference/study-lm.md), mean@2 at T = 0.7 in the two families that its"
         " solver errs in:\n\n"
-        f"- **Against the untouched model**, three rounds of the full method: {told_line(start)}.\n"
-        f"- Causes drawn at random, against true ones: {told_line(line)}.\n\n"
+        f"- **Against the untouched model**, three rounds of the full method: {report_line(start)}.\n"
+        f"- Causes drawn at random, against true ones: {report_line(line)}.\n\n"
         f"That what causes say matters is {verdict('L2', line, runs)}.{seldom}\n"
     )
 

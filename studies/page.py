@@ -19,8 +19,8 @@ from studies.comparison import (
     exact,
     interval,
     practised,
+    report_line,
     scores,
-    told_line,
     verdict,
     volume,
 )
@@ -150,9 +150,9 @@ def sharpening(runs: list[dict[str, Any]]) -> Iterator[str]:
         mean(r["scores"]["0"][metric] for r in runs if arm_of(r) == "full") for metric in (SCORE, BASE_COLD)
     )
     yield f"**The untouched model first.** It has mean@8 {base:.3f} at T = 1 and {cold:.3f} at T = 0.5."
-    yield f"`full` at T = 1 against it at T = 1: {told_line(warm)}."
-    yield f"`full` at T = 1 against it at T = 0.5: {told_line(found['full'])}."
-    yield f"One greedy answer, which sharpening cannot improve, of both: {told_line(greedy['full'])}."
+    yield f"`full` at T = 1 against it at T = 1: {report_line(warm)}."
+    yield f"`full` at T = 1 against it at T = 0.5: {report_line(found['full'])}."
+    yield f"One greedy answer, which sharpening cannot improve, of both: {report_line(greedy['full'])}."
     yield "The trained models were measured at T = 1 and greedily alone: what they would have at T = 0.5 is"
     yield "not known. That is the edge of the grid, the lowest temperature that the untouched model was"
     yield "sampled at: a lower one may give it more.\n"
@@ -193,7 +193,7 @@ def against_the_method(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield f"  {_chance(found['placebo'].p_holm)}. So it is not shown that what the causes say matters. Nor is"
     yield "  `placebo` a null: it draws from all kinds of mistake alike, which is a balanced curriculum. To"
     yield "  leave the head may be most of the effect of H1, and `placebo` leaves it too. Against `free-only`"
-    yield f"  alone: {told_line(placebo_over_free(runs))}."
+    yield f"  alone: {report_line(placebo_over_free(runs))}."
     yield f"- The score follows how much is practised. Over the means of {arms_fit} arms (all with"
     yield "  five rounds and seeds but `full`, `placebo` and `no-filter-4-steps`) mean@8 is"
     yield f"  a + {slope:.4f} ln(kept), with R² {explained:.3f}. The line predicts placebo less full"
@@ -318,15 +318,15 @@ def sentences(runs: list[dict[str, Any]]) -> str:
         lines += [
             "Five rounds of the full method, with t intervals, on 560 questions:",
             "",
-            f"- **Against the untouched model**, both at T = 1: mean@8 {told_line(warm)}.",
-            f"- At T = 1 against the untouched model at T = 0.5: mean@8 {told_line(cold)}.",
-            f"- One greedy answer of both: {told_line(greedy)}.",
+            f"- **Against the untouched model**, both at T = 1: mean@8 {report_line(warm)}.",
+            f"- At T = 1 against the untouched model at T = 0.5: mean@8 {report_line(cold)}.",
+            f"- One greedy answer of both: {report_line(greedy)}.",
             "",
         ]
     lines += ["Each arm against the full method, mean@8 of both at T = 1 after five rounds:", ""]
     for variant, name in ARMS_IN_WORDS.items():
         if found[variant].low is not None:
-            lines.append(f"- {name}: {told_line(found[variant])}.")
+            lines.append(f"- {name}: {report_line(found[variant])}.")
     return "\n".join([*lines, "", "![Each arm minus the full method](docs/pictures/study.svg)"]) + "\n"
 
 

@@ -25,9 +25,9 @@ PAGES = [README, *sorted((ROOT / "docs" / "reference").glob("study*.md")), ROOT 
 NUMBER = r"[+-]0\.\d{3}"
 FIGURE = re.compile(
     rf"(?P<difference>{NUMBER}) \((?:(?P<kind>exact|t) )?95%: (?P<low>{NUMBER}) to (?P<high>{NUMBER})"
-    r"(?:, (?P<seeds>\d+) seeds)?\)(?:: (?P<said>[a-z][^.;|]*))?"
+    r"(?:, (?P<seeds>\d+) seeds)?\)(?:: (?P<verdict>[a-z][^.;|]*))?"
 )
-"""A difference with its interval, as it stands in a sentence, and what is said of it right after."""
+"""A difference with its interval, as it stands in a sentence, and the verdict right after it."""
 ROW = re.compile(rf"\| ({NUMBER}) \| ({NUMBER}) to ({NUMBER}) \|")
 """The same in two columns of a table."""
 GAIN = re.compile(
@@ -59,7 +59,7 @@ def exact_interval(pairs: Pairs) -> tuple[float, float]:
 
 @cache
 def contrasts() -> dict[str, list[tuple[str, Pairs]]]:
-    """Every difference that a page may tell, by the kind of its interval: a name and its pairs."""
+    """Every difference that a page may give, by the kind of its interval: a name and its pairs."""
     content, sampled = rows("results-content.jsonl"), ("broken", "broken_greedy", "elsewhere", "overall")
     of: dict[str, dict[tuple[str, int], dict]] = {"content": {}, "study": {}, "lm": {}}
     base = {row["weights"]: row for row in content if row["arm"] == "base"}
@@ -106,7 +106,7 @@ def known(kind: str) -> list[tuple[float, float, float, int]]:
 
 
 def given(kind: str, figures: Sequence[str], seeds: int | None = None) -> bool:
-    """Whether some contrast of the results has these figures, as they are printed."""
+    """Whether some contrast of the results has these figures, rounded."""
     return any(
         all(abs(float(each) - value) < 0.0005 + 1e-9 for each, value in zip(figures, found, strict=False))
         and seeds in (None, found[3])
@@ -135,28 +135,40 @@ def faults(text: str) -> list[str]:
     for unit in units(text):
         for figure in FIGURE.finditer(unit):
             low, high = float(figure["low"]), float(figure["high"])
-            said, before = figure["said"] or "", unit[: figure.start()]
-            if said.startswith(OPEN):
-                margin = re.match(r"equivalent within ±(0\.\d+)", said)
+            verdict, before = figure["verdict"] or "", unit[: figure.start()]
+            if verdict.startswith(OPEN):
+                margin = re.match(r"equivalent within ±(0\.\d+)", verdict)
                 if margin and not -float(margin[1]) <= low <= high <= float(margin[1]):
                     found.append(f"not equivalent: {unit}")
-                if said.startswith("no difference") and "Holm" not in said and not low <= 0 <= high:
+                if verdict.startswith("no difference") and "Holm" not in verdict and not low <= 0 <= high:
                     found.append(f"a difference is shown: {unit}")
                 continue
-            gains, loses = GAIN.search(said), LOSS.search(said)
+            gains, loses = GAIN.search(verdict), LOSS.search(verdict)
             if not gains and not loses:
                 gains, loses = GAIN.search(before), LOSS.search(before)
             if low <= 0 <= high and (gains or loses):
                 word = (gains or loses or [""])[0]
                 found.append(f"claims {word!r} over an interval that holds 0: {unit}")
-            if (said.startswith("gains") and low <= 0) or (said.startswith("loses") and high >= 0):
-                found.append(f"{said!r} is not what the interval carries: {unit}")
-            if not said and unit.lstrip()[:1] != "|" and low <= 0 <= high and "95%" in unit:
+            if (verdict.startswith("gains") and low <= 0) or (verdict.startswith("loses") and high >= 0):
+                found.append(f"{verdict!r} is not what the interval carries: {unit}")
+            if not verdict and unit.lstrip()[:1] != "|" and low <= 0 <= high and "95%" in unit:
                 found.append(f"an interval that holds 0 without a word on it: {unit}")
     return found
 
 
+def bare(readme: str) -> list[str]:
+    """Sentences of the README's parts on studies that claim something and give no interval."""
+    blocks = re.findall(r"<!-- (study[\w-]*) -->(.*?)<!-- end of \1 -->", readme, re.DOTALL)
+    return [
+        unit
+        for _, block in blocks
+        for unit in units(block)
+        if (GAIN.search(unit) or LOSS.search(unit)) and not FIGURE.search(unit) and "not shown" not in unit
+    ]
+
+
 NAMED = {
+    "both at T = 1": ("t", "full less base, mean_at_k"),
     "At T = 1 against the untouched model at T = 0.5": ("t", "full less base, mean_at_k less mean_at_k_T0.5"),
     "One greedy answer of both": ("t", "full less base, greedy"),
     "Free exploration alone": ("t", "free-only less full, mean_at_k"),
@@ -188,7 +200,7 @@ sees the memory's causes gains, over one that sees
 - another cause of the same memory: mean@8 +0.008 (95%: -0.010 to +0.027, 10 seeds).
 - the groups of `diagnose --local`: mean@8 +0.053 (95%: +0.036 to +0.071, 10 seeds).
 """
-"""What the README once said: one verdict over four contrasts."""
+"""What the README once had: one verdict over four contrasts."""
 
 
 def test_one_verdict_over_a_list_is_held_against_each_interval() -> None:
@@ -197,6 +209,11 @@ def test_one_verdict_over_a_list_is_held_against_each_interval() -> None:
     assert not faults(
         OLD.replace("gains", "was measured").partition("- the same")[0].replace(", greedy", "")
     )[1:]
+
+
+def test_no_sentence_of_the_readme_claims_something_without_an_interval() -> None:
+    assert bare(f"<!-- study -->{OLD}<!-- end of study -->"), "it claims that what causes say matters"
+    assert bare(README.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -210,8 +227,8 @@ def test_every_interval_names_its_kind_and_is_what_the_rows_give(page: Path) -> 
         if figure["seeds"] is None:
             continue  # of one run, paired over its questions
         assert figure["kind"], f"of which kind is {figure[0]}?"
-        told = figure.group("difference", "low", "high")
-        assert given(figure["kind"], told, int(figure["seeds"])), (
+        printed = figure.group("difference", "low", "high")
+        assert given(figure["kind"], printed, int(figure["seeds"])), (
             f"no contrast of the results has {figure[0]}"
         )
 
@@ -219,9 +236,9 @@ def test_every_interval_names_its_kind_and_is_what_the_rows_give(page: Path) -> 
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_every_row_of_a_table_is_what_the_rows_give(page: Path) -> None:
     kind = "exact" if page.name == "study-content.md" else "t"
-    told = ROW.findall(page.read_text(encoding="utf-8"))
-    assert [row for row in told if not given(kind, row)] == []
-    assert told or page.name == "CHANGELOG.md"
+    printed = ROW.findall(page.read_text(encoding="utf-8"))
+    assert [row for row in printed if not given(kind, row)] == []
+    assert printed or page.name == "CHANGELOG.md"
 
 
 @pytest.mark.parametrize("words", NAMED)
@@ -231,5 +248,5 @@ def test_the_readme_gives_each_contrast_the_figures_of_its_own_arms(words: str) 
     figure = FIGURE.search(" ".join(README.read_text(encoding="utf-8").split()).partition(f"{words}:")[2])
     assert figure is not None
     low, high = (exact_interval if kind == "exact" else t_interval)(pairs)
-    told = [float(each) for each in figure.group("difference", "low", "high")]
-    assert told == pytest.approx([fmean(pairs), low, high], abs=0.0005 + 1e-9)
+    printed = [float(each) for each in figure.group("difference", "low", "high")]
+    assert printed == pytest.approx([fmean(pairs), low, high], abs=0.0005 + 1e-9)
