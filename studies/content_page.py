@@ -220,8 +220,10 @@ def _edge(rows: Rows) -> str:
     at_edge = sum(row["best_temperature"] == min(map(float, row["choosing"])) > 0 for row in rows)
     grid = ", ".join(rows[0]["choosing"])
     where = f"the lowest of the grid ({grid}) in {at_edge} of {count(len(rows), 'run')}"
-    beyond = ": it lies at the edge, and a lower one may be better.\nSo a greedy answer stands beside mean@8."
-    return f"The best temperature is {where}" + (beyond if at_edge else ".")
+    beyond = (
+        ": it lies at the edge, and a lower one may score higher.\nSo a greedy answer stands beside mean@8."
+    )
+    return f"The best temperature is {where}{beyond if at_edge else '.'}"
 
 
 def _verdict(rows: Rows, base: Rows) -> Iterator[str]:

@@ -134,7 +134,7 @@ def faults(text: str) -> list[str]:
     found: list[str] = []
     for unit in units(text):
         for figure in FIGURE.finditer(unit):
-            low, high = float(figure["low"]), float(figure["high"])
+            low, high = (float(figure[name]) + float(figure[name][0] + "1e-9") for name in ("low", "high"))
             verdict, before = figure["verdict"] or "", unit[: figure.start()]
             if verdict.startswith(OPEN):
                 margin = re.match(r"equivalent within ±(0\.\d+)", verdict)
