@@ -40,12 +40,12 @@ def show(
 ) -> Result[Any]:
     """Show causes by node: states, frequencies, probabilities.
 
-    f counts a cause's failures since it was last Mastered, F those of all Active causes. p = f/F is its share
-    of the prompts that aim at a cause, ε the share of those that explore freely. For one cause with its
-    evidence: `memory why`."""
+    f counts a cause's failures since it was last Mastered, F those of all Active causes. p is its share of
+    the prompts that aim at a cause, ε the share of those that explore freely: `memory replay` shows how the
+    run's policy gets both. For one cause with its evidence: `memory why`."""
     from dataclasses import replace
 
-    from diagevo.memory.audit.replay import by_frequency, describe
+    from diagevo.memory.audit.replay import by_frequency, committed_otherwise, describe
 
     from ..render.layout import width
     from ..screens import memory as memory_text
@@ -55,6 +55,7 @@ def show(
         memory = describe(history.state(as_of))
         _note_superseded(call, history, round)
         rates, against, failures, evaluation = None, 0, 0, history.evaluation
+        then = None if evaluation else committed_otherwise(history, as_of, memory)
         if history.ingested is not None:
             from diagevo.memory.read.rollouts import observed, pass_rates
 
@@ -64,6 +65,8 @@ def show(
     memory = replace(memory, causes=by_frequency(memory.causes))
     title = memory_text.headline(history.run_id, memory)
     place: dict[str, Any] = {"run": history.run_id, "as_of": as_of, "notes": []}
+    if not evaluation:
+        place["notes"] += memory_text.by_configuration(memory, then)
     if against:
         of = f"{against:,} of {count(failures, 'failure')}"
         place["notes"].append(f"{of} compared with the known answer, because no response passed")
@@ -110,10 +113,10 @@ def replay(
 ) -> Result[Any]:
     """Rebuild the memory from events alone.
 
-    Shows the paper's arithmetic: F, F₁, z, ε, p. With --format, each row is a cause; with --step, an event.
-    `memory verify` checks the result against what was committed.
+    Shows the arithmetic of F, F₁ and z, and how the run's policy gets ε and p. With --format, each row is a
+    cause; with --step, an event. `memory verify` checks the result against what was committed.
     """
-    from diagevo.memory.audit.replay import by_frequency, describe, steps
+    from diagevo.memory.audit.replay import by_frequency, committed_otherwise, describe, steps
 
     from ..screens import memory as memory_text
 
@@ -128,15 +131,17 @@ def replay(
             title = f"run {history.run_id}, round {stepped}"
             return Result(listed, memory_text.STEPS, title=title, run=history.run_id, as_of=as_of)
         memory = describe(history.state(as_of, snapshots=False))
-    rows = by_frequency(memory.causes)
+        then = committed_otherwise(history, as_of, memory)
+    rows, shown = by_frequency(memory.causes), memory_text.replayed(memory)
     text = memory_text.replay_text(history.run_id, memory, as_of.position)
     return Result(
         memory,
-        memory_text.REPLAYED,
-        [text, *([Rows(memory_text.REPLAYED, rows)] if rows else [])],
+        shown,
+        [text, *([Rows(shown, rows)] if rows else [])],
         rows=rows,
         run=history.run_id,
         as_of=as_of,
+        notes=memory_text.by_configuration(memory, then),
     )
 
 
@@ -249,7 +254,7 @@ def schedule(
     next.jsonl` then writes the next epoch: as many rows as the data set, each repeated in proportion to its
     weight.
     """
-    from diagevo.memory.audit.replay import describe, next_schedule
+    from diagevo.memory.audit.replay import committed_otherwise, describe, next_schedule
 
     from ..screens import memory as memory_text
 
@@ -258,6 +263,7 @@ def schedule(
         if dataset is not None:
             return _weigh(call, history, as_of, dataset)
         memory = describe(history.state(as_of))
+        then = committed_otherwise(history, as_of, memory)
     found = next_schedule(memory)
     return Result(
         found,
@@ -266,6 +272,7 @@ def schedule(
         title=memory_text.scheduled(history.run_id, memory),
         run=history.run_id,
         as_of=as_of,
+        notes=memory_text.by_configuration(memory, then),
     )
 
 

@@ -121,7 +121,7 @@ def test_schedule_shows_what_is_drawn_and_replay_the_sums(ask: Ask) -> None:
     drawn = ask("memory", "schedule", "--round", "3")
     assert drawn.stderr == (
         "schedule of round 4 of played, as committed after round 3:"
-        " of 1000 prompts about 286 are free and 714 aim at a cause\n"
+        " of 1000 prompts about 286 are free and 714 aim at a cause; p = f/F, its share of F\n"
     )
     assert drawn.stdout.splitlines()[1].split()[:5] == ["c2", "3", "0.600", "0.4286", "0"]
     replayed = ask("memory", "replay", "--round", "3").stdout
