@@ -286,9 +286,10 @@ def _weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[
     dataset = read_dataset(file, (ingested.get("map") or {}).get("prompt"))
     schedule = state.schedule()
     found = weighed(history.log, state, schedule, dataset)
-    count, aimed = len(found.prompts), sum(1 for each in found.prompts if each.cause is not None)
+    rows = "" if len(found.rows) == found.prompts else f" in {count(len(found.rows), 'row')}"
     notes = [
-        f"{found.matched:,} of {count:,} prompts were rolled out, {aimed:,} aim at a cause; weights sum to 1"
+        f"{found.matched:,} of {count(found.prompts, 'prompt')}{rows} were rolled out,"
+        f" {found.aimed:,} aim at a cause; the rows' weights sum to 1"
     ]
     if found.unreached:
         share = number(found.unreached)
@@ -300,10 +301,10 @@ def _weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[
         )
     if call.output is not None and call.format in ("parquet", "jsonl"):
         seed = f"{state.settings.seed}.{schedule.round}"
-        places = dataset.next_epoch([each.weight for each in found.prompts], seed)
+        places = dataset.next_epoch([each.weight for each in found.rows], seed)
         columns = {
-            "diagevo_weight": [float(each.weight) for each in found.prompts],
-            "diagevo_cause": [each.cause for each in found.prompts],
+            "diagevo_weight": [float(each.weight) for each in found.rows],
+            "diagevo_cause": [each.cause for each in found.rows],
         }
         dataset.write(call.output, places, columns)
         different = len(set(places))
@@ -311,5 +312,5 @@ def _weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[
         render.say(call, "\n".join(notes))
         return None
     return Result(
-        [asdict(each) for each in found.prompts], WEIGHTS, run=history.run_id, as_of=as_of, notes=notes
+        [asdict(each) for each in found.rows], WEIGHTS, run=history.run_id, as_of=as_of, notes=notes
     )

@@ -23,7 +23,7 @@ ROUNDS = columns(
 )
 STEPS = columns("step, round, groups, rollouts, passes: passed, pass_rate: pass rate")
 CAUSES = columns(
-    "cause_id: cause, failures, share: of these, groups: in groups, pass_rate: their pass rate, description"
+    "cause_id: cause, failures, share: of all, groups: in groups, pass_rate: their pass rate, description"
 )
 TAGS = columns("tag, groups, rollouts, passes: passed, pass_rate: pass rate")
 DROPS = columns(
@@ -47,7 +47,7 @@ def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]") -> str:
         return f"no pattern found in {count(failed, 'failure')}: diagevo runs show {run}\n"
     lines = [held(rates)]
     for cause in rates.causes[:LARGEST]:
-        share = f"{cause.failures / max(failed, 1):.0%}"
+        share = f"{cause.share:.0%}"
         where = f"{count(cause.failures, 'failure')} in {count(cause.groups, 'group')}"
         words = visible(cause.description, one_line=True)
         lines.append(f"{share:>5}  {cause.cause_id}  {words} ({where})")

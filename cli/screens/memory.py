@@ -82,14 +82,14 @@ def _by(memory: "Rebuilt") -> str:
 def with_failures(memory: "Rebuilt", rates: "PassRates") -> list[dict]:
     """Rows of causes with the failures of all rounds, most first."""
     known = {cause.cause_id: cause for cause in rates.causes}
-    rows = [row_of(c) | _counted(known.get(c.id), rates.failed) for c in memory.causes]
+    rows = [row_of(c) | _counted(known.get(c.id)) for c in memory.causes]
     return sorted(rows, key=lambda row: -row["failures"])
 
 
-def _counted(cause: "CauseRate | None", failed: int) -> dict[str, Any]:
+def _counted(cause: "CauseRate | None") -> dict[str, Any]:
     if cause is None:
         return {"failures": 0, "share": 0.0, "groups": 0}
-    return {"failures": cause.failures, "share": cause.failures / max(failed, 1), "groups": cause.groups}
+    return {"failures": cause.failures, "share": cause.share, "groups": cause.groups}
 
 
 def held(rates: "PassRates") -> str:

@@ -44,11 +44,11 @@ def test_steps_are_counted_whether_their_round_is_played_or_waits(history: Histo
 
 
 def test_a_cause_has_its_share_of_the_failures_and_the_pass_rate_of_its_groups(history: History) -> None:
-    """Of 8 failures 5 are of c2, in two groups of four of which 2 and 1 passed; 3 of c1, in one."""
+    """Of 12 that failed 5 are of c2, in two groups of four of which 2 and 1 passed; 3 of c1, in one."""
     found = pass_rates(history)
     assert found is not None
     told = [(c.cause_id, c.description, c.failures, c.share, c.groups, c.pass_rate) for c in found.causes]
-    assert told == [("c2", "carry", 5, 5 / 8, 2, 3 / 8), ("c1", "sign", 3, 3 / 8, 1, 1 / 4)]
+    assert told == [("c2", "carry", 5, 5 / 12, 2, 3 / 8), ("c1", "sign", 3, 3 / 12, 1, 1 / 4)]
     assert found.failures == 8
 
 

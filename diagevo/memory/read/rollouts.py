@@ -45,7 +45,7 @@ class CauseRate:
     passes: int
     pass_rate: float
     share: float
-    """Of the failures of all opened rounds, slips and undiagnosed ones too."""
+    """Of all rollouts that failed, slips and undiagnosed ones too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ def pass_rates(history: History) -> PassRates | None:
         source=history.ingested,
         failures=failures,
         steps=tuple(steps(history)),
-        causes=tuple(_causes(history, failures)),
+        causes=tuple(_causes(history, whole.rollouts - whole.passes)),
         prompts=whole.came_back,
         again=None if again[0] is None or again[1] is None else (again[0], again[1]),
         again_se=_standard_error(whole),
@@ -255,7 +255,7 @@ class _Rate:
     pass_rate: float
 
 
-def _causes(history: History, failures: int) -> list[CauseRate]:
+def _causes(history: History, failed: int) -> list[CauseRate]:
     known = history.state(history.end).causes
     return [
         CauseRate(
@@ -266,7 +266,7 @@ def _causes(history: History, failures: int) -> list[CauseRate]:
             rollouts=one.responses,
             passes=one.first,
             pass_rate=one.pass_rate,
-            share=one.failures / failures,
+            share=one.failures / failed,
         )
         for one in ask(history, "v_cause_rate", _Rate, order="failures DESC, length(cause_id), cause_id")
     ]
