@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 SHOWN = 60
 """Characters of a prompt in a table."""
-WEIGHTS = columns("line, weight: weight: 6, cause, stitched, prompt", prompt=lambda prompt: prompt[:SHOWN])
+WEIGHTS = columns(
+    "line, weight: weight: 6, cause, stitched, prompt",
+    prompt=lambda prompt: prompt if len(prompt) <= SHOWN else f"{prompt[: SHOWN - 1]}…",
+)
 
 
 @options.command(

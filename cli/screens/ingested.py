@@ -91,6 +91,9 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
     if rates.left is not None:
         rows = _beyond(rates.head, rates.unexplained[:FALLEN])
         parts += [f"{rates.incomparable or rates.left}", Rows(UNEXPLAINED, rows)]
+        if (hidden := rates.unexplained_prompts - len(rows)) > 0:
+            asked = "SELECT * FROM v_prompt WHERE run_id = :run AND without_cause > 0"
+            parts.append(f'{count(hidden, "more prompt")}: diagevo memory query "{asked}" --run {run}')
     if rates.dropped:
         again = f"{rates.dropped:,} of {count(rates.prompts, 'prompt')} that came back passed less often"
         listed = f'diagevo memory query "SELECT * FROM v_prompt WHERE run_id = :run" --run {run}'
@@ -104,7 +107,7 @@ def _beyond(head: int, lines: Sequence[Any]) -> list[dict[str, Any]]:
     return [row | {"prompt": f"…{row['prompt'][head:]}"} for row in rows] if head else rows
 
 
-def in_both(found: "PromptsInBoth | None", runs: tuple[str, str]) -> list[str | Rows]:
+def in_both(found: "PromptsInBoth | None", runs: tuple[str, str], points: str) -> list[str | Rows]:
     """What two runs gave for the same prompts, and those that fell most."""
     if found is None:
         return []
@@ -120,4 +123,6 @@ def in_both(found: "PromptsInBoth | None", runs: tuple[str, str]) -> list[str | 
     head = common_head({each.prompt for each in found.drops})
     drops = zip(_beyond(head, found.drops), found.drops, strict=True)
     rows = [row | {"a": each.pass_rates[0], "b": each.pass_rates[1]} for row, each in drops]
-    return [line, Rows(sides, rows[:SHOWN])] if rows else [line]
+    more = len(rows) - SHOWN
+    hidden = [f"{more:,} more that passed less often: diagevo runs diff {points} --json"] if more > 0 else []
+    return [line, Rows(sides, rows[:SHOWN]), *hidden] if rows else [line]
