@@ -99,7 +99,7 @@ def _bundle(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result
     return Result(made, text=text, run=made.run_id, as_of=as_of)
 
 
-def _data(history: "History", kind: "Kind", cause: str | None, file: Path) -> Result[Any]:
+def _data(history: "History", kind: Kind, cause: str | None, file: Path) -> Result[Any]:
     from diagevo.memory.audit.references import resolve
     from diagevo.memory.transfer.training_data import TrainingData, write_training_data
 

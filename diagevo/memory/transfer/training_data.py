@@ -42,7 +42,8 @@ class TrainingData:
                 a question.
             cause: Only failures that were assigned to this cause.
         """
-        self.history, self.kind = history, kind
+        self.history = history
+        self.kind: Kind = kind
         failures, self._causes = _failures(history)
         wanted = [p for p in failures if cause is None or self._causes.get(p[0].failure_id) == cause]
         uncompared = _failed_rollouts(history) - len(failures) if cause is None and history.ingested else 0

@@ -188,6 +188,7 @@ def test_what_if_counts_the_questions_that_it_keeps_beside_the_runs_own_tau(ask:
         (["memory", "why", "column"], 2, "matches 4 descriptions"),
         (["memory", "replay", "--round", "9"], 3, "round 9 of run played is not committed"),
         (["memory", "show", "--run", "other"], 3, "there is no run other"),
+        (["memory", "show", "--run", "plaid"], 3, "did you mean played?"),
         (["memory", "log", "--type", "Nothing"], 2, "there is no event Nothing"),
         (["runs", "diff", "3"], 2, "does not name two rounds"),
         (
