@@ -297,9 +297,9 @@ class StageCompleted(Event, frozen=True):
     processes that ended; and before it, `orchestration` since the stage before, and `scheduling`: the last
     commit and the opening of the round."""
     reward: float | None = None
-    """Of a stage that trains: mean reward over its completions, whatever attempts they came in; in logs of
-    older versions it has four digits. In version 1
-    the mean over the steps of the last attempt: a smaller last batch weighed as much as a whole one."""
+    """Of a stage that trains: mean reward over its completions, whatever attempts they came in; in older logs
+    with four digits. In version 1 the mean over the steps of the last attempt: a smaller last batch weighed
+    as much as a whole one."""
 
     def sentence(self) -> str:
         took = "" if self.seconds is None else f", {self.seconds:.1f} s"
