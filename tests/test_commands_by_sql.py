@@ -184,7 +184,7 @@ def _rates(sql: Sql) -> tuple[int, int, list[tuple]]:
     return failed, left, causes
 
 
-def _left(sql: Sql) -> str:
+def _left(sql: Sql) -> tuple[str, str]:
     failed, left, _ = _rates(sql)
     most, of, rollouts, prompt = sql.rows(
         f"SELECT without_cause, failures, rollouts, prompt FROM v_prompt WHERE {OWN}"

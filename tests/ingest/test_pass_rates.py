@@ -82,7 +82,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def said(home: Path, *arguments: str) -> str:
+def said(home: Path, *arguments: str | Path) -> str:
     done = invoke(*arguments, env={"DIAGEVO_HOME": str(home)})
     assert done.exit_code == 0, done.stderr
     return done.stdout + done.stderr
