@@ -83,6 +83,9 @@ def failing(counts: Counts, story: RunStory) -> Iterator[Sentence]:
         return
     every, named = counts.observed, counts.with_cause
     text = f"Of {count(every, 'failure')} in {counts.span}, {named:,} have a cause"
+    if rates is not None:  # all that failed: also what stands beside nothing, and what waits
+        failed = count(rates.failed, "rollout that failed", "rollouts that failed")
+        text = f"Of {failed}, {named:,} have a cause"
     text += f" ({count(len(counts.failures), 'cause')})" if named else ""
     if rates is not None:
         yield Sentence("failures", f"{text}.", f"{run}/causes.html")
