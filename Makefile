@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 # Hundreds of programs are started here: they find their modules, and pytest its tests, compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup installs train lm test test-fast test-audit test-inspect test-vllm check check-fast near docs pictures bench bench-gpu clean rollouts copied
+.PHONY: setup installs train lm test test-fast test-audit test-inspect test-vllm check check-fast near docs pictures bench bench-gpu replay clean rollouts copied
 
 setup: $(READY)
 
@@ -171,6 +171,10 @@ pictures: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# A run of each study from nothing to its row, about ten CPU minutes; -m takes the place of the one in pyproject.toml.
+replay: $(READY)
+	$(BIN)/python -m pytest -m replay
 
 # The first thirty minutes on a GPU, without network: GPU_PYTHON is the environment that docs/howto/real-model.md makes.
 # Without a GPU a tiny shape goes through the same code, with what `make test-vllm` has installed.

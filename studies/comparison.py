@@ -7,6 +7,7 @@ from statistics import correlation, linear_regression, mean
 from typing import Any
 
 from diagevo.evaluation.ablation import VARIANTS, VariantDifference, compare
+from diagevo.text.numbers import count
 from studies.results import BESIDE, arm_of, plan_of
 
 SCORE, APART = "mean_at_k", "tail less head"
@@ -90,18 +91,41 @@ BASE_COLD = "mean_at_k_T0.5"
 """The untouched model, sampled at T = 0.5: the lowest of the three temperatures that round 0 measured."""
 
 
-def against_cold_base(runs: list[dict[str, Any]]) -> dict[str, VariantDifference]:
-    """Each arm's mean@8 at T = 1 after its last round, less the base model's at T = 0.5, paired by seed.
+def against_base(
+    runs: list[dict[str, Any]], metric: str = SCORE, untouched: str = BASE_COLD
+) -> dict[str, VariantDifference]:
+    """Each arm's score after its last round, less one of the untouched model before the first, by seed.
 
     What a gain at one temperature owes to a narrower distribution, a lower temperature of the base gives too.
     The trained models were not measured at T = 0.5, so this says only what is left above that.
     """
-    base = {run["run"]: run["scores"]["0"][BASE_COLD] for run in runs if BASE_COLD in run["scores"]["0"]}
+    base = {run["run"]: run["scores"]["0"][untouched] for run in runs if untouched in run["scores"]["0"]}
     found: dict[str, VariantDifference] = {}
-    for arm, of_seed in scores(runs, SCORE).items():
-        cold = {run["seed"]: base[run["run"]] for run in runs if arm_of(run) == arm and run["run"] in base}
-        found |= {line.variant: line for line in compare({arm: of_seed, "base": cold}, "base", [arm])}
+    for arm, of_seed in scores(runs, metric).items():
+        before = {run["seed"]: base[run["run"]] for run in runs if arm_of(run) == arm and run["run"] in base}
+        found |= {line.variant: line for line in compare({arm: of_seed, "base": before}, "base", [arm])}
     return found
+
+
+def carries(line: VariantDifference) -> str:
+    """What a t interval carries by the rules of the page: nothing on three seeds, nor what Holm's correction
+    takes back."""
+    assert line.low is not None
+    assert line.high is not None
+    found = finding(line.low, line.high)
+    if line.seeds < 5:
+        return f"open: {count(line.seeds, 'seed')}"
+    if found in ("gains", "loses") and line.p_holm is not None and line.p_holm >= 0.05:
+        return f"no difference shown by Holm's correction (p {line.p_holm:.2f})"
+    return found
+
+
+def report_line(line: VariantDifference) -> str:
+    """A difference with its t interval and what that carries."""
+    assert line.difference is not None
+    assert line.low is not None
+    assert line.high is not None
+    return report(line.difference, (line.low, line.high), "t", line.seeds, carries(line))
 
 
 def volume(runs: list[dict[str, Any]]) -> tuple[int, float, float, float]:
@@ -147,6 +171,47 @@ def interval(line: VariantDifference) -> str:
     if line.high < 0:
         return f"below, by {-line.high:.3f} to {-line.low:.3f}"
     return f"within {line.low:+.3f} to {line.high:+.3f}"
+
+
+def finding(low: float, high: float, margin: float | None = None) -> str:
+    """What a 95% interval of a difference carries, and no more. Equivalence only within a margin that was
+    stated before the runs."""
+    if low > 0:
+        return "gains"
+    if high < 0:
+        return "loses"
+    if margin is not None and -margin <= low and high <= margin:
+        return f"equivalent within ±{margin:g}"
+    return "no difference shown"
+
+
+def report(difference: float, bounds: tuple[float, float], kind: str, seeds: int, carries: str) -> str:
+    """A difference with its 95% interval, the kind of interval, and what it carries."""
+    low, high = bounds
+    return f"{difference:+.3f} ({kind} 95%: {low:+.3f} to {high:+.3f}, {count(seeds, 'seed')}): {carries}"
+
+
+def power_of_gain(deviation: float, pairs: int, true: float) -> float:
+    """The chance that a two-sided paired t-test at .05 finds a true gain."""
+    from scipy import stats
+
+    needed = stats.t.ppf(0.975, pairs - 1)
+    return float(stats.nct.sf(needed, pairs - 1, true / deviation * pairs**0.5))
+
+
+def power_of_equivalence(deviation: float, pairs: int, margin: float) -> float:
+    """The chance that the 95% t interval of a true difference of 0 lies within the margin.
+
+    Mean and deviation of normal differences are independent: the chance of the mean, averaged over the
+    distribution of the deviation in equal steps of its probability.
+    """
+    from scipy import stats
+
+    freedom, steps = pairs - 1, 2000
+    error = deviation / pairs**0.5
+    of_variance = stats.chi2.ppf([(step + 0.5) / steps for step in range(steps)], freedom) / freedom
+    room = (margin - stats.t.ppf(0.975, freedom) * error * of_variance**0.5) / error
+    return float((2 * stats.norm.cdf(room.clip(min=0)) - 1).mean())
 
 
 def against_paper(found: Mapping[str, VariantDifference]) -> dict[str, list[VariantDifference]]:

@@ -154,7 +154,8 @@ def train_phase(
 def pretrain(
     phases: Sequence[PretrainingPhase], seed: int, start: Path | None = None
 ) -> "tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]":
-    """The model after all phases. The same seed, phases and build of torch give the same weights.
+    """The model after all phases. The same seed, phases, build of torch and kind of CPU give the same
+    weights.
 
     `start` is a folder of weights to begin with. Each phase begins from weights as they are stored and has a
     seed of its own, so that the last one alone, from a folder, is what it is in the whole.

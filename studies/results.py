@@ -1,9 +1,11 @@
 """The runs of the study as `results.jsonl`, one JSON line a run: each round's scores, the hash of the memory
-after its last commit, the head of its chain."""
+after its last commit, and what it was played from: commit, base weights, the head of its chain."""
 
 import json
+import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,7 @@ def collect(plan: Plan, url: str) -> list[dict[str, Any]]:
         history = open_history(url, state.planned.run)
         commit = history.commit(state.committed)
         last = history.log.by_id(history.run_id, commit.event_id)
+        first = next(history.log.read(history.run_id, limit=1))
         found.append(
             {
                 "run": state.planned.run,
@@ -48,6 +51,8 @@ def collect(plan: Plan, url: str) -> list[dict[str, Any]]:
                 "version": history.configuration().version,
                 "state_hash": commit.event.state_hash,
                 "chain_head": last.hash,
+                "weights_sha256": history.configuration().models["solver"].revision,
+                "commit": commit_before(datetime.fromisoformat(first.recorded_at)),
                 "committed_at": last.recorded_at,
                 "kept": sum(line.kept for line in rounds(history)),
                 "scores": {str(n): scores for n, scores in sorted(validations(history).items())},
@@ -57,6 +62,25 @@ def collect(plan: Plan, url: str) -> list[dict[str, Any]]:
             found[-1]["course"] = course(history)
         history.close()
     return found
+
+
+PROVENANCE = ("commit", "weights_sha256", "chain_head")
+"""What every row says of its run: without them a replay that differs cannot be explained."""
+
+
+def commit_before(began: datetime) -> str | None:
+    """The commit that is checked out, marked where files differ from it; None where a run that began then is
+    older than it, as it was played from another. Results and pages, which studies write, do not count."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(HERE), *arguments]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+    head, written = git("log", "-1", "--format=%H %ct").split()
+    if datetime.fromtimestamp(int(written), UTC) > began:
+        return None
+    ours = (":(top)", ":(top,exclude)docs", ":(top,exclude)*.md", ":(top,exclude)studies/*.jsonl")
+    return head + ("-dirty" if git("status", "--porcelain", "--", *ours) else "")
 
 
 def course(history: "History") -> dict[str, dict[str, Any]]:
@@ -98,23 +122,28 @@ def joined(
     before: list[dict[str, Any]], now: list[dict[str, Any]], planned: Sequence[str]
 ) -> list[dict[str, Any]]:
     """The runs of both, in the plans' order; of one in both the one that is further. Raises ValueError where
-    a run that was played again has come to another memory."""
+    a run that was played again has come to another memory, or a new one does not say from what it was played.
+    """
     found = {run["run"]: run for run in before}
     for run in now:
         other = found.get(run["run"])
         if other is None or run["rounds"] > other["rounds"]:
+            if missing := [name for name in PROVENANCE if not run.get(name)]:
+                raise ValueError(
+                    f"{run['run']} has no {', '.join(missing)}: collect it from the commit it was played from"
+                )
             found[run["run"]] = run
         elif run["rounds"] == other["rounds"] and run["state_hash"] != other["state_hash"]:
             raise ValueError(f"{run['run']} was played again and has come to another memory than before")
     return [found[name] for name in planned if name in found]
 
 
-def read() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+def read(path: Path = RESULTS) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def write(runs: Sequence[Mapping[str, Any]]) -> None:
-    RESULTS.write_text("".join(json.dumps(run) + "\n" for run in runs), encoding="utf-8")
+def write(runs: Sequence[Mapping[str, Any]], path: Path = RESULTS) -> None:
+    path.write_text("".join(json.dumps(run) + "\n" for run in runs), encoding="utf-8")
 
 
 def planned_runs() -> list[str]:

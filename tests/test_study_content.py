@@ -21,6 +21,7 @@ from diagevo.memory.state.schedule import Draw, Schedule
 from studies import content, content_page
 from studies.content import (
     BROKEN,
+    REPLAYS,
     _kinds_of_groups,
     broken_documents,
     choice_set,
@@ -28,8 +29,10 @@ from studies.content import (
     results,
     shuffled,
     uniform,
+    untouched,
 )
 from studies.content_page import exact_interval, paired
+from studies.results import read
 
 CAUSES = tuple(ScheduledCause(f"c{n}", f"words {n}", "n1", f"label {n}", n == 3, n) for n in range(1, 5))
 SCHEDULE = Schedule(2, Fraction(1, 2), CAUSES)
@@ -99,11 +102,38 @@ def test_differences_are_of_the_seeds_that_both_arms_have() -> None:
 
 
 def test_the_page_is_made_from_the_results() -> None:
-    rows = results()
-    assert content_page.PAGE.read_text(encoding="utf-8").endswith(content_page.page(rows))
+    rows, base = results(), untouched()
+    assert content_page.PAGE.read_text(encoding="utf-8").endswith(content_page.page(rows, base))
     assert content_page.PICTURE.read_text(encoding="utf-8") == content_page.draw(rows)
     readme = content_page.README.read_text(encoding="utf-8")
-    assert readme == content_page.with_sentence(readme, rows)
+    assert readme == content_page.with_sentence(readme, rows, base)
+
+
+def test_the_page_says_what_its_replays_came_to() -> None:
+    told = " ".join(content_page.PAGE.read_text(encoding="utf-8").split())
+    recorded = {row["run"]: row for row in results()}
+    for played in read(REPLAYS):
+        row = recorded[played["run"]]
+        assert f"seed {row['seed']} | `{row['state_hash'][:8]}` | `{played['state_hash'][:8]}`" in told
+        alike = [n for n in ("1", "2", "3", "4") if played["by_round"][n] == row["by_round"][n]]
+        assert alike == {10: [], 16: ["1", "2"]}[row["seed"]]
+        if "broken" in played:
+            pairs = [(played[name], row[name]) for name in ("broken", "broken_greedy")]
+            assert all(f"{mine:.3f} where" in told and f"has {its:.3f}" in told for mine, its in pairs)
+
+
+def test_a_grid_whose_lowest_was_best_says_that_it_lies_at_its_edge() -> None:
+    row = {"best_temperature": 0.5, "choosing": {"1": 0.1, "0.5": 0.9}}
+    assert "1 of 1 run: it lies at the edge" in content_page._edge([row])
+    greedy = {"best_temperature": 0.0, "choosing": {"1": 0.1, "0.5": 0.8, "0": 0.9}}
+    assert "edge" not in content_page._edge([greedy])
+    assert min(content.TEMPERATURES) == 0
+
+
+def test_the_untouched_model_is_what_each_run_began_from() -> None:
+    base = [{"arm": "base", "weights": f"weights-{n}", "broken": 0.5 + 0.1 * n} for n in (0, 1)]
+    runs = [{"arm": "full", "seed": n, "weights": f"weights-{n}", "broken": 0.8} for n in (0, 1)]
+    assert paired([*runs, *base], "full", "base", "broken") == [pytest.approx(0.3), pytest.approx(0.2)]
 
 
 def test_every_seed_of_the_plan_comes_before_the_next() -> None:

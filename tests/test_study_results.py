@@ -2,14 +2,17 @@
 
 import json
 import lzma
+import re
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from diagevo.answers.extraction import extract_boxed
@@ -21,15 +24,19 @@ from diagevo.memory.transfer.bundle import check_bundle
 from studies import lm
 from studies.comparison import (
     CLAIMS,
-    against_cold_base,
+    against_base,
     against_full,
     against_paper,
     at_equal_practice,
+    finding,
+    power_of_equivalence,
+    power_of_gain,
     scores,
     sign_flip,
     verdict,
     volume,
 )
+from studies.content import BASE
 from studies.narrow import NARROW, QUESTIONS, RIGHT, narrow_documents, narrow_questions
 from studies.page import (
     MARKS,
@@ -42,7 +49,7 @@ from studies.page import (
     page,
     with_sentences,
 )
-from studies.results import HERE, PLANNED, joined, planned_runs, read
+from studies.results import HERE, PLANNED, PROVENANCE, commit_before, joined, planned_runs, read
 
 
 def _run(
@@ -58,6 +65,8 @@ def _run(
         "version": "1",
         "state_hash": "a" * 64,
         "chain_head": "b" * 64,
+        "weights_sha256": "d" * 64,
+        "commit": "e" * 40,
         "committed_at": "2026-11-23T01:00:00Z",
         "kept": 500 + seed,
         "scores": {"0": {"mean_at_k": 0.5}, str(rounds): measured},
@@ -178,7 +187,7 @@ def test_every_arm_that_the_paper_has_below_stands_in_the_list_unless_it_is_clea
 def test_the_readme_tells_the_arms_that_were_played_and_leaves_the_rest_as_it_is() -> None:
     readme = f"before\n{MARKS[0]}old\n{MARKS[1]}after\n"
     told = with_sentences(readme, RUNS)
-    assert told.startswith(f"before\n{MARKS[0]}Each arm's mean@8")
+    assert told.startswith(f"before\n{MARKS[0]}Each arm against the full method")
     assert told.endswith(f"{MARKS[1]}after\n")
     assert with_sentences(told, RUNS) == told
     assert "- Free exploration alone: -0.0" in told
@@ -207,6 +216,31 @@ def test_a_run_that_comes_to_another_memory_when_it_is_played_again_is_refused()
     run = _run("full", 3, 0.84)
     with pytest.raises(ValueError, match=r"study\.full\.s3 was played again"):
         joined([run], [run | {"state_hash": "c" * 64}], [run["run"]])
+
+
+def test_a_new_row_names_commit_weights_and_chain_and_one_that_does_not_is_refused() -> None:
+    for name in PROVENANCE:
+        run: dict[str, Any] = _run("full", 3, 0.84) | {name: None}
+        with pytest.raises(ValueError, match=rf"study\.full\.s3 has no {name}: collect it from the commit"):
+            joined([], [run], [run["run"]])
+        assert joined([run], [run], [run["run"]]) == [run], "an earlier row stays as it is"
+
+
+@pytest.mark.skipif(not (HERE.parent / ".git").exists(), reason="needs a checkout: an archive has no commits")
+def test_a_run_that_is_older_than_what_is_checked_out_was_played_from_another_commit() -> None:
+    assert commit_before(datetime(2020, 1, 1, tzinfo=UTC)) is None
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", commit_before(datetime.now(UTC)) or "")
+
+
+def test_every_row_played_from_now_on_names_its_commit_its_weights_and_its_chain() -> None:
+    """Rows have carried it since 2026-11-27; the base rows, which no run is behind, have no chain."""
+    for path in HERE.glob("results*.jsonl"):
+        for row in read(path):
+            if row.get("arm") == BASE:
+                assert row["commit"]
+                assert row["weights_sha256"]
+            elif (row.get("started") or row["committed_at"]) >= "2026-11-27":
+                assert all(row[name] for name in PROVENANCE), row["run"]
 
 
 def test_the_plans_hold_as_many_runs_as_the_page_says() -> None:
@@ -261,7 +295,7 @@ def test_the_long_run_is_told_by_its_rounds() -> None:
     told = " ".join(" ".join(long_run(runs)).split())
     assert "goes from 0.33 to 0.10, and F to 4.5 times F₁" in told
     assert "F₁ is of 50 free questions, and 90 are kept in round 10" in told
-    assert "(3.0 failures a question) as in round 1 (3.0)" in told
+    assert "fail 0% less than in round 1 (3.00 failures a question for 3.00), and have 3.00" in told
     assert "9 promotions a round stand against 7 reactivations" in told
     assert "goes from 0.90 to 0.40" in told
     assert "labels is 1.00 in round 1 and 1.00 in round 10" in told
@@ -270,6 +304,11 @@ def test_the_long_run_is_told_by_its_rounds() -> None:
     assert "stitched are 0.67 of the candidates in round 3" in told
     assert "after round 5 0.50 of its kept labels are true, against 1.00" in told
     assert not list(long_run(runs[:2]))
+    for n in range(6, 11):
+        rounds[n]["failures"] = 4 * sum(rounds[n]["kept"].values())
+    assert "fail 33% more than in round 1 (4.00 failures a question for 3.00)" in " ".join(
+        " ".join(long_run(runs)).split()
+    )
 
 
 def test_what_the_page_says_of_the_long_run_in_words_is_so() -> None:
@@ -310,7 +349,6 @@ def test_the_plan_with_a_pre_trained_policy_names_known_variants_and_settings() 
         assert {"sampling.temperature=0.7", "solver_grpo.learning_rate=3e-5"} <= set(given)
 
 
-@pytest.mark.slow
 def pre_trained(placebo: list[float], free: list[float], cpu: float = 200.0) -> list[dict[str, Any]]:
     """Three runs of each arm; `full` goes from 0.2 to 0.3 with a little noise."""
     ends = {"full": [0.30, 0.31, 0.29], "placebo": placebo, "free-only": free}
@@ -381,11 +419,29 @@ def test_nothing_is_shown_on_three_seeds() -> None:
     assert verdict(line, "below", 3) == "open: below, by 0.040 to 0.060 on 3 seeds"
 
 
+def test_power_is_the_share_of_simulated_studies_that_show_it() -> None:
+    """20,000 studies of ten pairs, by the t interval: 1.5 standard errors of a share are .005."""
+    rng, pairs, deviation = np.random.default_rng(5), 10, 0.032
+    drawn = rng.normal(0.0, deviation, (20_000, pairs))
+    half = 2.2622 * drawn.std(axis=1, ddof=1) / pairs**0.5
+    inside = (np.abs(drawn.mean(axis=1)) + half <= 0.02).mean()
+    assert power_of_equivalence(deviation, pairs, 0.02) == pytest.approx(inside, abs=0.01)
+    found = (drawn.mean(axis=1) + 0.03 - half > 0).mean()
+    assert power_of_gain(deviation, pairs, 0.03) == pytest.approx(found, abs=0.01)
+
+
+def test_an_interval_carries_a_verdict_only_where_it_excludes_0_or_lies_within_a_margin() -> None:
+    assert [finding(0.001, 0.1), finding(-0.1, -0.001)] == ["gains", "loses"]
+    assert finding(-0.01, 0.019) == "no difference shown"
+    assert finding(-0.01, 0.019, 0.02) == "equivalent within ±0.02"
+    assert finding(-0.01, 0.021, 0.02) == "no difference shown"
+
+
 def test_a_gain_is_held_against_the_base_sampled_colder() -> None:
     runs = [_run("full", seed, score) for seed, score in enumerate((0.84, 0.86), 3)]
     for run in runs:
         run["scores"]["0"]["mean_at_k_T0.5"] = 0.85
-    line = against_cold_base(runs)["full"]
+    line = against_base(runs)["full"]
     assert line.difference == pytest.approx(0.0)
     assert line.seeds == 2
 

@@ -19,7 +19,7 @@ from ..render import console as render
 from ..render.result import Result
 from ..render.table import columns
 from ..screens.display import repeating
-from ..screens.ingested import LARGEST, answer
+from ..screens.ingested import LARGEST, answer, suspicious
 from .diagnosticians import check_rules, compare, diagnostician_of
 from .stopping import stopped_by_signals
 
@@ -122,6 +122,7 @@ def diagnose(
         return compare(call, sample=20 if sample is None else sample, round=round)
     from diagevo.ingest.cost import cost
     from diagevo.ingest.rounds import Rounds
+    from diagevo.memory.events import DuplicateJudged
     from diagevo.memory.history import History
     from diagevo.memory.opening import open_memory
     from diagevo.memory.read.rollouts import pass_rates
@@ -154,7 +155,7 @@ def diagnose(
         engine = config.roles.diagnostician.engine
         if max_calls is not None and engine != "openai":
             raise ConfigError(f"{engine} makes no calls to cap", hint="leave --max-calls out")
-        reporter = _Reporter(call)
+        reporter = _Reporter(call, local=local)
         with repeating(0.2, reporter.waiting):
             first = _first_again(memory, config, round) if again else None
             if typed:
@@ -163,6 +164,7 @@ def diagnose(
                 _supersede(call, memory, config, first)
             if every:
                 Rounds(memory).observe_all_failed()
+            reporter.at = "comparing the responses" if local else "reading the failures"
             diagnostician = _diagnostician(memory, config, max_calls)
             found = cost(memory, config, all_failed=every)
             reporter.say(_announced(run, found))
@@ -170,7 +172,11 @@ def diagnose(
         text, notes = None, []
         history = History(memory.log.database, run)
         if rows and (rates := pass_rates(history)) is not None:
-            text = answer(run, rates, _evidence(history, memory, rates.causes[:LARGEST]))
+            undiagnosed = sum(row["undiagnosed"] for row in rows)
+            text = answer(run, rates, _evidence(history, memory, rates.causes[:LARGEST]), undiagnosed)
+            asked = [one.event for one in history.events(DuplicateJudged) if one.event.call is not None]
+            same = sum(one.duplicate for one in asked)
+            notes += suspicious(run, rates, len(asked), same, undiagnosed)
             if rates.left is not None:
                 notes.append(f"{rates.left}; all such prompts: diagevo runs show {run}")
         as_of = memory.state
@@ -289,12 +295,18 @@ def _announced(run: str, found: "Cost") -> str:
     )
 
 
+AFTER = {"extraction": "settlement", "settlement": "consolidation", "consolidation": "the commit"}
+"""What follows a part of a diagnosis that is done."""
+
+
 class _Reporter:
     """Prints how far a diagnosis is: with `--verbose` at once, else whenever SILENCE has passed."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, *, local: bool) -> None:
         self.call = call
-        self._at = "reading the failures"
+        self._after = AFTER | ({"settlement": "the commit"} if local else {})
+        self.at = "reading the failures"
+        """What is under way."""
         self._began = self._spoke = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -302,9 +314,11 @@ class _Reporter:
         render.say(self.call, text)
 
     def progress(self, done: "Progress") -> None:
-        self._at = f"{done.phase}: {done.done} of {done.total}"
+        self.at = f"{done.phase}: {done.done} of {done.total}"
         if self.call.verbose or self._silent:
-            self.say(self._at)
+            self.say(self.at)
+        if done.done == done.total:
+            self.at = f"{done.phase} done, {self._after[done.phase]} under way"
 
     @property
     def _silent(self) -> bool:
@@ -312,7 +326,7 @@ class _Reporter:
 
     def waiting(self) -> None:
         if self._silent:
-            self.say(f"waiting, {time.monotonic() - self._began:.0f} s; {self._at}")
+            self.say(f"{self.at}, {time.monotonic() - self._began:.0f} s so far")
 
 
 def _diagnose(
@@ -328,6 +342,7 @@ def _diagnose(
     stop, evaluation = StopFlag(), History(memory.log.database, memory.run_id).evaluation
 
     def committed(number: int, event: "RoundCommitted") -> None:
+        reporter.at = "reading the next round"
         figures = structs.asdict(event)
         del figures["state_hash"]
         rows.append({"round": number, **figures})

@@ -117,7 +117,8 @@ def _show_one(call: Call, evaluation: str, wrong: int) -> Result[Any]:
         results = store.results(found.evaluation_id)
         worlds = worlds_of(opened, [found])
     categories = by_category(results)
-    missed = [result for result in results if result.score is not None and result.score < 1][:wrong]
+    every = [result for result in results if result.score is not None and result.score < 1]
+    missed = every[:wrong]
     lines = [f"{found.evaluation_id}  {found.benchmark}  {found.model}  {found.answered}/{found.questions}"]
     lines += [f"  {name:<14} {value:.4f}" for name, value in (found.metrics or {}).items()]
     lines += [f"  {name:<14} {_condition(value)}" for name, value in found.conditions.items()]
@@ -131,6 +132,9 @@ def _show_one(call: Call, evaluation: str, wrong: int) -> Result[Any]:
         answers = ", ".join(answer or "no answer" for answer in result.extracted)
         lines += [f"question {result.question}: {result.prompt[-1]['content']}"]
         lines += [f"  reference {result.reference}; answered {answers}"]
+    if (hidden := len(every) - len(missed)) > 0:
+        rest = f"diagevo eval show {found.evaluation_id} --wrong {len(every)}"
+        lines += [f"{count(hidden, 'more question' if missed else 'question')} not fully right: {rest}"]
     data = row_of(found) | {"categories": categories, "wrong": missed}
     text = "\n".join(visible(line, one_line=True) for line in lines)
     return Result(data, text=text, run=found.run_id, notes=premises(worlds))

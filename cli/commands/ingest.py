@@ -173,7 +173,7 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
         f"{run}: {count(report.steps, 'step')} ({report.new_steps:,} new),"
         f" {count(report.rollouts, 'rollout')} in {count(groups.total(), 'group')}",
         f"  {groups['contrast']:>9,}  with passes and failures: kept, {count(report.failures, 'failure')}",
-        f"  {groups['all_failed']:>9,}  all failed: no reference, so nothing to compare; not diagnosed"
+        f"  {groups['all_failed']:>9,}  all failed: none to compare with; diagnose --local does without"
         + (f" ({report.answered:,} with a known answer: {ALL_FAILED})" if report.answered else ""),
         f"  {groups['all_passed']:>9,}  all passed",
     ]

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 SHOWN = 60
 """Characters of a prompt in a table."""
-WEIGHTS = columns("line, weight: weight: 6, cause, stitched, prompt", prompt=lambda prompt: prompt[:SHOWN])
+WEIGHTS = columns(
+    "line, weight: weight: 6, cause, stitched, prompt",
+    prompt=lambda prompt: prompt if len(prompt) <= SHOWN else f"{prompt[: SHOWN - 1]}…",
+)
 
 
 @options.command(
@@ -40,12 +43,12 @@ def show(
 ) -> Result[Any]:
     """Show causes by node: states, frequencies, probabilities.
 
-    f counts a cause's failures since it was last Mastered, F those of all Active causes. p = f/F is its share
-    of the prompts that aim at a cause, ε the share of those that explore freely. For one cause with its
-    evidence: `memory why`."""
+    f counts a cause's failures since it was last Mastered, F those of all Active causes. p is its share of
+    the prompts that aim at a cause, ε the share of those that explore freely: `memory replay` shows how the
+    run's policy gets both. For one cause with its evidence: `memory why`."""
     from dataclasses import replace
 
-    from diagevo.memory.audit.replay import by_frequency, describe
+    from diagevo.memory.audit.replay import by_frequency, committed_otherwise, describe
 
     from ..render.layout import width
     from ..screens import memory as memory_text
@@ -55,6 +58,7 @@ def show(
         memory = describe(history.state(as_of))
         _note_superseded(call, history, round)
         rates, against, failures, evaluation = None, 0, 0, history.evaluation
+        then = None if evaluation else committed_otherwise(history, as_of, memory)
         if history.ingested is not None:
             from diagevo.memory.read.rollouts import observed, pass_rates
 
@@ -64,6 +68,8 @@ def show(
     memory = replace(memory, causes=by_frequency(memory.causes))
     title = memory_text.headline(history.run_id, memory)
     place: dict[str, Any] = {"run": history.run_id, "as_of": as_of, "notes": []}
+    if not evaluation:
+        place["notes"] += memory_text.by_configuration(memory, then)
     if against:
         of = f"{against:,} of {count(failures, 'failure')}"
         place["notes"].append(f"{of} compared with the known answer, because no response passed")
@@ -114,10 +120,10 @@ def replay(
 ) -> Result[Any]:
     """Rebuild the memory from events alone.
 
-    Shows the paper's arithmetic: F, F₁, z, ε, p. With --format, each row is a cause; with --step, an event.
-    `memory verify` checks the result against what was committed.
+    Shows the arithmetic of F, F₁ and z, and how the run's policy gets ε and p. With --format, each row is a
+    cause; with --step, an event. `memory verify` checks the result against what was committed.
     """
-    from diagevo.memory.audit.replay import by_frequency, describe, steps
+    from diagevo.memory.audit.replay import by_frequency, committed_otherwise, describe, steps
 
     from ..screens import memory as memory_text
 
@@ -132,15 +138,17 @@ def replay(
             title = f"run {history.run_id}, round {stepped}"
             return Result(listed, memory_text.STEPS, title=title, run=history.run_id, as_of=as_of)
         memory = describe(history.state(as_of, snapshots=False))
-    rows = by_frequency(memory.causes)
+        then = committed_otherwise(history, as_of, memory)
+    rows, shown = by_frequency(memory.causes), memory_text.replayed(memory)
     text = memory_text.replay_text(history.run_id, memory, as_of.position)
     return Result(
         memory,
-        memory_text.REPLAYED,
-        [text, *([Rows(memory_text.REPLAYED, rows)] if rows else [])],
+        shown,
+        [text, *([Rows(shown, rows)] if rows else [])],
         rows=rows,
         run=history.run_id,
         as_of=as_of,
+        notes=memory_text.by_configuration(memory, then),
     )
 
 
@@ -253,7 +261,7 @@ def schedule(
     next.jsonl` then writes the next epoch: as many rows as the data set, each repeated in proportion to its
     weight.
     """
-    from diagevo.memory.audit.replay import describe, next_schedule
+    from diagevo.memory.audit.replay import committed_otherwise, describe, next_schedule
 
     from ..screens import memory as memory_text
 
@@ -262,6 +270,7 @@ def schedule(
         if dataset is not None:
             return _weigh(call, history, as_of, dataset)
         memory = describe(history.state(as_of))
+        then = committed_otherwise(history, as_of, memory)
     found = next_schedule(memory)
     return Result(
         found,
@@ -270,6 +279,7 @@ def schedule(
         title=memory_text.scheduled(history.run_id, memory),
         run=history.run_id,
         as_of=as_of,
+        notes=memory_text.by_configuration(memory, then),
     )
 
 
@@ -283,9 +293,10 @@ def _weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[
     dataset = read_dataset(file, (ingested.get("map") or {}).get("prompt"))
     schedule = state.schedule()
     found = weighed(history.log, state, schedule, dataset)
-    count, aimed = len(found.prompts), sum(1 for each in found.prompts if each.cause is not None)
+    rows = "" if len(found.rows) == found.prompts else f" in {count(len(found.rows), 'row')}"
     notes = [
-        f"{found.matched:,} of {count:,} prompts were rolled out, {aimed:,} aim at a cause; weights sum to 1"
+        f"{found.matched:,} of {count(found.prompts, 'prompt')}{rows} were rolled out,"
+        f" {found.aimed:,} aim at a cause; the rows' weights sum to 1"
     ]
     if found.unreached:
         share = number(found.unreached)
@@ -297,10 +308,10 @@ def _weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[
         )
     if call.output is not None and call.format in ("parquet", "jsonl"):
         seed = f"{state.settings.seed}.{schedule.round}"
-        places = dataset.next_epoch([each.weight for each in found.prompts], seed)
+        places = dataset.next_epoch([each.weight for each in found.rows], seed)
         columns = {
-            "diagevo_weight": [float(each.weight) for each in found.prompts],
-            "diagevo_cause": [each.cause for each in found.prompts],
+            "diagevo_weight": [float(each.weight) for each in found.rows],
+            "diagevo_cause": [each.cause for each in found.rows],
         }
         dataset.write(call.output, places, columns)
         different = len(set(places))
@@ -308,5 +319,5 @@ def _weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[
         render.say(call, "\n".join(notes))
         return None
     return Result(
-        [asdict(each) for each in found.prompts], WEIGHTS, run=history.run_id, as_of=as_of, notes=notes
+        [asdict(each) for each in found.rows], WEIGHTS, run=history.run_id, as_of=as_of, notes=notes
     )

@@ -85,7 +85,8 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
         parts.append(Rows(CHANGES, found.causes))
     if outcomes:
         parts.append(Rows(_learnt_columns(outcomes, of_one=True), outcomes))
-    parts += in_both(prompts, (f"round {a}", f"round {b}"))
+    points = f"{history.run_id}@{a}..{history.run_id}@{b}"
+    parts += in_both(prompts, (f"round {a}", f"round {b}"), points)
     notes = premises([history.world] if outcomes else [])
     return Result(data, text=parts, run=history.run_id, as_of=last, notes=notes)
 
@@ -110,7 +111,8 @@ def _compare_runs(
         Rows(ALONE, _alone_rows(found)),
     )
     parts = [_runs_diff(found), *(table for table in tables if table.values)]
-    parts += in_both(prompts, found.runs)
+    points = "..".join(name if at is None else f"{name}@{at}" for name, at in (left, right))
+    parts += in_both(prompts, found.runs, points)
     return Result(data, text=parts, notes=premises(worlds if outcomes else []))
 
 

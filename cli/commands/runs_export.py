@@ -99,20 +99,25 @@ def _bundle(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result
     return Result(made, text=text, run=made.run_id, as_of=as_of)
 
 
-def _data(history: "History", kind: "Kind", cause: str | None, file: Path) -> Result[Any]:
+def _data(history: "History", kind: Kind, cause: str | None, file: Path) -> Result[Any]:
     from diagevo.memory.audit.references import resolve
-    from diagevo.memory.transfer.training_data import training_rows, write_training_data
+    from diagevo.memory.transfer.training_data import TrainingData, write_training_data
 
     cause_id = None if cause is None else resolve(history, cause, history.end, "cause").id
-    rows = list(training_rows(history, kind, cause_id))
+    chosen = TrainingData(history, kind, cause_id)
+    rows, left = list(chosen.rows()), [f"{number:,} {why}" for why, number in chosen.left.items()]
     if not rows:
+        why = f"; left out: {', '.join(left)}" if left else ""
         raise NotFoundError(
-            f"run {history.run_id} has no such question of {cause_id or 'any cause'} whose label is true",
+            f"run {history.run_id} has nothing of {cause_id or 'any cause'} to write as {kind}{why}",
             hint=f"its failures: diagevo memory why {cause_id or 'c1'} --run {history.run_id}",
         )
     write_training_data(rows, file)
     made = {"file": str(file), "as": kind, "rows": len(rows), "cause_id": cause_id}
+    made |= {"failures": chosen.failures, "left_out": dict(chosen.left)}
     text = f"{file}: {count(len(rows), 'row')} of {history.run_id}" + (f", {cause_id}" if cause_id else "")
+    if left:
+        text += f"\nleft out of {count(chosen.failures, 'failure')}: {', '.join(left)}"
     return Result(made, text=f"{text}\n", run=history.run_id, as_of=history.end)
 
 

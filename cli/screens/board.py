@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from diagevo.progress import STAGES, VALIDATION, Observer, RoundFigures, StageProgress
+from diagevo.text.lines import listed
 from diagevo.text.numbers import fraction, number
 
 ORDER = (*STAGES, VALIDATION)
@@ -210,5 +211,5 @@ def round_line(done: RoundFigures) -> str:
     if done.promoted:
         parts.append(f"promoted {len(done.promoted)}")
     if done.reactivated:
-        parts.append(f"reactivated {', '.join(done.reactivated[:6])}")
+        parts.append(f"reactivated {listed(done.reactivated, 6)}")
     return " · ".join(parts)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from diagevo.progress import PAPER_SHARES, STAGES, VALIDATION, RoundFigures, StageProgress
 from diagevo.text.escaping import json_text
+from diagevo.text.lines import listed
 from diagevo.text.numbers import fraction
 from diagevo.text.redaction import masked
 
@@ -247,7 +248,7 @@ def _figures(board: Board) -> str:
         parts.append(f"z {fraction(last.z)}")
         parts.append(f"{last.active} Active, {last.mastered} Mastered, {last.nodes} nodes")
         if last.reactivated:
-            parts.append(f"reactivated {', '.join(last.reactivated[:6])}")
+            parts.append(f"reactivated {listed(last.reactivated, 6)}")
     return " · ".join(parts)
 
 

@@ -1,6 +1,6 @@
 """The tables of a run of another trainer's rollouts: what passed, by round, by step and by cause."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ ROUNDS = columns(
 )
 STEPS = columns("step, round, groups, rollouts, passes: passed, pass_rate: pass rate")
 CAUSES = columns(
-    "cause_id: cause, failures, share: of these, groups: in groups, pass_rate: their pass rate, description"
+    "cause_id: cause, failures, share: of all, groups: in groups, pass_rate: their pass rate, description"
 )
 TAGS = columns("tag, groups, rollouts, passes: passed, pass_rate: pass rate")
 DROPS = columns(
@@ -33,6 +33,8 @@ DROPS = columns(
 UNEXPLAINED = columns("rollouts, passes: passed, failures, without_cause: without a cause, prompt")
 LARGEST = 5
 """Causes that a diagnosis ends with."""
+CROWD = 10
+"""Causes, or questions to a judge, of which it is said that hardly any are one: of fewer it is no sign."""
 WIDE = 100
 SHOWN = 12
 """Steps, the last ones, and causes, those of most failures."""
@@ -40,14 +42,17 @@ FALLEN = 5
 """Prompts, those that fell most, and those of most failures without a cause."""
 
 
-def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]") -> str:
-    """What `diagnose` ends with: the largest causes, each with an example, and what is left."""
+def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]", undiagnosed: int) -> str:
+    """What `diagnose` ends with: the largest causes, each with an example, and what is left. `undiagnosed`:
+    how many failures were asked about in vain, or not at all."""
     failed = rates.failed
     if not rates.causes:
-        return f"no pattern found in {count(failed, 'failure')}: diagevo runs show {run}\n"
+        return (
+            f"no pattern found in {count(rates.failures - undiagnosed, 'failure')}: diagevo runs show {run}\n"
+        )
     lines = [held(rates)]
     for cause in rates.causes[:LARGEST]:
-        share = f"{cause.failures / max(failed, 1):.0%}"
+        share = f"{cause.share:.0%}"
         where = f"{count(cause.failures, 'failure')} in {count(cause.groups, 'group')}"
         words = visible(cause.description, one_line=True)
         lines.append(f"{share:>5}  {cause.cause_id}  {words} ({where})")
@@ -69,6 +74,34 @@ def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]") -> str:
         )
     lines.append(f"next: diagevo memory why {rates.causes[0].cause_id} --run {run}")
     return "\n".join(lines) + "\n"
+
+
+def suspicious(run: str, rates: "PassRates", judged: int, same: int, undiagnosed: int) -> Iterator[str]:
+    """What speaks against a diagnosis by a model: replies that nobody could read, and causes that it keeps
+    apart. `judged`: the pairs of causes that it was asked about, `same` of which it called one."""
+    again = f"diagevo diagnose --run {run} --again"
+    if undiagnosed:
+        yield (
+            f"{count(undiagnosed, 'failure')} without a diagnosis: no reply that could be read, or more on a"
+            f" question than diagnosis.failures_per_question; to ask again: {again}"
+        )
+    explained = sum(cause.failures for cause in rates.causes)
+    if judged >= CROWD and not same:
+        yield (
+            f"the model was asked {judged:,} times whether two causes are one, and always said no; to try"
+            f" another: {again} --model M"
+        )
+    if len(rates.causes) >= CROWD and 2 * len(rates.causes) > explained:
+        yield (
+            f"{count(len(rates.causes), 'cause')} for {count(explained, 'failure')}: hardly two failures have"
+            " one in common, so they say little of what goes wrong often (memory.theta_dup, or the model)"
+        )
+    by_words: dict[str, list[str]] = {}
+    for cause in rates.causes:
+        by_words.setdefault(cause.description, []).append(cause.cause_id)
+    for alike in by_words.values():
+        if len(alike) > 1:
+            yield f"{' and '.join(alike)} are in the same words, and counted apart"
 
 
 def pass_rates(story: "RunStory") -> list[str | Rows]:
@@ -96,6 +129,9 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
     if rates.left is not None:
         rows = _beyond(rates.head, rates.unexplained[:FALLEN])
         parts += [f"{rates.incomparable or rates.left}", Rows(UNEXPLAINED, rows)]
+        if (hidden := rates.unexplained_prompts - len(rows)) > 0:
+            asked = "SELECT * FROM v_prompt WHERE run_id = :run AND without_cause > 0"
+            parts.append(f'{count(hidden, "more prompt")}: diagevo memory query "{asked}" --run {run}')
     if rates.dropped:
         again = f"{rates.dropped:,} of {count(rates.prompts, 'prompt')} that came back passed less often"
         listed = f'diagevo memory query "SELECT * FROM v_prompt WHERE run_id = :run" --run {run}'
@@ -109,7 +145,7 @@ def _beyond(head: int, lines: Sequence[Any]) -> list[dict[str, Any]]:
     return [row | {"prompt": f"…{row['prompt'][head:]}"} for row in rows] if head else rows
 
 
-def in_both(found: "PromptsInBoth | None", runs: tuple[str, str]) -> list[str | Rows]:
+def in_both(found: "PromptsInBoth | None", runs: tuple[str, str], points: str) -> list[str | Rows]:
     """What two runs gave for the same prompts, and those that fell most."""
     if found is None:
         return []
@@ -125,4 +161,6 @@ def in_both(found: "PromptsInBoth | None", runs: tuple[str, str]) -> list[str | 
     head = common_head({each.prompt for each in found.drops})
     drops = zip(_beyond(head, found.drops), found.drops, strict=True)
     rows = [row | {"a": each.pass_rates[0], "b": each.pass_rates[1]} for row, each in drops]
-    return [line, Rows(sides, rows[:SHOWN])] if rows else [line]
+    more = len(rows) - SHOWN
+    hidden = [f"{more:,} more that passed less often: diagevo runs diff {points} --json"] if more > 0 else []
+    return [line, Rows(sides, rows[:SHOWN]), *hidden] if rows else [line]

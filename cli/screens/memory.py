@@ -1,5 +1,6 @@
 """The screens of `memory show`, `replay` and `schedule`: the paper's arithmetic in words and figures."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from diagevo.equations.policy import BUILT_IN
@@ -9,7 +10,7 @@ from diagevo.text.numbers import count, number
 from ..render.console import visible
 from ..render.layout import wrapped
 from ..render.rows import row_of
-from ..render.table import columns
+from ..render.table import Column, columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,15 +29,19 @@ EVALUATED = columns("id: cause, failures, share: of all, groups: in groups, desc
 """Of an evaluation, which has no curriculum: that is `memory schedule`."""
 MOST = 10
 """Causes that a screen of another trainer's run shows."""
-REPLAYED = (*CAUSES[:4], *columns("sum: p = f/F"), *CAUSES[4:])
 STEPS = columns("position: #, type: event, subject, before, after, failures: F")
 SCHEDULE = columns(
     "cause, frequency: f, probability: p, drawn: (1 − ε)·p: 4, partners: stitched to one of, description"
 )
 
 
+def replayed(memory: "Rebuilt") -> list[Column]:
+    """Columns of `memory replay`: p is headed by the policy's formula for it."""
+    return [*CAUSES[:4], Column("sum", f"p = {memory.formulas.p}"), *CAUSES[4:]]
+
+
 def sums(memory: "Rebuilt") -> list[str]:
-    """F, F₁, z and ε of the next round, each with its numbers put in. Equation 1."""
+    """F, F₁, z and ε of the next round, each with its numbers put in."""
     t = memory.open_round or memory.round
     r = memory.reference_round
     terms = [str(c.frequency) for c in memory.causes if c.state == "active"]
@@ -60,16 +65,13 @@ def _epsilon(memory: "Rebuilt", t: int) -> str:
     e, value = f"ε{sub(t + 1)}", memory.epsilon_next
     if memory.failures == 0:
         return f"{e} = 1, because F{sub(t)} = 0: free exploration alone, and no p"
-    if memory.policy != "frequency":
+    formulas = memory.formulas
+    if formulas.epsilon is None or formulas.epsilon_numbers is None:
         return f"{e} = {value}, {_by(memory)}schedule.policy = {memory.policy}"
-    r, k = memory.reference_failures, memory.k
-    assert r is not None
-    assert memory.reference_round is not None
-    f1, ft = f"F{sub(memory.reference_round)}", f"F{sub(t)}"
-    sum_ = f"{r}/{r / value}"
-    reduced = "" if str(value) == sum_ else f" = {value}"
-    put_in = f"{r}/({r} + {memory.failures}/({k}))"
-    return f"{e} = {f1}/({f1} + {ft}/k) = {put_in} = {sum_}{reduced} = {number(value)}"
+    steps = [formulas.epsilon, formulas.epsilon_numbers]
+    if (first := memory.reference_failures) and (whole := first / value).denominator == 1:
+        steps.append(f"{first}/{whole}")  # as the paper's formula comes to it, before it is reduced
+    return f"{e} = {' = '.join(dict.fromkeys((*steps, str(value), number(value))))}"
 
 
 def _by(memory: "Rebuilt") -> str:
@@ -83,14 +85,14 @@ def with_failures(memory: "Rebuilt", rates: "PassRates") -> list[dict]:
     """Rows of causes with the failures of all rounds, most first."""
     known = {cause.cause_id: cause for cause in rates.causes}
     shown = (c for c in memory.causes if c.state != "dismissed")
-    rows = [row_of(c) | _counted(known.get(c.id), rates.failed) for c in shown]
+    rows = [row_of(c) | _counted(known.get(c.id)) for c in shown]
     return sorted(rows, key=lambda row: -row["failures"])
 
 
-def _counted(cause: "CauseRate | None", failed: int) -> dict[str, Any]:
+def _counted(cause: "CauseRate | None") -> dict[str, Any]:
     if cause is None:
         return {"failures": 0, "share": 0.0, "groups": 0}
-    return {"failures": cause.failures, "share": cause.failures / max(failed, 1), "groups": cause.groups}
+    return {"failures": cause.failures, "share": cause.share, "groups": cause.groups}
 
 
 def held(rates: "PassRates") -> str:
@@ -130,8 +132,21 @@ def replay_text(run: str, memory: "Rebuilt", position: int) -> str:
     t = memory.open_round or memory.round
     lines = sums(memory)
     if memory.failures:
-        lines.append(f"p{sub(t + 1)}(e) = f{sub(t)}(e)/F{sub(t)}, below")
+        own = "" if memory.policy in BUILT_IN else f": {memory.formulas.p_words}"
+        lines.append(f"p{sub(t + 1)}(e) = {memory.formulas.p_of_round}, below{own}")
     return head + "".join(f"  {line}\n" for line in lines) + f"\n  state hash {memory.state_hash}\n"
+
+
+def by_configuration(memory: "Rebuilt", then: "Rebuilt | None") -> Iterator[str]:
+    """What p is not drawn by, and what a commit recorded under another configuration."""
+    if memory.policy not in BUILT_IN and memory.failures:
+        yield f"p = {memory.formulas.p}: {memory.formulas.p_words}"
+    if then is not None:
+        t = sub(memory.round + 1)
+        yield (
+            f"configured anew since round {memory.round} was committed: v_round and v_cause_history have what"
+            f" was recorded then, ε{t} = {then.epsilon_next} and p = {then.formulas.p}"
+        )
 
 
 def tree(memory: "Rebuilt", columns: int | None) -> str:
@@ -168,9 +183,7 @@ def scheduled(run: str, memory: "Rebuilt") -> str:
     if not memory.failures:
         return f"{head}: free exploration alone"
     head += f": of 1000 prompts about {round(1000 * e)} are free and {round(1000 * (1 - e))} aim at a cause"
-    if memory.policy not in BUILT_IN:
-        head += f"; which cause is drawn by {memory.policy}, the shares below are the paper's"
-    return head
+    return f"{head}; p = {memory.formulas.p}, {memory.formulas.p_words}"
 
 
 def verification_text(report: "Verification", fail: bool) -> str:

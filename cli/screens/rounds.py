@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from diagevo.text.escaping import visible
+from diagevo.text.numbers import count
 
 from ..render.result import Rows
 from ..render.rows import row_of
@@ -76,6 +77,8 @@ def accuracy(history: "History") -> list[str | Rows]:
             for name in families_in(written)
         ]
         parts.append(Rows((*columns("family: free questions of"), *rounds), rows))
+        if hidden := len(written) - len(shown):
+            parts.append(f"{count(hidden, 'round')} before: diagevo view --run {history.run_id}")
     return [*parts, *premises([history.world])] if parts else []
 
 

@@ -1,7 +1,8 @@
 """The true answer of every sentence of the grammar, by a formula a family: nothing of the step procedures.
 
-The world can say what a majority vote is worth because it knows this. Measurement only: the loop never learns
-from it.
+The world can say what a majority vote is worth because it knows this. The loop takes two things from it: a
+question that has no true answer here is invalid, and under `round.true_labels` the label is the truth.
+Everything else that is computed from it is a measurement.
 """
 
 from collections.abc import Callable

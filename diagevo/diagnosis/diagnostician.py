@@ -149,6 +149,8 @@ PROBED = 3
 """Failures asked about before any reply was read."""
 IN_A_ROW = 10
 """Unreadable replies, one after another, that end it."""
+FEWEST = 20
+"""Replies from which on it ends where most could not be read: of fewer, a few bad ones are most."""
 SHOWN = 400
 """Characters of a reply in a message."""
 UNREAD = frozenset({"unreadable", "refused"})
@@ -160,8 +162,9 @@ class Legibility:
     can read is found out before everything was asked of it.
 
     Three failures are asked about first; where none of the three replies can be read, the others are not
-    asked for. Ten in a row end it at any time. Such verdicts are held back until a later reply can be read,
-    so that none of them is recorded where it ends: whoever goes on asks about these failures again.
+    asked for. Ten in a row end it at any time, and so does it if most could not be read, of twenty or more.
+    Such verdicts are held back until a later reply can be read, so that none of them is recorded where it
+    ends: whoever goes on asks about these failures again.
     """
 
     def __init__(self, *, whole: bool = False) -> None:
@@ -169,6 +172,7 @@ class Legibility:
         self.understood = False
         """Whether a reply was read."""
         self._whole = whole
+        self._replies = self._unread = 0
         self._held: list[FailureDiagnosed] = []
         self._last: Unread | None = None
 
@@ -178,15 +182,19 @@ class Legibility:
         """Those that may be recorded now, and what ends it."""
         ready: list[FailureDiagnosed] = []
         for event, unread in verdicts:
+            self._replies += 1
             if UNREAD.isdisjoint(event.flags):
                 self.understood = True
                 ready += [*self._held, event]
                 self._held.clear()
                 continue
             self._held.append(event)
+            self._unread += 1
             self._last = unread or self._last
             if len(self._held) >= (IN_A_ROW if self.understood else PROBED):
                 return ready, self._error()
+            if self._replies >= FEWEST and 2 * self._unread > self._replies:
+                return ready, self._mostly()
         return ready, None
 
     def rest(self) -> list[FailureDiagnosed]:
@@ -201,16 +209,27 @@ class Legibility:
         which = f"{number} replies in a row" if self.understood else f"the first {number} replies"
         return unreadable(which if number > 1 else "the one reply", self._last)
 
+    def _mostly(self) -> ServiceError:
+        recorded = self._unread - len(self._held)
+        return unreadable(
+            f"{self._unread} of {self._replies} replies",
+            self._last,
+            f"what could be read is kept, and {recorded} of these failures are recorded as unresolved, which"
+            " --again asks about once more",
+        )
 
-def unreadable(which: str, unread: Unread | None) -> ServiceError:
-    """None of these replies could be read, the last one shown."""
+
+NONE_RECORDED = "none of them is recorded, and they are asked again when you continue"
+
+
+def unreadable(which: str, unread: Unread | None, kept: str = NONE_RECORDED) -> ServiceError:
+    """None of these replies could be read, the last one shown; `kept`: what became of them."""
     detail = "" if unread is None else f": {unread.complaint}"
     if unread is not None and unread.reply is not None:
         detail += f"\nits reply: {shown(unread.reply)}"
     return ServiceError(
         f"{which} of the diagnostician could not be read{detail}",
-        hint="none of them is recorded, and they are asked again when you continue: check what "
-        "base_url serves, and the role's model and max_tokens",
+        hint=f"{kept}: check what base_url serves, and the role's model and max_tokens",
     )
 
 

@@ -153,13 +153,15 @@ class Settlement:
             self.flush()
 
     def _judge(self, turn: int, failure_id: str, description: str) -> DuplicateJudged:
-        """Stage 2a and Prompt 2: asked only where a stored cause is above θ_dup."""
+        """Stage 2a and Prompt 2: asked only where a stored cause is above θ_dup and none has these words."""
         for later in range(turn, min(turn + self._diagnostician.workers, len(self._unsettled))):
             self._screen(later)
         screening = self._ahead.pop(turn)
         known = tuple(self._known(cause) for cause in screening.shown)
-        judgement = None
-        if screening.answer is not None and known == screening.known:
+        judgement = _of_same_words(description, known)
+        if judgement is not None:
+            pass
+        elif screening.answer is not None and known == screening.known:
             judgement = screening.answer.result()
         elif known:
             judgement = self._diagnostician.judge_duplicate(description, known)
@@ -190,7 +192,7 @@ class Settlement:
         answer = None
         if before is not None and before.known == known:
             answer = before.answer
-        elif known and self._diagnostician.workers > 1:
+        elif known and self._diagnostician.workers > 1 and not _of_same_words(event.description, known):
             answer = self._pool.submit(self._diagnostician.judge_duplicate, event.description, known)
         nearest = similar[0] if similar else None
         self._ahead[turn] = _Screening(stored, nearest, shown, known, len(above) - len(shown), answer)
@@ -200,6 +202,12 @@ class Settlement:
         cause = self._memory.cause(candidate.cause_id)
         state = counted(cause.state, cause.frequency, int(cause.cause_id in self._matched))[0]
         return self._memory.state.known_cause(cause, state)
+
+
+def _of_same_words(description: str, known: Sequence[KnownCause]) -> DuplicateJudgement | None:
+    """A cause that is put in the same words is the same one: no judge is asked, and none can deny it."""
+    same = next((cause for cause in known if description in (cause.found_as, cause.description)), None)
+    return None if same is None else DuplicateJudgement(True, same.cause_id)
 
 
 def assign(

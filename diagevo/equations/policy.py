@@ -96,8 +96,26 @@ class Frequency:
         """What p of an Active cause is in proportion to, by its f: a whole number above 0."""
         return frequency
 
+    def p_formula(self, f: str, total: str) -> str:
+        """p of an Active cause in symbols or numbers; what changes `weight` changes this."""
+        return f"{f}/{total}"
+
+    @property
+    def p_words(self) -> str:
+        """What p is, in words."""
+        return "its share of F"
+
     def epsilon(self, known: Known) -> Fraction:
         return schedule.epsilon(known.failures, known.reference, known.k)
+
+    def epsilon_formula(self, first: str, failures: str, k: str) -> str | None:
+        """ε in symbols or numbers, by those of F₁, F and k; None: it follows from none of them."""
+        return f"{first}/({first} + {failures}/{k})"
+
+    @property
+    def epsilon_words(self) -> str:
+        """How ε comes about, in words."""
+        return "the larger F is beside F₁, the smaller it is"
 
     def draw(self, rng: Random, epsilon: Fraction, known: Known) -> ScheduledCause | None:
         place = schedule.draw(rng, epsilon, known.edges)
@@ -112,6 +130,32 @@ class Held(Frequency):
 
     def epsilon(self, known: Known) -> Fraction:
         return self.at
+
+    def epsilon_formula(self, first: str, failures: str, k: str) -> str | None:
+        return None
+
+    @property
+    def epsilon_words(self) -> str:
+        return "it is held"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded(Frequency):
+    """Stands for somebody's class where a log is read, which runs no code: ε is in the log, and p of a cause
+    is known to the class alone. What is shown in its place is the paper's."""
+
+    name: str
+
+    @property
+    def p_words(self) -> str:
+        return f"its share of F: the paper's p, where {self.name} draws"
+
+    def epsilon_formula(self, first: str, failures: str, k: str) -> str | None:
+        return None
+
+    @property
+    def epsilon_words(self) -> str:
+        return "it is as recorded"
 
 
 def built_in(settings: Settings) -> Frequency | None:
@@ -132,6 +176,11 @@ def built_in(settings: Settings) -> Frequency | None:
             return Held(settings.fixed_epsilon)
         case _:
             return None
+
+
+def described(settings: Settings) -> Frequency:
+    """The policy that the settings name, as a screen or page describes it."""
+    return built_in(settings) or Recorded(settings.policy)
 
 
 def shares(policy: Policy | None, frequencies: Mapping[str, int]) -> dict[str, Share]:

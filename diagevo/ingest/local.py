@@ -77,7 +77,7 @@ class LocalCauses:
             done += len(events)
             if on_progress is not None:
                 on_progress(Progress("extraction", done, total))
-        self._settle(memory.unsettled(), should_stop)
+        self._settle(memory.unsettled(), should_stop, on_progress)
 
     def explained(self, groups: Mapping[str, GroupIngested]) -> dict[str, tuple[Explained, Computed]]:
         """What is known of each failure of these groups, by its id, and what a model is shown of it."""
@@ -107,9 +107,14 @@ class LocalCauses:
         own = [event for event in self._memory.unsettled() if event.level is not None]
         self._settle(own, should_stop)
 
-    def _settle(self, unsettled: Sequence[FailureDiagnosed], should_stop: ShouldStop | None) -> None:
+    def _settle(
+        self,
+        unsettled: Sequence[FailureDiagnosed],
+        should_stop: ShouldStop | None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
         """Count each diagnosed failure under the cause of its key, which the first one makes."""
-        memory = self._memory
+        memory, done = self._memory, 0
         causes = _causes(memory)
         for block in _blocks(unsettled, BATCH):
             _stop(should_stop, len(unsettled))
@@ -146,6 +151,9 @@ class LocalCauses:
                             new_label=label if node is None else None,
                         ),
                     )
+            done += len(block)
+            if on_progress is not None:
+                on_progress(Progress("settlement", done, len(unsettled)))
 
     def _joined(self, groups: Sequence[GroupIngested]) -> Prompt:
         """Groups of one question as one prompt."""

@@ -34,11 +34,14 @@ class PromptWeight:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A data set, weighed. The weights sum to 1."""
+    """A data set, weighed. The weights sum to 1. Counts are of prompts; one may stand in many rows."""
 
-    prompts: list[PromptWeight]
+    rows: list[PromptWeight]
+    prompts: int
     matched: int
     """Prompts that were rolled out."""
+    aimed: int
+    """Prompts that aim at a cause."""
     unreached: Fraction
     """The share of F whose causes no prompt aims at."""
     never: int
@@ -53,11 +56,10 @@ def weigh(log: Log, state: MemoryState, schedule: Schedule, dataset: PromptDatas
     """
     passed = prompts_that_passed(log, state.run_id)
     logged = Artifacts(log.database).get_many(list(passed))
-    matched = dataset.match(logged)
-    if not matched:
+    if not dataset.match(logged):
         example = next(iter(logged.values()), None)
         raise ConfigError(
-            f"none of the {count(len(dataset.prompts), 'prompt')} of {dataset.name} was rolled out in run"
+            f"no prompt of {dataset.name} ({count(len(dataset.prompts), 'row')}) was rolled out in run"
             f" {state.run_id}"
             + ("" if example is None else f", whose first prompt is: {one_line(example)[:SHOWN]}…"),
             hint="name the data set that the training read, with prompt, question, problem or messages a row",
@@ -65,9 +67,20 @@ def weigh(log: Log, state: MemoryState, schedule: Schedule, dataset: PromptDatas
     last = LastFailures()
     last.read(log, state.run_id, state.counted(range(1, schedule.round)))
     found, unreached = weights(schedule, last, dataset)
-    free = [digest for digest, one in zip(dataset.digests, found, strict=True) if one.cause is None]
-    never = sum(digest is not None and not passed[digest] for digest in free)
-    return Weighed(found, matched, unreached, never)
+    known = {
+        digest: one.cause for digest, one in zip(dataset.digests, found, strict=True) if digest is not None
+    }
+    others = {
+        each.text for digest, each in zip(dataset.digests, dataset.prompts, strict=True) if digest is None
+    }
+    return Weighed(
+        rows=found,
+        prompts=len(known) + len(others),
+        matched=len(known),
+        aimed=sum(cause is not None for cause in known.values()),
+        unreached=unreached,
+        never=sum(cause is None and not passed[digest] for digest, cause in known.items()),
+    )
 
 
 def weights(

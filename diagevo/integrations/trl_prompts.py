@@ -74,7 +74,7 @@ def sampler(memory: Memory, dataset: Iterable[Any]) -> WeightedRandomSampler:
     schedule = _next(memory)
     weighed = _weighed(memory, schedule, PromptDataset.of(dataset, "the data set"))
     generator = torch.Generator().manual_seed(memory.state.settings.seed * 1_000_003 + schedule.round)
-    shares = [float(each.weight) for each in weighed.prompts]
+    shares = [float(each.weight) for each in weighed.rows]
     return WeightedRandomSampler(shares, len(shares), generator=generator)
 
 
@@ -96,7 +96,7 @@ class _Rows:
         """Raises ConfigError where no row was rolled out, though causes were found."""
         found: dict[str, list[int]] = {}
         if schedule.causes:
-            for place, each in enumerate(_weighed(memory, schedule, self.dataset).prompts):
+            for place, each in enumerate(_weighed(memory, schedule, self.dataset).rows):
                 if each.cause is not None:
                     found.setdefault(each.cause, []).append(place)
         self.aiming = found

@@ -73,7 +73,7 @@ class StepRecorder:
         if found.keys() != set(range(1, steps + 1)):
             return None
         every = [reward for rewards in found.values() for reward in rewards]
-        return round(math.fsum(every) / len(every), 4)
+        return math.fsum(every) / len(every)
 
 
 def cpu_seconds() -> float:

@@ -5,6 +5,7 @@ Long, but one file: it is one class, whose properties share what was read of the
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -452,7 +453,9 @@ def resolve_run(database: Database, run: str | None) -> str:
         return known[0]
     if run in known:
         return run
-    raise NotFoundError(f"there is no run {run}", hint=f"runs: {_listed(sorted(known))}")
+    near = get_close_matches(str(run), known, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"runs: {_listed(sorted(known))}"
+    raise NotFoundError(f"there is no run {run}", hint=hint)
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

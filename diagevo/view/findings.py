@@ -84,6 +84,9 @@ def failing(counts: Counts, story: RunStory) -> Iterator[Sentence]:
     every, named = counts.observed, sum(counts.with_cause.values())
     dismissed = sum(one.with_cause for one in counts.rounds) - named
     text = f"Of {count(every, 'failure')} in {counts.span}, {named:,} have a cause"
+    if rates is not None:  # all that failed: also what stands beside nothing, and what waits
+        failed = count(rates.failed, "rollout that failed", "rollouts that failed")
+        text = f"Of {failed}, {named:,} have a cause"
     text += f" ({count(len(counts.failures), 'cause')})" if named else ""
     if dismissed:
         text += f"; {dismissed:,} are of {count(len(counts.dismissed), 'dismissed cause')}"

@@ -97,7 +97,8 @@ def helped(history: History, counts: Counts, story: RunStory) -> Iterator[Senten
             f"{counts.with_cause[one.round]:,} on {one.kept:,} in round {one.round}"
             for one in counts.rounds[-SHOWN:]
         )
-        text = f"Failures with a cause, on so many kept questions: {listed}."
+        last = f" of the last {SHOWN} rounds" if len(counts.rounds) > SHOWN else ""
+        text = f"Failures with a cause, on so many kept questions{last}: {listed}."
         yield Sentence("counts", text, f"{run}/causes.html")
     if text := _passed(story):
         yield Sentence("passed", text)

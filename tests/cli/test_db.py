@@ -62,7 +62,7 @@ def test_status_exits_5_where_an_upgrade_is_due(played: Path) -> None:
 )
 def test_a_missing_database_and_a_folder_are_told_alike_by_every_command(command: tuple[str, ...]) -> None:
     Path("folder").mkdir()
-    said = "there is no database at none.db"
+    said = f"there is no database at none.db in {Path.cwd()}"
     done = invoke(*command, "--db", "none.db")
     assert (done.exit_code, done.stderr) == (5, f"error: {said}\nhint: make one: diagevo init\n")
     told = json.loads(invoke(*command, "--db", "none.db", "--json").stdout)

@@ -3,9 +3,14 @@
 import ast
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diagevo.equations.policy import Frequency, Known, shares
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT.parent / "shared" / "paper" / "diagevo.tex"
@@ -154,3 +159,33 @@ def test_no_threshold_is_compared_and_no_failures_are_divided_outside_the_equati
                 if any("reference" in name or name == "failures" for name in named):
                     copies.append(f"{module}:{node.lineno}")
     assert copies == []
+
+
+_PRINTED = re.compile(r"f₁?(\(e\))? ?/ ?F|F₁ ?/ ?\(")
+
+
+def test_no_formula_of_p_or_epsilon_is_written_where_it_is_not_computed() -> None:
+    """A screen, page or help text that has one shows it for every policy, whatever that policy computes."""
+    folders = ((ROOT / "diagevo", "*.py"), (ROOT / "cli", "*.py"), (ROOT / "diagevo", "*.html"))
+    files = [file for folder, names in folders for file in folder.rglob(names)]
+    written = [file for file in files if _PRINTED.search(file.read_text(encoding="utf-8"))]
+    assert {file.relative_to(ROOT).parts[:2] for file in written} <= {("diagevo", "equations")}
+
+
+def _worked_out(formula: str) -> Fraction:
+    return eval(re.sub(r"\d+", r"Fraction(\g<0>)", formula), {"Fraction": Fraction})
+
+
+_COUNTS = st.integers(1, 10**6)
+
+
+@given(f=_COUNTS, rest=st.integers(0, 10**6), first=_COUNTS, k=st.fractions(Fraction(1, 100), 100))
+def test_the_formulas_that_a_policy_gives_come_to_its_numbers(
+    f: int, rest: int, first: int, k: Fraction
+) -> None:
+    policy, total = Frequency(), f + rest
+    p = shares(policy, {"c1": f, "c2": rest})["c1"].p
+    assert _worked_out(policy.p_formula(str(f), str(total))) == p
+    formula = policy.epsilon_formula(str(first), str(total), f"({k})")
+    assert formula is not None
+    assert _worked_out(formula) == policy.epsilon(Known(1, total, first, k))

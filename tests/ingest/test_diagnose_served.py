@@ -16,6 +16,7 @@ from diagevo.diagnosis.chat import Budget
 from diagevo.errors import StoppedSafely
 from tests.cli.program import STARTED, clean_environment, invoke
 from tests.diagnosis.server import Answer, Server
+from tests.ingest.test_all_failed import REPLY
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +95,7 @@ def test_a_server_that_thinks_is_waited_for_aloud(home: Path, monkeypatch: pytes
     said = threading.Event()
 
     def say(_: object, text: str) -> None:
-        if text.startswith("waiting, "):
+        if text.endswith("s so far"):
             said.set()
 
     def behave(request: dict[str, Any], before: int) -> Answer:
@@ -417,3 +418,52 @@ def test_options_that_say_nothing_alone_are_refused(home: Path, words: list[str]
     done = invoke("diagnose", "--run", "own", *words, env={"DIAGEVO_HOME": str(home)})
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def test_a_server_of_which_most_replies_cannot_be_read_ends_it(home: Path) -> None:
+    """Of every six extractions one can be read, so there are never ten in a row: 40 failures, ended at 20."""
+    rows = [
+        {"prompt": f"p{group}", "response": f"response {group} {sample}", "reward": int(sample == 0)}
+        for group in range(20)
+        for sample in range(3)
+    ]
+    Path("more.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    env = {"DIAGEVO_HOME": str(home)}
+    assert invoke("ingest", "jsonl", "more.jsonl", "--run", "more", env=env).exit_code == 0
+
+    def behave(request: dict[str, Any], before: int) -> Answer:
+        return Answer(SLIP if len(server.seen) % 6 == 1 else "hm")
+
+    with Server(behave) as server:
+        done = diagnose(home, server, "--set", "diagnosis.retries=0", "--run", "more")
+        assert done.exit_code == 6, done.stderr
+        assert 20 <= len(server.requests) < 40  # some were under way
+        assert "16 of 20 replies of the diagnostician could not be read" in done.stderr
+        assert "15 of these failures are recorded as unresolved" in done.stderr
+        assert "continue with: diagevo diagnose --run more" in done.stderr
+        server.behave = lambda request, before: Answer(SLIP)
+        gone_on = diagnose(home, server, "--set", "diagnosis.retries=0", "--run", "more")
+    assert gone_on.exit_code == 0
+    unresolved = "SELECT count(*) FROM v_diagnosis WHERE run_id = 'more' AND verdict = 'unresolved'"
+    told = invoke("memory", "query", unresolved, "--format", "csv", env=env).stdout.split()[-1]
+    assert f"no pattern found in {40 - int(told)} failures" in gone_on.stdout
+    assert f"{told} failures without a diagnosis: no reply that could be read" in gone_on.stderr
+
+
+def test_a_judge_that_keeps_every_cause_apart_is_noticed_and_same_words_need_none(home: Path) -> None:
+    """Twelve failures, of which two are put in the same words: eleven causes, and no pair is one."""
+    words = iter("aabcdefghijk")
+
+    def behave(request: dict[str, Any], before: int) -> Answer:
+        extracts = "Attempt That Failed" in request["messages"][-1]["content"]
+        found = {"error_cause": f"{CAUSE} {next(words)}"} if extracts else {}
+        return Answer(json.dumps(REPLY | found))
+
+    with Server(behave) as server:
+        done = diagnose(home, server, "--set", "memory.theta_dup=0.1")
+    assert done.exit_code == 0, done.stderr
+    env = {"DIAGEVO_HOME": str(home)}
+    causes = json.loads(invoke("memory", "query", "SELECT * FROM v_cause", "--json", env=env).stdout)["data"]
+    assert sorted(cause["description"][-1] for cause in causes) == list("abcdefghijk")
+    assert "asked 10 times whether two causes are one, and always said no" in done.stderr
+    assert "11 causes for 12 failures: hardly two failures have one in common" in done.stderr

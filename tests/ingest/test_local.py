@@ -233,3 +233,21 @@ def test_options_of_a_model_are_refused(home: Path, given: tuple[str, ...]) -> N
 def test_a_run_that_plays_refuses_it_before_it_starts(tmp_path: Path) -> None:
     told = run(tmp_path, "train", "--set", "roles.diagnostician.engine=local", "--rounds", "1")
     assert (told.exit_code, "failures of ingested runs" in told.stderr) == (2, True), told.output
+
+
+def test_a_part_that_is_done_is_not_said_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line names what is computed then; nothing is waited for, as nobody is asked."""
+    monkeypatch.setattr("diagevo.cli.render.console.SILENCE", 0.0)
+    rows = [
+        {"prompt": f"p{n}", "response": f"it is {n + (k > 0)}", "reward": int(k == 0)}
+        for n in range(300)
+        for k in range(3)
+    ]
+    (tmp_path / "own.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    env = {"DIAGEVO_HOME": str(tmp_path)}
+    assert invoke("ingest", "jsonl", tmp_path / "own.jsonl", "--run", "own", env=env).exit_code == 0
+    told = invoke("diagnose", "--run", "own", "--local", env=env).stderr.splitlines()
+    assert "waiting" not in " ".join(told)
+    last = max(place for place, line in enumerate(told) if line == "extraction: 600 of 600")
+    assert [line for line in told[last + 1 :] if line.startswith("extraction: ")] == []
+    assert any(line.startswith("settlement: ") for line in told[last + 1 :])

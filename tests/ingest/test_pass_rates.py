@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from diagevo.memory.audit.runs import run_story
+from diagevo.memory.events import GroupIngested
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
-from diagevo.memory.read.rollouts import pass_rates
+from diagevo.memory.read.rollouts import last_causes, pass_rates
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, ingest_verl, step
 from tests.ingest.test_recording import diagnose, record
@@ -44,11 +45,11 @@ def test_steps_are_counted_whether_their_round_is_played_or_waits(history: Histo
 
 
 def test_a_cause_has_its_share_of_the_failures_and_the_pass_rate_of_its_groups(history: History) -> None:
-    """Of 8 failures 5 are of c2, in two groups of four of which 2 and 1 passed; 3 of c1, in one."""
+    """Of 12 that failed 5 are of c2, in two groups of four of which 2 and 1 passed; 3 of c1, in one."""
     found = pass_rates(history)
     assert found is not None
     told = [(c.cause_id, c.description, c.failures, c.share, c.groups, c.pass_rate) for c in found.causes]
-    assert told == [("c2", "carry", 5, 5 / 8, 2, 3 / 8), ("c1", "sign", 3, 3 / 8, 1, 1 / 4)]
+    assert told == [("c2", "carry", 5, 5 / 12, 2, 3 / 8), ("c1", "sign", 3, 3 / 12, 1, 1 / 4)]
     assert found.failures == 8
 
 
@@ -81,7 +82,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def said(home: Path, *arguments: str) -> str:
+def said(home: Path, *arguments: str | Path) -> str:
     done = invoke(*arguments, env={"DIAGEVO_HOME": str(home)})
     assert done.exit_code == 0, done.stderr
     return done.stdout + done.stderr
@@ -216,3 +217,57 @@ def test_the_page_of_the_run_names_the_prompts_that_fell_with_their_cause(home: 
         assert f"{drop['first_pass_rate']:.1%}" in row
         assert f"{drop['last_pass_rate']:.1%}" in row
         assert drop["cause_id"] is None or f"causes/{drop['cause_id']}.html" in row
+
+
+@pytest.fixture(scope="module")
+def fallen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs over 30 prompts: in `before` each passed once of two, in `after` 24 never; 20 tags."""
+    folder = tmp_path_factory.mktemp("fallen")
+    for run, failing in (("before", 0), ("after", 24)):
+        rows = [
+            {
+                "prompt": f"question {n}",
+                "response": f"{run} {n}.{sample}",
+                "reward": int(sample == 0 and n >= failing),
+                "tags": [f"tag {n % 20}"],
+            }
+            for n in range(30)
+            for sample in range(2)
+        ]
+        (folder / f"{run}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        said(folder, "ingest", "jsonl", folder / f"{run}.jsonl", "--run", run)
+    return folder
+
+
+def listed(screen: str, begins: str) -> int:
+    return sum(begins in line for line in screen.splitlines())
+
+
+def test_a_list_that_ends_early_says_how_many_more_there_are_and_where(fallen: Path) -> None:
+    """Every number is that of a view."""
+    both = "SELECT count(*) AS n FROM v_prompt a JOIN v_prompt b ON b.question = a.question AND b.run_id ="
+    both += " 'before' WHERE a.run_id = 'after' AND a.last_pass_rate < b.last_pass_rate"
+    [fell] = data(fallen, "memory", "query", both)
+    screen = said(fallen, "runs", "diff", "before..after")
+    assert f"in after, {fell['n']} passed less often and 0 more often" in screen
+    assert listed(screen, "question ") == 12
+    assert f"{fell['n'] - 12} more that passed less often: diagevo runs diff before..after --json" in screen
+    every = data(fallen, "runs", "diff", "before..after")["prompts"]["drops"]
+    assert len(every) == fell["n"] == 24
+    left = "SELECT * FROM v_prompt WHERE run_id = :run AND without_cause > 0"
+    rest = len(data(fallen, "memory", "query", left, "--run", "after"))
+    screen = said(fallen, "runs", "show", "after")
+    assert f'{rest - 5} more prompts: diagevo memory query "{left}" --run after' in screen
+    assert listed(screen, "question ") == 5 + 1  # one more in the sentence above them
+    tags = data(fallen, "memory", "query", "SELECT tag FROM v_tag WHERE run_id = :run", "--run", "after")
+    assert f"{len(tags) - 12} more tags" in screen
+
+
+def test_the_cause_of_a_prompt_is_the_same_however_many_are_asked_for(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list({group.event.question for group in history.events(GroupIngested)})
+    few = last_causes(history, asked)
+    monkeypatch.setattr("diagevo.memory.read.rollouts.NAMED", 1)
+    assert last_causes(history, asked) == few
+    assert sorted(few.values()) == ["c1", "c2"]

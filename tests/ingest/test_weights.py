@@ -144,14 +144,14 @@ def test_the_command_weighs_a_data_set_and_writes_its_next_epoch(
     assert [row["cause"] for row in json.loads(told.stdout)["data"]] == ["c1", "c2", None, None]
     written = invoke(*ask, "train.parquet", "-o", "next.parquet")
     assert written.exit_code == 0, written.output
-    assert "2 of 4 prompts were rolled out, 2 aim at a cause" in written.stderr
+    assert "2 of 3 prompts in 4 rows were rolled out, 2 aim at a cause" in written.stderr
     epoch = pl.read_parquet("next.parquet")
     assert epoch.height == 4
     assert epoch.filter(pl.col("diagevo_cause") == "c1").height >= 2  # 4 · 19/36
     pl.DataFrame(rows[2:]).write_parquet("other.parquet")
     none = invoke(*ask, "other.parquet", "-o", "never.parquet")
     assert none.exit_code == 2
-    assert "none of the 2 prompts of other.parquet was rolled out" in none.stderr
+    assert "no prompt of other.parquet (2 rows) was rolled out" in none.stderr
     assert not Path("never.parquet").exists()
 
 
@@ -180,7 +180,7 @@ def test_a_sampler_draws_the_rows_of_a_data_set_by_their_weights(memory: Memory)
     assert drawn.weights.tolist() == pytest.approx([5 / 9, 3 / 9, 1 / 9])
     assert (len(drawn), len(list(drawn))) == (3, 3)
     assert list(trl.sampler(memory, rows * 20)) == list(trl.sampler(memory, rows * 20))
-    with pytest.raises(ConfigError, match="none of the 1 prompt of the data set was rolled out"):
+    with pytest.raises(ConfigError, match=r"no prompt of the data set \(1 row\) was rolled out"):
         trl.sampler(memory, [{"prompt": "never"}])
 
 
@@ -202,7 +202,7 @@ def test_a_prompt_for_a_draw_is_a_row_that_aims_at_its_cause(memory: Memory) -> 
     )
     assert [told["index"] for told, _ in found] == list(range(900))
     other = trl.prompts(memory, [{"prompt": "never"}])
-    with pytest.raises(ConfigError, match="none of the 1 prompt of the data set was rolled out"):
+    with pytest.raises(ConfigError, match=r"no prompt of the data set \(1 row\) was rolled out"):
         trl.follow(memory)
     assert next(iter(other))["prompt"] == "never"
 
@@ -222,4 +222,4 @@ def test_the_file_that_was_ingested_under_other_names_is_weighed_under_them(
     assert invoke("diagnose", "--run", "mine", "--local").exit_code == 0
     told = invoke("memory", "schedule", "--run", "mine", "--dataset", "mine.jsonl")
     assert told.exit_code == 0, told.output
-    assert "4 of 4 prompts were rolled out" in told.stderr
+    assert "2 of 2 prompts in 4 rows were rolled out" in told.stderr

@@ -105,7 +105,7 @@ def test_each_step_of_training_is_a_row_is_drawn_and_goes_to_a_tracker(history: 
         of_stage = [one for one in found if (one.round, one.stage) == (1, done.stage)]
         if of_stage:
             total = sum(one.reward * one.completions for one in of_stage)
-            assert done.reward == pytest.approx(total / sum(one.completions for one in of_stage), abs=1e-4)
+            assert done.reward == pytest.approx(total / sum(one.completions for one in of_stage), abs=1e-12)
     rows = steps(history)
     assert [row["training_step"] for row in rows] == list(range(1, 11))
     told = {"solver/loss": found[2].loss, "solver/reward": found[2].reward, "step_of_round": 1}

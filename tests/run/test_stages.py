@@ -131,7 +131,7 @@ def test_a_stages_reward_is_weighted_by_completions_and_the_same_where_it_was_in
         resumed = StepRecorder(memory, 1, "solver")
         assert resumed.reward(3) is None, "not all steps are known"
         trained(resumed, 2, 0, 34)
-        assert resumed.reward(2) == -0.7793
+        assert resumed.reward(2) == -226 / 290  # 32 of 256 right, and none of 34
         recorded = [r.event for r in memory.log.read(memory.run_id, types=["StepTrained"])]
     assert [(e.attempt, e.step) for e in recorded if isinstance(e, StepTrained)] == [(1, 1), (1, 2), (2, 2)]
     first = recorded[0]

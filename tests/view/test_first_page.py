@@ -69,6 +69,10 @@ def failing(sql: Sql) -> dict[str, list[str]]:
             ]
         }
     text = f"Of {plural(every, 'failure')} in {sql.span}, {named} have a cause ({plural(causes, 'cause')})"
+    if sql.one("SELECT count(*) FROM step"):
+        failed = sql.one("SELECT sum(rollouts - passes) FROM step")
+        text = f"Of {failed} rollouts that failed, {named} have a cause ({plural(causes, 'cause')})"
+        every = named  # the next sentence says what the others lack
     text += f"; the other {every - named} are slips or have no diagnosis." if every > named else "."
     of_all = sql.one("SELECT count(DISTINCT f.question) FROM m JOIN f USING (id)")
     told = []

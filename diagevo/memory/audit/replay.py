@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from operator import itemgetter
 
-from diagevo.equations.policy import built_in, next_epsilon, shares
+from diagevo.equations.policy import built_in, described, next_epsilon, shares
 from diagevo.equations.schedule import aimed_share, z
 from diagevo.memory.events import (
     CauseMatched,
@@ -26,6 +26,7 @@ from diagevo.memory.log.tables import HISTORY
 from diagevo.memory.state.model import MemoryState, by_state
 from diagevo.memory.state.projection import rows, standing_rows, wrong_rows
 from diagevo.memory.state.walk import walk
+from diagevo.text.lines import sub
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,21 @@ class NodeLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Formulas:
+    """How the policy gets p and ε of the next round, in its own symbols and words."""
+
+    p: str
+    p_of_round: str
+    """With the round of f and F."""
+    p_words: str
+    epsilon: str | None
+    """None where ε follows from no formula, as its words say."""
+    epsilon_numbers: str | None
+    """The formula with its numbers put in."""
+    epsilon_words: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rebuilt:
     """The memory at a point and the schedule that follows from it.
 
@@ -81,6 +97,7 @@ class Rebuilt:
     z: Fraction | None
     k: Fraction
     policy: str
+    formulas: Formulas
     epsilon_next: Fraction
     active: int
     mastered: int
@@ -137,6 +154,7 @@ def describe(state: MemoryState) -> Rebuilt:
         z=z(failures, reference),
         k=state.settings.k,
         policy=state.settings.policy,
+        formulas=_formulas(state, reference_round, reference, failures),
         epsilon_next=state.epsilon if ours is None else ours,
         active=len(active),
         mastered=len(mastered),
@@ -145,6 +163,34 @@ def describe(state: MemoryState) -> Rebuilt:
         causes=causes,
         skill_nodes=tuple(_node(state, node_id) for node_id in state.nodes),
         state_hash=state.hash(reference_round, reference),
+    )
+
+
+def committed_otherwise(history: History, as_of: AsOf, memory: Rebuilt) -> Rebuilt | None:
+    """The memory as the last commit recorded it, where ε or p of the next round were others then: the run was
+    configured anew since. The views have what was recorded."""
+    if memory.open_round is not None or not (done := history.counted(as_of)):
+        return None
+    if done[-1].round != memory.round or history.in_force(done[-1].position) == history.in_force(
+        as_of.position
+    ):
+        return None
+    then = describe(history.state(point_of(done[-1])))
+    shares = ({c.id: c.probability for c in one.causes} for one in (then, memory))
+    return then if then.epsilon_next != memory.epsilon_next or next(shares) != next(shares) else None
+
+
+def _formulas(state: MemoryState, first: int | None, reference: int | None, failures: int) -> Formulas:
+    policy, now = described(state.settings), state.open.number if state.open else state.round
+    symbols = f"F{sub(first or 1)}", f"F{sub(now)}", "k"
+    numbers = str(reference), str(failures), f"({state.settings.k})"
+    return Formulas(
+        p=policy.p_formula("f", "F"),
+        p_of_round=policy.p_formula(f"f{sub(now)}(e)", f"F{sub(now)}"),
+        p_words=policy.p_words,
+        epsilon=policy.epsilon_formula(*symbols),
+        epsilon_numbers=policy.epsilon_formula(*numbers) if reference else None,
+        epsilon_words=policy.epsilon_words,
     )
 
 
@@ -189,6 +235,7 @@ class ScheduleLines:
     z: Fraction | None
     k: Fraction
     policy: str
+    formulas: Formulas
     causes: tuple[TargetLine, ...]
 
 
@@ -217,6 +264,7 @@ def next_schedule(memory: Rebuilt) -> ScheduleLines:
         z=memory.z,
         k=memory.k,
         policy=memory.policy,
+        formulas=memory.formulas,
         causes=tuple(sorted(targets, key=lambda t: (-t.frequency, number_of(t.cause)))),
     )
 

@@ -297,8 +297,9 @@ class StageCompleted(Event, frozen=True):
     processes that ended; and before it, `orchestration` since the stage before, and `scheduling`: the last
     commit and the opening of the round."""
     reward: float | None = None
-    """Of a stage that trains: mean reward over its completions, whatever attempts they came in. In version 1
-    the mean over the steps of the last attempt: a smaller last batch weighed as much as a whole one."""
+    """Of a stage that trains: mean reward over its completions, whatever attempts they came in; in older logs
+    with four digits. In version 1 the mean over the steps of the last attempt: a smaller last batch weighed
+    as much as a whole one."""
 
     def sentence(self) -> str:
         took = "" if self.seconds is None else f", {self.seconds:.1f} s"
@@ -416,7 +417,8 @@ class CandidateScored(Event, frozen=True):
     reference: Digest | None
     """The agreeing construction response kept for diagnosis."""
     truth: str | None = None
-    """The true answer, in worlds that can compute it; measurement only, never read by the loop."""
+    """The true answer, in worlds that can compute it. A question that has none there is invalid, and under
+    `round.true_labels` the label is the truth; apart from that the loop never reads it."""
     label_true: bool | None = None
     """Whether the label agrees with the truth, where there is one."""
     invalid_reason: InvalidReason | None = None
@@ -539,7 +541,7 @@ class FailureObserved(Event, frozen=True):
     """The construction response it is compared with; the known answer where `against` says so."""
     right: bool | None = None
     """Whether it gives the true answer, in worlds that can compute it: then the label that it failed against
-    is false. Measurement only, never read by the loop."""
+    is false. The loop never reads it; exports of training data leave such a failure out."""
     against: Evidence = "response"
 
     def sentence(self) -> str:

@@ -3,6 +3,7 @@ unasked."""
 
 from functools import cache
 from importlib.resources import as_file, files
+from pathlib import Path
 
 from sqlalchemy import Connection, create_engine, inspect, text
 
@@ -104,7 +105,8 @@ def refuse_missing(database: Database) -> None:
     """Raises StoreError where there is no SQLite file; SQLite would make an empty one."""
     refuse_folder(database)
     if database.file is not None and not database.file.exists():
-        raise StoreError(f"there is no database at {database.file}", hint="make one: diagevo init")
+        under = "" if database.file.is_absolute() else f" in {Path.cwd()}"
+        raise StoreError(f"there is no database at {database.file}{under}", hint="make one: diagevo init")
 
 
 def refuse_folder(database: Database) -> None:

@@ -14,6 +14,8 @@ from diagevo.text.steps import common_head
 
 DROPS = 20
 """Prompts that are listed."""
+NAMED = 1000
+"""Prompts that a statement names one by one; of more, all are read."""
 SHOWN = 60
 """Characters of a prompt in a sentence."""
 
@@ -45,7 +47,7 @@ class CauseRate:
     passes: int
     pass_rate: float
     share: float
-    """Of the failures of all opened rounds, slips and undiagnosed ones too."""
+    """Of all rollouts that failed, slips and undiagnosed ones too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,8 @@ class PassRates:
     """Prompts of which no rollout passed."""
     unexplained: tuple[PromptRate, ...]
     """Those with most failures that no cause explains, up to `DROPS`."""
+    unexplained_prompts: int
+    """How many there are."""
     tags: tuple[TagRate, ...]
     """Lowest pass rate first."""
     head: int
@@ -218,7 +222,7 @@ def pass_rates(history: History) -> PassRates | None:
     first = ask(history, "v_group", _Prompt, order="position", limit=DROPS)
     again = whole.first_pass_rate, whole.last_pass_rate
     gone = {cause.cause_id for cause in history.state(history.end).dismissed()}
-    rates = _causes(history, failures)
+    rates = _causes(history, whole.rollouts - whole.passes)
     return PassRates(
         source=history.ingested,
         failures=failures,
@@ -236,9 +240,20 @@ def pass_rates(history: History) -> PassRates | None:
         uncompared=whole.unanswered - against_answers,
         never=whole.never_passed,
         unexplained=tuple(unexplained),
+        unexplained_prompts=_prompts_without_cause(history),
         tags=tuple(ask(history, "v_tag", TagRate, order="pass_rate, tag")),
         head=common_head({one.prompt for one in (*unexplained, *fell, *first)}),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    n: int
+
+
+def _prompts_without_cause(history: History) -> int:
+    counted = "(SELECT run_id, count(*) AS n FROM v_prompt WHERE without_cause > 0 GROUP BY run_id) counted"
+    return sum(one.n for one in ask(history, counted, _Number))
 
 
 def _standard_error(whole: _Whole) -> float | None:
@@ -259,7 +274,7 @@ class _Rate:
     pass_rate: float
 
 
-def _causes(history: History, failures: int) -> list[CauseRate]:
+def _causes(history: History, failed: int) -> list[CauseRate]:
     known = history.state(history.end).causes
     return [
         CauseRate(
@@ -270,7 +285,7 @@ def _causes(history: History, failures: int) -> list[CauseRate]:
             rollouts=one.responses,
             passes=one.first,
             pass_rate=one.pass_rate,
-            share=one.failures / failures,
+            share=one.failures / failed,
         )
         for one in ask(history, "v_cause_rate", _Rate, order="failures DESC, length(cause_id), cause_id")
     ]
@@ -291,13 +306,17 @@ class _CauseOf:
 
 def last_causes(history: History, questions: Sequence[str], until: int = 2**31 - 1) -> dict[str, str]:
     """By prompt, the cause of most failures of its last group that has any, up to a round."""
-    names = {f"question{place}": digest for place, digest in enumerate(questions)}
-    if not names:
+    if not questions:
         return {}
-    among = f"question IN ({', '.join(f':{name}' for name in names)}) AND round <= :until"
+    wanted, among = set(questions), "round <= :until"
+    names = {f"question{place}": digest for place, digest in enumerate(questions)}
+    if len(names) <= NAMED:
+        among += f" AND question IN ({', '.join(f':{name}' for name in names)})"
+    else:
+        names = {}
     place = "round, length(question_id), question_id, failures, length(cause_id) DESC, cause_id DESC"
     found = ask(history, "v_cause_question", _CauseOf, among, {"until": until, **names}, order=place)
-    return {one.question: one.cause_id for one in found}  # the last one stays
+    return {one.question: one.cause_id for one in found if one.question in wanted}  # the last one stays
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +340,7 @@ class PromptsInBoth:
     """Prompts that passed less often in the second run."""
     more: int
     drops: tuple[PromptInBoth, ...]
-    """Those that fell most, up to `DROPS`."""
+    """All of them, those that fell most first."""
 
 
 def prompts_in_both(a: History, b: History, at_a: AsOf, at_b: AsOf) -> PromptsInBoth | None:
@@ -331,14 +350,14 @@ def prompts_in_both(a: History, b: History, at_a: AsOf, at_b: AsOf) -> PromptsIn
     left, right = _last_rates(a, at_a.round), _last_rates(b, at_b.round)
     both = [(prompt, (rate, right[prompt])) for prompt, rate in left.items() if prompt in right]
     fell = sorted((one for one in both if one[1][1] < one[1][0]), key=lambda one: one[1][1] - one[1][0])
-    shown = [prompt for prompt, _ in fell[:DROPS]]
-    texts, causes = a.texts(shown), last_causes(b, shown, _until(b, at_b.round))
+    prompts = [prompt for prompt, _ in fell]
+    texts, causes = a.texts(prompts), last_causes(b, prompts, _until(b, at_b.round))
     return PromptsInBoth(
         prompts=len(both),
         pass_rates=(_mean([rates[0] for _, rates in both]), _mean([rates[1] for _, rates in both])),
         less=len(fell),
         more=sum(rates[1] > rates[0] for _, rates in both),
-        drops=tuple(PromptInBoth(texts[each], rates, causes.get(each)) for each, rates in fell[:DROPS]),
+        drops=tuple(PromptInBoth(texts[each], rates, causes.get(each)) for each, rates in fell),
     )
 
 

@@ -6,12 +6,14 @@ alone has them. `round` is the round that counts: that of a group is the one tha
 """
 
 ABOUT: dict[str, str] = {
-    "v_round": "one row per committed round: F, its reference, ε of the next, counts, the hash of the state;"
+    "v_round": "one row per committed round: F, its reference, ε of the next as that commit recorded it"
+    " (where the run is configured anew before it, another is drawn with), counts, the hash of the state;"
     " superseded_at and superseded_by, if it no longer counts",
     "v_superseded": "one row per superseding: rounds first to last no longer count, and why",
     "v_cause": "one row per cause, as of the last commit, with its node",
     "v_node": "one row per skill node; an absorbed one names its survivor",
-    "v_cause_history": "one row per cause and round: state, frequency and p after that commit, the failures"
+    "v_cause_history": "one row per cause and round: state, frequency and p as that commit recorded them"
+    " (as for ε in v_round), the failures"
     " that the round counted under it, the questions that aimed at it and their mean p1",
     "v_cause_question": "one row per cause and question: how many of its failures were counted under the"
     " cause, its responses and how many agree or passed",

@@ -1,7 +1,9 @@
 """The questions that went wrong as data to train on: supervised, preferences or prompts, with provenance."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +12,7 @@ from diagevo.errors import ConfigError, NotFoundError, StoreError, extra
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts
+from diagevo.memory.read.asking import ask
 from diagevo.private import private, private_file, private_folder
 from diagevo.text.escaping import json_text
 
@@ -20,59 +23,97 @@ _MARKS = re.compile(r"<\|\w+\|>|<start_of_turn>|\[INST\]")
 _Failure = tuple[FailureObserved, CandidateScored]
 
 
-def training_rows(history: History, kind: Kind, cause: str | None = None) -> Iterator[dict[str, Any]]:
-    """Rows as TRL's trainers take them, in order of the log, without superseded rounds and abandoned steps.
+class TrainingData:
+    """The failures of a run as TRL's trainers take them, in order of the log, without superseded rounds and
+    abandoned steps.
 
     Where the true answer is known, what would teach a false one is left out: an agreeing response of a false
     label, a failed response that was right. So are failures of a dismissed cause. A question that no response
     passed is in "prompts" alone.
-
-    Args:
-        kind: "sft": the question and the response that passed, one row a question (`messages`).
-            "dpo": that response as `chosen`, the failed one as `rejected`, one row a failure.
-            "prompts": the question with its answer (the truth where it is known, else the label), one row a
-            question.
-        cause: Only failures that were assigned to this cause.
-
-    Returns:
-        Rows. Prompts are chat messages; they are texts where the trainer logged them through a chat template.
     """
-    failures, causes = _failures(history)
-    gone = {one.cause_id for one in history.state(history.end).dismissed()}
-    wanted = [
-        pair
-        for pair in failures
-        if (of := causes.get(pair[0].failure_id)) not in gone and cause in (None, of)
-    ]
-    if kind != "prompts":
-        wanted = [p for p in wanted if p[1].label_true is not False and p[0].against == "response"]
-    if kind == "dpo":
-        wanted = [pair for pair in wanted if pair[0].right is not True]
-    else:
-        first: dict[str, _Failure] = {}
-        for pair in wanted:
-            first.setdefault(pair[1].question_id, pair)
-        wanted = list(first.values())
-    templated: bool | None = None
-    descriptions = {c.cause_id: c.description for c in history.state(history.end).causes.values()}
-    remaining, artifacts = iter(wanted), Artifacts(history.database)
-    while page := list(islice(remaining, PAGE)):
-        digests = [(scored.question, failed.trajectory, failed.reference) for failed, scored in page]
-        texts = artifacts.get_many(list(chain.from_iterable(digests)))
-        for failed, scored in page:
-            question = texts[scored.question]
-            if templated is None:
-                templated = _MARKS.search(question) is not None
-            cause_id = causes.get(failed.failure_id)
-            pair = texts[failed.reference], texts[failed.trajectory]
-            yield {
-                **_row(kind, scored, question, pair, templated=templated),
-                "cause_id": cause_id,
-                "cause": descriptions.get(cause_id or ""),
-                "question_id": scored.question_id,
-                "failure_id": failed.failure_id,
-                "run": history.run_id,
-            }
+
+    def __init__(self, history: History, kind: Kind, cause: str | None = None) -> None:
+        """Choose the failures.
+
+        Args:
+            history: The run.
+            kind: "sft": the question and the response that passed, one row a question (`messages`).
+                "dpo": that response as `chosen`, the failed one as `rejected`, one row a failure.
+                "prompts": the question with its answer (the truth where it is known, else the label), one row
+                a question.
+            cause: Only failures that were assigned to this cause.
+        """
+        self.history = history
+        self.kind: Kind = kind
+        failures, self._causes = _failures(history)
+        wanted = [p for p in failures if cause is None or self._causes.get(p[0].failure_id) == cause]
+        uncompared = _failed_rollouts(history) - len(failures) if cause is None and history.ingested else 0
+        self.failures = len(wanted) + uncompared
+        """All that failed, of the cause where one is named."""
+        self._wanted: list[_Failure] = []
+        left = Counter({"not looked at, as no response passed or their round waits": uncompared})
+        questions: set[str] = set()
+        dismissed = {one.cause_id for one in history.state(history.end).dismissed()}
+        for failed, scored in wanted:
+            why = _why_not(kind, failed, scored)
+            if self._causes.get(failed.failure_id) in dismissed:
+                why = "of a dismissed cause"
+            if why is None and kind != "dpo" and scored.question_id in questions:
+                why = "on a question that has its row"
+            if why is None:
+                questions.add(scored.question_id)
+                self._wanted.append((failed, scored))
+            else:
+                left[why] += 1
+        self.left = +left
+        """How many failures have no row, by the reason."""
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Prompts are chat messages; they are texts where the trainer logged them through a chat template."""
+        history, kind, causes = self.history, self.kind, self._causes
+        templated: bool | None = None
+        descriptions = {c.cause_id: c.description for c in history.state(history.end).causes.values()}
+        remaining, artifacts = iter(self._wanted), Artifacts(history.database)
+        while page := list(islice(remaining, PAGE)):
+            digests = [(scored.question, failed.trajectory, failed.reference) for failed, scored in page]
+            texts = artifacts.get_many(list(chain.from_iterable(digests)))
+            for failed, scored in page:
+                question = texts[scored.question]
+                if templated is None:
+                    templated = _MARKS.search(question) is not None
+                cause_id = causes.get(failed.failure_id)
+                pair = texts[failed.reference], texts[failed.trajectory]
+                yield {
+                    **_row(kind, scored, question, pair, templated=templated),
+                    "cause_id": cause_id,
+                    "cause": descriptions.get(cause_id or ""),
+                    "question_id": scored.question_id,
+                    "failure_id": failed.failure_id,
+                    "run": history.run_id,
+                }
+
+
+def _why_not(kind: Kind, failed: FailureObserved, scored: CandidateScored) -> str | None:
+    """Why a failure has no row; None where it has one."""
+    if kind != "prompts" and failed.against != "response":
+        return "where no response passed (--as prompts has the questions)"
+    if kind != "prompts" and scored.label_true is False:
+        return "held against a false label"
+    if kind == "dpo" and failed.right is True:
+        return "that give the true answer"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rollouts:
+    """`v_rollouts`."""
+
+    rollouts: int
+    passes: int
+
+
+def _failed_rollouts(history: History) -> int:
+    return sum(one.rollouts - one.passes for one in ask(history, "v_rollouts", _Rollouts))
 
 
 def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:

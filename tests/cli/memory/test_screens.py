@@ -121,7 +121,7 @@ def test_schedule_shows_what_is_drawn_and_replay_the_sums(ask: Ask) -> None:
     drawn = ask("memory", "schedule", "--round", "3")
     assert drawn.stderr == (
         "schedule of round 4 of played, as committed after round 3:"
-        " of 1000 prompts about 286 are free and 714 aim at a cause\n"
+        " of 1000 prompts about 286 are free and 714 aim at a cause; p = f/F, its share of F\n"
     )
     assert drawn.stdout.splitlines()[1].split()[:5] == ["c2", "3", "0.600", "0.4286", "0"]
     replayed = ask("memory", "replay", "--round", "3").stdout
@@ -188,6 +188,7 @@ def test_what_if_counts_the_questions_that_it_keeps_beside_the_runs_own_tau(ask:
         (["memory", "why", "column"], 2, "matches 4 descriptions"),
         (["memory", "replay", "--round", "9"], 3, "round 9 of run played is not committed"),
         (["memory", "show", "--run", "other"], 3, "there is no run other"),
+        (["memory", "show", "--run", "plaid"], 3, "did you mean played?"),
         (["memory", "log", "--type", "Nothing"], 2, "there is no event Nothing"),
         (["runs", "diff", "3"], 2, "does not name two rounds"),
         (

@@ -75,6 +75,35 @@ def test_a_cause_and_every_form_have_the_same_rows(ask: Ask) -> None:
     assert pl.read_parquet("folder/train.parquet").to_dicts() == of_cause
 
 
+@pytest.mark.parametrize("kind", ["sft", "dpo", "prompts"])
+def test_every_failure_has_a_row_or_a_reason(home: Path, ask: Ask, kind: str) -> None:
+    """r2.q2 has a false label, and one of its two failures gives the true answer."""
+    env = {"DIAGEVO_HOME": str(home)}
+    of_log = invoke("memory", "query", "SELECT count(*) FROM v_failure", "--format", "csv", env=env).stdout
+    made = json.loads(ask("--as", kind, "-o", "a.jsonl", "--json").stdout)["data"]
+    assert made["failures"] == int(of_log.split()[-1]) == 9
+    assert made["rows"] + sum(made["left_out"].values()) == 9
+    text = ask("--as", kind, "-o", "b.jsonl").stdout
+    assert all(f"{number} {why}" in text for why, number in made["left_out"].items())
+    left = {"sft": (4, 2), "dpo": (0, 2), "prompts": (5, 0)}[kind]
+    reasons = "on a question that has its row", "held against a false label"
+    assert tuple(made["left_out"].get(why, 0) for why in reasons) == left
+
+
+def test_failures_of_another_trainer_that_stand_beside_nothing_are_told(tmp_path: Path) -> None:
+    """Of five rollouts that failed, two are in a group in which none passed."""
+    rows = [("a", 1), ("a", 0), ("b", 1), ("b", 0), ("b", 0), ("c", 0), ("c", 0)]
+    written = [
+        json.dumps({"prompt": prompt, "response": f"{prompt}{n}", "reward": reward})
+        for n, (prompt, reward) in enumerate(rows)
+    ]
+    Path("own.jsonl").write_text("\n".join(written) + "\n")
+    assert invoke("ingest", "jsonl", "own.jsonl", "--run", "own").exit_code == 0
+    said = invoke("runs", "export", "own", "--as", "dpo", "-o", "a.jsonl").stdout
+    assert "a.jsonl: 3 rows of own" in said
+    assert "left out of 5 failures: 2 not looked at, as no response passed or their round waits" in said
+
+
 @pytest.mark.parametrize(
     ("given", "code", "told"),
     [

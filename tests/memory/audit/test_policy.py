@@ -179,7 +179,12 @@ def test_an_audit_runs_no_code_that_a_database_names(url: str, tmp_path: Path, s
 
 def test_the_commands_say_whose_word_epsilon_is(url: str, tmp_path: Path, source: Path) -> None:
     env = {"DIAGEVO_HOME": str(tmp_path), "COLUMNS": "200"}
-    assert "ε₅ = 1/4, as recorded of schedule.policy" in invoke("memory", "replay", env=env).stdout
+    replayed = invoke("memory", "replay", env=env).stdout
+    assert "ε₅ = 1/4, as recorded of schedule.policy" in replayed
+    said = f"the paper's p, where {source}:Crowd draws"
+    assert f"p₅(e) = f₄(e)/F₄, below: its share of F: {said}" in replayed
+    for command in ("show", "schedule"):
+        assert said in invoke("memory", command, env=env).stderr
     assert invoke("memory", "verify", env=env).exit_code == 0
 
 
