@@ -144,8 +144,9 @@ def by_configuration(memory: "Rebuilt", then: "Rebuilt | None") -> Iterator[str]
     if then is not None:
         t = sub(memory.round + 1)
         yield (
-            f"configured anew since round {memory.round} was committed: v_round and v_cause_history have what"
-            f" was recorded then, ε{t} = {then.epsilon_next} and p = {then.formulas.p}"
+            f"settings or a dismissal changed this since round {memory.round} was committed: v_round and"
+            f" v_cause_history have what was recorded then, ε{t} = {then.epsilon_next} and"
+            f" p = {then.formulas.p}"
         )
 
 

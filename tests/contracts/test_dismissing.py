@@ -17,6 +17,7 @@ from diagevo.memory.audit.whatif import Changes, what_if
 from diagevo.memory.audit.why import why_cause
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import Artifacts
+from diagevo.memory.read.rounds import rounds
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from diagevo.memory.transfer.rebuilding import rebuild_projections
@@ -72,6 +73,7 @@ def _well(history: History, run: str, root: Path) -> None:
         (1, 0, 1),
     ]
     assert compare_with_commit(one, one.end) == []
+    assert [line.epsilon_next for line in rounds(one)] == [Fraction(2, 3), memory.epsilon_next]
 
 
 def test_a_dismissed_cause_leaves_the_curriculum_in_every_copy_of_the_log(
@@ -133,8 +135,8 @@ def test_a_dismissal_that_is_taken_back_counts_what_was_matched_since(dismissed:
             "reinstated",
         ]
         assert verify(history.log, "a", dismissed.root / "a").faults == []
-        rounds = what_if(observations(history, history.end), Changes(drop=frozenset({"c2"}))).rounds
-        assert [one.failures for one in rounds] == [0, 4, 4]
+        played = what_if(observations(history, history.end), Changes(drop=frozenset({"c2"}))).rounds
+        assert [one.failures for one in played] == [0, 4, 4]
 
 
 def test_a_mastered_cause_is_mastered_again_or_active_with_what_failed_since(store: Store) -> None:

@@ -168,12 +168,10 @@ def describe(state: MemoryState) -> Rebuilt:
 
 def committed_otherwise(history: History, as_of: AsOf, memory: Rebuilt) -> Rebuilt | None:
     """The memory as the last commit recorded it, where ε or p of the next round were others then: the run was
-    configured anew since. The views have what was recorded."""
+    configured anew since, or a cause dismissed. The views have what was recorded."""
     if memory.open_round is not None or not (done := history.counted(as_of)):
         return None
-    if done[-1].round != memory.round or history.in_force(done[-1].position) == history.in_force(
-        as_of.position
-    ):
+    if done[-1].round != memory.round or point_of(done[-1]) == as_of:
         return None
     then = describe(history.state(point_of(done[-1])))
     shares = ({c.id: c.probability for c in one.causes} for one in (then, memory))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from diagevo.equations.policy import next_epsilon
 from diagevo.equations.schedule import z
 from diagevo.memory.events import RoundOpened
 from diagevo.memory.history import History
@@ -96,15 +95,14 @@ def _figures(
 
 def _epsilon_after(history: History, row: _Round, drawn: Mapping[int, Fraction]) -> Fraction:
     """ε that the round after a committed one is drawn with: of its schedule, or of the one that it would get.
-    The commit's own ε, unless the run was configured anew since."""
+    The commit's own ε, unless the run was configured anew or a cause dismissed since."""
     round, committed = row.round, row.epsilon_next
     gone = history.superseded()
     if round in gone and round + 1 not in gone:  # what follows was drawn from another memory
         return committed
     if round + 1 in drawn:
         return drawn[round + 1]
-    ours = next_epsilon(history.in_force().settings, row.failures, row.reference_failures)
-    return committed if ours is None else ours
+    return history.state(history.end).epsilon
 
 
 @dataclass(frozen=True, slots=True)
