@@ -115,5 +115,6 @@ def test_each_file_of_a_setting_that_changes_a_number_is_needed(without: str, tm
         _played(SETTING, tmp_path, without)
 
 
-def test_all_six_are_walked_through() -> None:
-    assert list(STEPS) == ["A policy", "A rollout format", "A figure", "A command", SETTING, CHANGES_STATE]
+def test_all_are_walked_through() -> None:
+    adding = ["A policy", "A rollout format", "A figure", "A command"]
+    assert list(STEPS) == [*adding, SETTING, "A setting renamed", CHANGES_STATE]
