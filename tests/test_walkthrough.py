@@ -30,6 +30,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("__init__.py", "conftest.py", "forked.py", "once.py", "order.py"):
         shutil.copy(ROOT / "tests" / name, copy / "tests")
+    shutil.copy(ROOT / "alembic.ini", copy)
     play(str(copy / "runs" / "diagevo.db"), "first", root=copy / "runs")
     return copy
 
@@ -117,4 +118,4 @@ def test_each_file_of_a_setting_that_changes_a_number_is_needed(without: str, tm
 
 def test_all_are_walked_through() -> None:
     adding = ["A policy", "A rollout format", "A figure", "A command"]
-    assert list(STEPS) == [*adding, SETTING, "A setting renamed", CHANGES_STATE]
+    assert list(STEPS) == [*adding, SETTING, "A setting renamed", "A column of a view", CHANGES_STATE]
