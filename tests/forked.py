@@ -12,6 +12,7 @@ import multiprocessing.forkserver
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import chdir, suppress
 from multiprocessing.connection import Connection
@@ -126,4 +127,10 @@ def _run(
     os.environ.update(env)
     sys.argv = ["program", *arguments]
     module, _, function = main.partition(":")
-    sys.exit(getattr(importlib.import_module(module), function)())
+    try:
+        sys.exit(getattr(importlib.import_module(module), function)())
+    except Exception:
+        # The interpreter's end would wait for collectives that never come, and end others under a writer.
+        traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(1)
