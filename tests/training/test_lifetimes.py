@@ -19,6 +19,7 @@ from diagevo.errors import ServiceError, StoppedSafely
 from diagevo.training import checkpoints, grpo, saving, trainer
 from diagevo.training.saving import Saving, WholeCheckpoints
 from diagevo.training.trainer import PhaseTrainer
+from tests.forked import Forked
 from tests.training import phase
 from tests.training.forked_ranks import ForkedRank
 from tests.training.launched import launch
@@ -117,6 +118,11 @@ def test_a_phase_that_ends_at_any_step_leaves_no_thread_file_or_group(
         phase.trained(tiny_model, tmp_path / "broken", settings=SHORT, reward=_Reward(step), on_step=on_step)
     left = _settled(before)
     assert all(now <= then for now, then in zip(left, before, strict=True)), (before, left)
+
+
+def test_programs_are_forked_from_a_process_of_one_thread() -> None:
+    with Forked("tests.preloaded:say_threads", [], env=os.environ) as program:
+        assert program.stdout.read() == "1\n", program.stderr.read()
 
 
 @pytest.mark.usefixtures("group")
