@@ -14,6 +14,7 @@ import msgspec
 from sqlalchemy import Column, Connection, Table, Text, delete, insert, select
 from sqlalchemy.exc import DBAPIError
 
+from diagevo.config.former import in_todays_names
 from diagevo.memory.events import (
     CandidateVerdict,
     Event,
@@ -40,6 +41,7 @@ from diagevo.memory.log.tables import (
 )
 from diagevo.memory.state.fold import fold
 from diagevo.memory.state.model import MemoryState, OpenRound
+from diagevo.memory.state.stored_config import unread
 from diagevo.text.fractions import fraction
 
 ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, SUM, PROMPT, QUESTION)
@@ -66,6 +68,8 @@ def to_bytes(state: MemoryState) -> bytes:
 def from_bytes(content: bytes) -> MemoryState:
     """The state of `to_bytes`. Raises UNREADABLE where the bytes are no state."""
     state = _decode(content)
+    if state.config is not None:
+        state.config = in_todays_names(state.config)
     state.causes = dict(sorted(state.causes.items(), key=lambda item: item[1].number))
     state.nodes = dict(sorted(state.nodes.items(), key=lambda item: item[1].number))
     return state
@@ -113,6 +117,8 @@ def _snapshot(log: Log, run_id: str, round: int | None, sequence: int | None) ->
         state = from_bytes(row.state)
     except UNREADABLE:
         return None  # disposable: the events have it all
+    if unread(state.config or {}):
+        return None  # the fold says which run it is
     return state if state.hash(state.reference_round, state.reference_failures) == row.state_hash else None
 
 
