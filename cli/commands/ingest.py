@@ -9,6 +9,7 @@ import typer
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, read
 from diagevo.progress import StopFlag
+from diagevo.text.lines import listed
 from diagevo.text.numbers import count
 
 from .. import options
@@ -179,6 +180,16 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
     ]
     if report.unscored:
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
+    if report.repeated:
+        lines.append(
+            f"  {report.repeated:>9,}  rows repeat another in every field: each counts; if a sample was written"
+            " twice, remove one"
+        )
+    if report.models:
+        names = listed(report.models)
+        lines.append(
+            f"  {len(report.models):>9,}  models share a step: {names}; groups of each, tag model=NAME"
+        )
     if report.split:
         lines.append(f"  {report.split:>9,}  group names shared by several prompts: a group for each prompt")
     if opened is not None and (groups["contrast"] or groups["all_failed"]):

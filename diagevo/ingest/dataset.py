@@ -13,11 +13,9 @@ from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
-
 from diagevo.errors import ConfigError, extra
-from diagevo.ingest.formats.messages import ChatMessage, messages, written
-from diagevo.ingest.lines import CutLine, array, is_array, rows
+from diagevo.ingest.formats.messages import conversation, messages, written
+from diagevo.ingest.lines import CutLine, is_whole, rows, whole
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.text.escaping import json_text
 
@@ -172,11 +170,8 @@ def _table(path: Path) -> "pl.DataFrame | None":
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    if path.suffix == ".json" and is_array(path):
-        yield from array(path)
-        return
     try:
-        yield from rows(path)
+        yield from whole(path) if is_whole(path) else rows(path)
     except CutLine:
         raise ConfigError(f"{path} ends inside a line", hint="is it still being written?") from None
 
@@ -189,9 +184,7 @@ def _prompt(place: str, number: int, row: Mapping[str, Any], names: Sequence[str
         text = messages(value).strip()
     except ConfigError as error:
         raise ConfigError(f"{place}: {error.message}", hint=_A_PROMPT) from error
-    if isinstance(value, str):
-        return DatasetPrompt(number, text, text)
-    asked = [m for m in msgspec.convert(value, list[ChatMessage]) if m.role == "user"]
+    asked = [message for message in conversation(value) or [] if message.get("role") == "user"]
     return DatasetPrompt(number, text, written(asked[-1:]).strip() if asked else text)
 
 

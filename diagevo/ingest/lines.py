@@ -1,5 +1,6 @@
 """JSON Lines as a trainer writes them: perhaps still writing, so the last line may be cut."""
 
+import codecs
 import csv
 import gzip
 import json
@@ -8,7 +9,8 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from io import BufferedIOBase
+from io import BufferedIOBase, BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,58 +54,112 @@ def rows(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, dict[str, 
     yield from typed(file, dict[str, Any], wait)
 
 
-def is_array(file: Path) -> bool:
+def is_whole(file: Path) -> bool:
+    """Whether the file is an array, or objects over several lines, rather than an object a line."""
     regular(file)
-    with file.open("rb") as stream:
-        return stream.read(64).lstrip().startswith(b"[")
+    begins = next((line.removeprefix(codecs.BOM_UTF8) for _, _, line in _lines(file) if line.strip()), b"")
+    if begins.lstrip()[:1] == b"{" and begins.endswith(b"\n"):
+        return not _is_object(begins) and _goes_on(begins)
+    return begins.lstrip()[:1] == b"["
+
+
+def _goes_on(begins: bytes) -> bool:
+    """Whether a line is JSON as far as it goes, and goes on."""
+    try:
+        json.loads(begins)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(begins.decode().rstrip())
+    except (ValueError, RecursionError):
+        pass
+    return False
 
 
 def cells(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each row of a CSV file (or TSV, by its name) that begins with the names of its columns, with the line
-    that it ends in. Raises ConfigError, with file and line."""
+    """Each row of a CSV or TSV file that begins with the names of its columns, with the line that it ends in.
+    Raises ConfigError, with file and line."""
     regular(file)
     csv.field_size_limit(LONGEST)
-    texts = (line.decode("utf-8-sig" if number == 1 else "utf-8") for number, _, line in _lines(file))
-    delimiter = "\t" if ".tsv" in file.suffixes else ","
-    found = csv.reader(texts, strict=True, delimiter=delimiter)
+    texts = _texts(file)
+    first = next(texts, "")
+    if named := re.fullmatch(r"sep=(.)\s*", first):  # what Excel reads before it reads the rest
+        first = next(texts, "")
+    delimiter = named[1] if named else _delimiter(first, "\t," if ".tsv" in file.suffixes else ",\t")
+    found = csv.reader(chain([first], texts), strict=True, delimiter=delimiter)
+    before = 1 if named else 0
     try:
-        names = next(found, [])
+        # pandas leaves the name of its index out, spreadsheets that of a column that somebody emptied.
+        names = [name or f"Unnamed: {place}" for place, name in enumerate(next(found, []))]
         twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None or not all(names):
-            what = f"two columns {twice}" if twice else "a column without a name"
-            raise ConfigError(f"{file} has {what}", hint="name each column once, in the first line")
+        if twice is not None:
+            raise ConfigError(
+                f"{file} has two columns {twice}", hint="name each column once, in the first line"
+            )
         for row in found:
             if row and len(row) != len(names):
                 raise ConfigError(
-                    f"{file}, line {found.line_num} has {len(row)} cells for {len(names)} columns",
-                    hint='put a cell that has a comma or a line break in quotes: "a, b"',
+                    f"{file}, line {found.line_num + before} has {len(row)} cells for {len(names)} columns",
+                    hint=f'put a cell that has a "{delimiter}" or a line break in quotes',
                 )
-            if row:
-                yield found.line_num, dict(zip(names, row, strict=True))
+            if any(row):
+                yield found.line_num + before, dict(zip(names, row, strict=True))
     except csv.Error as error:
         hint = "put a cell that has a quote in quotes, and write the quote twice"
-        raise ConfigError(f"{file}, line {found.line_num} is not CSV: {error}", hint=hint) from error
+        raise ConfigError(f"{file}, line {found.line_num + before} is not CSV: {error}", hint=hint) from error
 
 
-def array(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each object of a file that is one JSON array, with its place from 1. Raises ConfigError."""
-    regular(file)
-    if file.stat().st_size > LONGEST:
-        hint = "write it as JSON Lines: jq -c '.[]' FILE > FILE.jsonl"
-        raise ConfigError(f"{file} is an array of more than {LONGEST // 2**20} MiB", hint=hint)
+def _texts(file: Path) -> Iterator[str]:
+    """The lines of a file as text; old Macs and some exports end them with a carriage return alone."""
+    lines = (line for _, _, line in _lines(file))
+    first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
+    alone = b"\r" in first.rstrip(b"\r\n")
+    for line in chain([first], lines):
+        yield from re.findall(r"[^\r]*(?:\r\n?|\Z)", line.decode()) if alone else [line.decode()]
+
+
+def _delimiter(header: str, usual: str) -> str:
+    """What parts the header into most names, of commas, tabs and what spreadsheets write where a comma is a
+    decimal's."""
+
+    def names(delimiter: str) -> int:
+        return len(next(csv.reader([header], delimiter=delimiter), []))
+
+    return max(f"{usual};|", key=names)  # of equal ones the first
+
+
+def whole(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each object of a file that is an array, or objects one after the other, with its place from 1. Raises
+    ConfigError."""
+    size, parts = 0, list[bytes]()
+    for _, _, line in _lines(file):
+        size += len(line)
+        parts.append(line)
+        if size > LONGEST:
+            hint = (
+                "write it as JSON Lines: jq -c 'if type == \"array\" then .[] else . end' FILE > FILE.jsonl"
+            )
+            raise ConfigError(f"{file} is JSON of more than {LONGEST // 2**20} MiB", hint=hint)
     try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error}", hint="check that you may read it") from error
-    _utf8(file, 1, text)
-    try:
-        found = _loads(text)
+        found = _values(b"".join(parts).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file} is not JSON: {error}", hint=_A_ROW) from error
     for number, row in enumerate(found, start=1):
         if not isinstance(row, dict):
             raise ConfigError(f"{file}, row {number} is not an object", hint=_A_ROW)
         yield number, row
+
+
+_FILLED = re.compile(r"\S")
+
+
+def _values(text: str) -> list[Any]:
+    """The values of an array, or those that stand one after the other."""
+    decoder = json.JSONDecoder(object_pairs_hook=_once)
+    found: list[Any] = []
+    at = 0
+    while begins := _FILLED.search(text, at):
+        value, at = decoder.raw_decode(text, begins.start())
+        found.append(_storable(value))
+    return found[0] if len(found) == 1 and isinstance(found[0], list) else found
 
 
 def typed(file: Path, type_: type[T], wait: Wait | None = None) -> Iterator[tuple[int, T]]:
@@ -141,7 +197,8 @@ def _bounded(
     number = start = blank = 0
     packed = file.suffix in (".gz", ".zst")
     most = max(UNPACKED, TIMES * file.stat().st_size)
-    with _opened(file) as stream:
+    stream, grows = _opened(file)
+    with stream:
         while True:
             try:
                 line = stream.readline(LONGEST + 1)
@@ -161,7 +218,7 @@ def _bounded(
                     hint="unpack it and name the file that comes out, if you trust it",
                 )
             if not line.endswith(b"\n") and (not line or not whole(line)):
-                if wait is not None and not packed and wait():
+                if wait is not None and grows and wait():
                     stream.seek(start)
                     continue
                 if b"}\r{" in line:
@@ -192,22 +249,61 @@ def _utf8(file: Path, number: int, text: bytes) -> None:
         byte = error.start - text.rfind(b"\n", 0, error.start)
         raise ConfigError(
             f"{file}, line {line} is not UTF-8: byte {byte} of it is {text[error.start]:#04x}",
-            hint="write it as UTF-8, for example: iconv --from-code LATIN1 --to-code UTF-8 FILE",
+            hint=_as_utf8(file, text),
         ) from error
 
 
-def _opened(file: Path) -> BufferedIOBase:
-    """Raises MissingDependencyError where nothing here unpacks it."""
+def _as_utf8(file: Path, text: bytes) -> str:
+    """How to write a file in another encoding, which nothing in it names, as UTF-8."""
+    unpack = {".gz": f"gzip -dc {file} | ", ".zst": f"zstd -dc {file} | "}.get(file.suffix, "")
+    new = file.with_name(f"utf8-{file.name.removesuffix('.gz').removesuffix('.zst')}")
+    given = "" if unpack else f" {file}"
+    try:
+        text.decode("cp1252")
+    except UnicodeDecodeError:
+        return f"save it as UTF-8, or name its encoding: {unpack}iconv -f ENCODING -t UTF-8{given} > {new}"
+    return (
+        "save it as UTF-8 (Excel: “CSV UTF-8”); from CP1252, which Excel writes in Western Europe: "
+        f"{unpack}iconv -f CP1252 -t UTF-8{given} > {new}"
+    )
+
+
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""How a file says that it is neither UTF-8 nor one of the encodings that say nothing: Excel's “Unicode text”
+and PowerShell's `>`."""
+
+
+def _opened(file: Path) -> tuple[BufferedIOBase, bool]:
+    """The file's bytes in UTF-8, and whether more may come at their end. Raises ConfigError, and
+    MissingDependencyError where nothing here unpacks it."""
     if file.suffix == ".gz":
-        return gzip.open(file, "rb")
+        return gzip.open(file, "rb"), False
     if file.suffix != ".zst":
-        return file.open("rb")
+        stream = file.open("rb")
+        begins = stream.read(4)
+        encoding = next((name for mark, name in _MARKS.items() if begins.startswith(mark)), None)
+        stream.seek(0)
+        if encoding is None:
+            return stream, True
+        with stream:
+            text = stream.read(2 * LONGEST)
+        try:
+            return BytesIO(text.decode(encoding).encode()), False
+        except ValueError as error:
+            raise ConfigError(
+                f"{file} begins as {encoding.upper()}, and is not: {error}", hint="save it as UTF-8"
+            ) from error
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
         with extra("zst", f"reading {file}"):
             from backports import zstd
-    return zstd.open(file, "rb")
+    return zstd.open(file, "rb"), False
 
 
 def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
@@ -223,7 +319,7 @@ def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[
     except (msgspec.DecodeError, RecursionError):
         pass  # Python's writer leaves NaN, which is no JSON
     try:
-        found = _loads(line)
+        found = loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ConfigError(f"{place} is not JSON: {error}", hint=_A_ROW) from error
     except ValueError as error:
@@ -261,9 +357,12 @@ def _keys(value: Any) -> int:
     return sum(_keys(each) for each in value if isinstance(each, dict | list))
 
 
-def _loads(line: bytes) -> Any:
+def loads(line: bytes) -> Any:
     """The value. Raises ValueError for a key that stands twice in an object, and half a surrogate pair."""
-    value = json.loads(line, object_pairs_hook=_once)
+    return _storable(json.loads(line, object_pairs_hook=_once))
+
+
+def _storable(value: Any) -> Any:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -283,7 +382,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _fields(line: bytes) -> str:
     try:
-        row = _loads(line)
+        row = loads(line)
     except (ValueError, RecursionError):
         return _A_ROW
     if not isinstance(row, dict):
@@ -299,6 +398,6 @@ def _is_object(line: bytes) -> bool:
     except (ValueError, RecursionError):
         pass
     try:
-        return isinstance(_loads(line), dict)
+        return isinstance(loads(line), dict)
     except (ValueError, RecursionError):
         return False

@@ -13,7 +13,7 @@ from zipfile import ZipFile, is_zipfile
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.messages import messages
+from diagevo.ingest.formats.messages import messages, text_of
 from diagevo.ingest.formats.plain import worded
 from diagevo.ingest.formats.rows import Reward, answer, named, number, step_of
 from diagevo.ingest.lines import TIMES, UNPACKED, CutLine, regular, rows
@@ -163,10 +163,7 @@ def _prompt(place: str, asked: Any) -> str:
             asked = msgspec.json.decode(asked[0])
         except (msgspec.DecodeError, RecursionError):
             asked = asked[0]
-    try:
-        return messages(asked)
-    except ConfigError as error:
-        raise ConfigError(f"{place}: {error.message}", hint=error.hint) from error
+    return text_of(place, asked)
 
 
 def inspect(path: Path, reward: str | None) -> Iterator[RolloutStep]:
@@ -268,20 +265,24 @@ def _value(place: str, scores: dict[str, Any], reward: str | None) -> float | No
 
 def _message(turn: Any) -> dict[str, Any]:
     """A message in the form of OpenAI's, which tells a tool's call from a text."""
-    content: list[str] = []
+    content: list[Any] = []
     thought: list[str] = []
     for part in [turn.content] if isinstance(turn.content, str) else turn.content:
         if isinstance(part, str):
             content.append(part)
         elif part.type == "reasoning":
-            thought.append(part.reasoning)
-        elif part.type == "text":
+            thought += [part.reasoning, *([part.summary] if getattr(part, "summary", None) else [])]
+        elif part.type == "text" and not getattr(part, "citations", None):
             content.append(part.text)
+        else:
+            content.append(part.model_dump(mode="json", exclude_none=True))
     calls = getattr(turn, "tool_calls", None) or []
+    failed = getattr(turn, "error", None)
     return {
         "role": turn.role,
-        "content": "\n".join(content),
+        "content": "\n".join(content) if all(isinstance(part, str) for part in content) else content,
         "reasoning_content": "\n".join(thought) or None,
         "name": getattr(turn, "function", None),
         "tool_calls": [{"name": call.function, "arguments": call.arguments} for call in calls],
+        "error": None if failed is None else failed.message,
     }

@@ -6,7 +6,7 @@ another shape; `samples.*.content` makes a rollout of each sample of a row.
 """
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.messages import messages
+from diagevo.ingest.formats.messages import messages, unpadded
 from diagevo.ingest.formats.rows import (
     ANOTHER,
     LAST_STEP,
@@ -26,13 +26,15 @@ from diagevo.ingest.formats.rows import (
     total,
 )
 from diagevo.ingest.formats.tables import TableReader, decoded
-from diagevo.ingest.lines import CutLine, Wait, array, cells, is_array, rows
+from diagevo.ingest.lines import CutLine, Wait, cells, is_whole, rows, whole
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.text.numbers import count
 
 FIELDS = ("prompt", "response", "reward", "group", "answer", "step", "feedback", "tags")
 STEPS = ("global_step", "train_step", "training_step", "iteration", "iter", "rollout_id")
 """Names under which trainers write a step."""
+MODELS = ("model", "model_name", "model_id")
+"""Names under which rows say who wrote the response; the first that is there counts."""
 NAMES = ("*.jsonl", "*.csv", "*.tsv", "*.jsonl.gz", "*.csv.gz", "*.jsonl.zst", "*.csv.zst", "*.parquet")
 OWN = 40
 """Characters of a response from which it is no chance that its prompt ends with it."""
@@ -53,6 +55,8 @@ _PASSED = ("true", "correct", "yes", "pass", "passed", "right", "success")
 _FAILED = ("false", "incorrect", "no", "fail", "failed", "wrong", "failure")
 _WORDS = dict.fromkeys(("C", *_PASSED), 1.0) | dict.fromkeys(("I", "N", *_FAILED), 0.0) | {"P": 0.5}
 """Words for a reward, and Inspect's letters: correct, partly so, incorrect, no answer."""
+_DECIMAL_COMMA = re.compile(r"[+-]?(?:0|[0-9]+),[0-9]+(?:e[+-]?[0-9]+)?", re.IGNORECASE)
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+")
 _NUMBER = re.compile(
     r"(tensor\()?([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:nan|inf|infinity))"
     r"(?(1)(?:, \w+=[\w.:']+)*\))",
@@ -69,6 +73,7 @@ class PlainRow(msgspec.Struct, kw_only=True):
     group: str | int | None = None
     feedback: Any = None
     tags: Any = None
+    model: str | None = None
 
 
 class SummedReward(msgspec.Struct):
@@ -106,25 +111,34 @@ class RowReader:
         """Rollouts, and those whose prompt ends with the response."""
         self._found: set[str] = set()
         """Of the optional fields those that a row has."""
+        self.repeated: Counter[int] = Counter()
+        """By step, the rows that are an earlier one of it in every field."""
+        self._rows: set[int] = set()
+        """Those of the step that is read."""
+        self._step = -1
+        self._kind = ""
+        """Of the file that is read: a table's nulls and empty cells are no values."""
 
     def _every(self) -> list[tuple[str, ...]]:
         return [*self._paths.values(), *(path for _, path in self._parts), *self._tags]
 
     def rollouts(self, file: Path, wait: Wait | None = None) -> Iterator[tuple[int, IngestedRollout | None]]:
         """Each row's step and rollouts, None for one without a reward. Raises ConfigError, with its place."""
-        word, plain = "line", file.name.removesuffix(".gz").removesuffix(".zst")
+        word, plain = "row", file.name.removesuffix(".gz").removesuffix(".zst")
+        self._kind = ""
         if file.suffix in (".parquet", ".arrow"):
-            found, word = self._table(file), "row"
-        elif file.suffix == ".json" and is_array(file):
-            found, word = array(file), "row"
+            found, self._kind = self._table(file), "table"
         elif plain.endswith((".csv", ".tsv")):
             if wait is not None:
                 raise ConfigError(f"{file} is CSV, which is read whole", hint="leave --follow out")
-            found = cells(file)
+            found, word, self._kind = cells(file), "line", "cells"
+        elif wait is None and is_whole(file):
+            found = whole(file)
         else:
-            found = rows(file, wait)
+            found, word = rows(file, wait), "line"
         step = -1
         for line, row in found:
+            counted = False
             for place, sample in self._samples(f"{file}, {word} {line}", row):
                 one = self._row(place, row, sample)
                 if self._steps is None:
@@ -139,6 +153,12 @@ class RowReader:
                         f"{place}: step {now} comes after step {step}",
                         hint="write the rollouts in order of their steps",
                     )
+                if now > self._step:
+                    self._step, self._rows = now, set()
+                if not counted:
+                    counted, key = True, hash(str(row))
+                    self.repeated[now] += key in self._rows
+                    self._rows.add(key)
                 step = now
                 yield step, self._rollout(place, one)
 
@@ -173,8 +193,10 @@ class RowReader:
         texts: list[str] = []
         for field, given in (("prompt", row.prompt), ("response", row.response)):
             try:
-                texts.append(messages(given))
+                texts.append(messages(unpadded(given) if self._kind == "table" else given))
             except ConfigError as error:
+                if error.hint != ANOTHER:
+                    raise ConfigError(f"{place}: its {field} is {error.message}", hint=error.hint) from error
                 raise self._other(place, field, given, "a text or messages") from error
         prompt, response = texts
         self._read += 1
@@ -182,13 +204,20 @@ class RowReader:
         group = None if row.group is None else str(row.group)
         expected, feedback = (answer(place, each) for each in (row.answer, row.feedback))
         return IngestedRollout(
-            prompt, response, value, answer=expected, group=group, feedback=feedback, tags=row.tags
+            prompt,
+            response,
+            value,
+            answer=expected,
+            group=group,
+            feedback=feedback,
+            tags=row.tags,
+            model=row.model,
         )
 
     def _table(self, file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         every = self._every()
         columns, lines = self._tables.read(
-            file, [*{n for path in every for n in (path[0], ".".join(path))}, *STEPS]
+            file, [*{n for path in every for n in (path[0], ".".join(path))}, *STEPS, *MODELS]
         )
         for field, path in [*self._paths.items(), *(("reward", path) for _, path in self._parts)]:
             if not {path[0], ".".join(path)} & set(columns.columns) and self._needs(field):
@@ -239,7 +268,10 @@ class RowReader:
                 self._found.add(field)
             elif self._needs(field):
                 raise _missing(place, field, path, row)
+        values["model"] = next((row[name] for name in MODELS if isinstance(row.get(name), str)), None)
         parts = [(weight, _at(row, path, sample), path) for weight, path in self._parts]
+        if self._kind == "cells":
+            parts = [(weight, None if value == "" else value, path) for weight, value, path in parts]
         for _, value, path in parts:
             if value is _ABSENT:
                 raise _missing(place, "reward", path, row)
@@ -312,6 +344,8 @@ def worded(place: str, reward: str, other: str = "--map reward=FIELD") -> float 
     word = _WORDS.get(text, _WORDS.get(text.lower()))
     if word is not None:
         return word
+    if _DECIMAL_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text):
+        text = text.replace(",", ".")
     if (found := _NUMBER.fullmatch(text)) is None:
         raise ConfigError(
             f"{place}: its reward is not a number: {text[:40]!r}",
@@ -379,7 +413,7 @@ def _steps(
                         hint="name the files so that their steps are in order",
                     )
                 if now != step and found:
-                    yield step_of(step, source, found)
+                    yield step_of(step, source, found, reader.repeated[step])
                     found = []
                 step, source = now, file.name
                 found.append(rollout)
@@ -387,7 +421,7 @@ def _steps(
             on_cut(file.name)
             return  # the step is not whole
     if found:
-        yield step_of(step, source, found)
+        yield step_of(step, source, found, reader.repeated[step])
 
 
 def _path(name: str) -> tuple[str, ...]:
