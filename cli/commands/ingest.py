@@ -182,14 +182,12 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
     if report.repeated:
         lines.append(
-            f"  {report.repeated:>9,}  rows repeat another in every field: each counts; if a sample was written"
-            " twice, remove one"
+            f"  {report.repeated:>9,}  rows repeat another in every field: each counts; if they are retries of a"
+            " sample, remove them"
         )
     if report.models:
         names = listed(report.models)
-        lines.append(
-            f"  {len(report.models):>9,}  models share a step: {names}; groups of each, tag model=NAME"
-        )
+        lines.append(f"  {len(report.models):>9,}  models share a step, a tag and groups of each: {names}")
     if report.split:
         lines.append(f"  {report.split:>9,}  group names shared by several prompts: a group for each prompt")
     if opened is not None and (groups["contrast"] or groups["all_failed"]):

@@ -1,4 +1,4 @@
-"""Every text of a message comes back: those of five interfaces, with every field that their makers describe."""
+"""Every text of a message comes back: of five interfaces, with every field that their makers describe."""
 
 import gzip
 import json

@@ -271,7 +271,7 @@ class RowReader:
         values["model"] = next((row[name] for name in MODELS if isinstance(row.get(name), str)), None)
         parts = [(weight, _at(row, path, sample), path) for weight, path in self._parts]
         if self._kind == "cells":
-            parts = [(weight, None if value == "" else value, path) for weight, value, path in parts]
+            parts = [(weight, _cell(value), path) for weight, value, path in parts]
         for _, value, path in parts:
             if value is _ABSENT:
                 raise _missing(place, "reward", path, row)
@@ -338,14 +338,22 @@ def _missing(place: str, field: str, path: tuple[str, ...], known: Iterable[str]
     )
 
 
+def _cell(value: Any) -> Any:
+    """A spreadsheet's reward: an empty cell is none, and half of Europe writes 0,5. 1,000 is refused: it is one
+    there, and a thousand elsewhere."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    comma = _DECIMAL_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text)
+    return text.replace(",", ".") if comma else text or None
+
+
 def worded(place: str, reward: str, other: str = "--map reward=FIELD") -> float | None:
     """A reward that was written as text: a number, a tensor of one, or an evaluation's word."""
     text = reward.strip()
     word = _WORDS.get(text, _WORDS.get(text.lower()))
     if word is not None:
         return word
-    if _DECIMAL_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text):
-        text = text.replace(",", ".")
     if (found := _NUMBER.fullmatch(text)) is None:
         raise ConfigError(
             f"{place}: its reward is not a number: {text[:40]!r}",
