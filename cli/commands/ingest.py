@@ -181,10 +181,7 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
     if report.unscored:
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
     if report.repeated:
-        lines.append(
-            f"  {report.repeated:>9,}  rows repeat another in every field: each counts; if they are retries of a"
-            " sample, remove them"
-        )
+        lines.append(f"  {report.repeated:>9,}  rows are as another in every field, and count: retries?")
     if report.models:
         names = listed(report.models)
         lines.append(f"  {len(report.models):>9,}  models share a step, a tag and groups of each: {names}")

@@ -1,4 +1,5 @@
-"""The logs of evaluations: lm-eval's samples, and Inspect's by its own reader. All of one model are one step.
+"""The logs of evaluations: lm-eval's samples, the records of OpenAI's evals, and Inspect's by its own reader.
+All of one model are one step.
 
 An evaluation of lm-eval has one response a document, so groups come of the same evaluation run several times,
 each with a seed of its own; a row stands once for each of the task's filters. Of Inspect the epochs of a
@@ -35,6 +36,15 @@ class SampleRow(msgspec.Struct):
     filter: str
     metrics: list[str]
     target: Any = None
+
+
+class RecordedEvent(msgspec.Struct):
+    """What happened to a sample of OpenAI's evals: it was asked (`sampling`), held against the answer (`match`)
+    or measured (`metrics`)."""
+
+    sample_id: str | None
+    type: str
+    data: dict[str, Any]
 
 
 class Results(msgspec.Struct):
@@ -164,6 +174,82 @@ def _prompt(place: str, asked: Any) -> str:
         except (msgspec.DecodeError, RecursionError):
             asked = asked[0]
     return text_of(place, asked)
+
+
+def openai_evals(path: Path, reward: str | None) -> Iterator[RolloutStep]:
+    """Files of `oaieval --record_path`: the run's `spec`, events of samples, a `final_report`.
+
+    `reward` is a field of a sample's match or metrics; None: whether it matched. Raises ConfigError for what
+    is no such file, and for a sample that was asked several times, where nothing says which one was graded.
+    """
+    files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
+    if not files:
+        raise ConfigError(f"{path} has no .jsonl file", hint="name the file of oaieval --record_path")
+    found: list[IngestedRollout | None] = []
+    for file in files:
+        models: list[str] = []
+        samples: dict[str, list[RecordedEvent]] = {}
+        try:
+            for line, row in rows(file):
+                place = f"{file}, line {line}"
+                if isinstance(spec := row.get("spec"), dict):
+                    models = [str(each) for each in spec.get("completion_fns") or []]
+                elif "final_report" not in row and (event := _event(place, row)).sample_id is not None:
+                    samples.setdefault(event.sample_id, []).append(event)
+        except CutLine as error:
+            hint = "let the evaluation end, or remove its file"
+            raise ConfigError(f"{file} ends inside a line", hint=hint) from error
+        found += [_recorded(f"{file}, {name}", events, reward, models) for name, events in samples.items()]
+    yield step_of(1, named(files), found)
+
+
+def _event(place: str, row: dict[str, Any]) -> RecordedEvent:
+    try:
+        return msgspec.convert(row, RecordedEvent)
+    except (msgspec.ValidationError, RecursionError) as error:
+        hint = "name the file of oaieval --record_path, or the format that wrote this one"
+        raise ConfigError(f"{place}: {error}", hint=hint) from error
+
+
+def _recorded(
+    place: str, events: list[RecordedEvent], reward: str | None, models: list[str]
+) -> IngestedRollout | None:
+    graded: dict[str, Any] = {}
+    for event in events:
+        if event.type in ("match", "metrics"):
+            graded |= event.data
+    if reward is not None and graded and reward not in graded:
+        hint = f"name another: --reward FIELD, of {', '.join(sorted(graded))}"
+        raise ConfigError(f"{place} has no {reward}", hint=hint)
+    try:
+        value = number(msgspec.convert(graded.get(reward or "correct"), Reward))
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"{place}: {reward or 'correct'} is not a number", hint="name another field: --reward FIELD"
+        ) from error
+    asked = [event.data for event in events if event.type == "sampling"]
+    if len(asked) > 1 and len(models) > 1:
+        asked = asked[:1]  # the last model graded what the first one said
+    if len(asked) > 1:
+        asked = [
+            each for each in asked if each.get("sampled") in (graded.get("sampled"), [graded.get("sampled")])
+        ]
+        if len(asked) != 1:
+            raise ConfigError(
+                f"{place} was asked several times, and nothing says which answer was graded",
+                hint="write rows of your own, with prompt, response and reward: diagevo ingest jsonl FILE",
+            )
+    sampled = asked[0].get("sampled") if asked else None
+    if isinstance(sampled, list):
+        sampled = sampled[0] if len(sampled) == 1 else None
+    if value is None or sampled is None:
+        return None
+    prompt, response = text_of(place, asked[0].get("prompt")), text_of(place, sampled)
+    expected = graded.get("expected")
+    expected = expected[0] if isinstance(expected, list) and len(expected) == 1 else expected
+    return IngestedRollout(
+        prompt, response, value, answer(place, expected), model=models[0] if models else None
+    )
 
 
 def inspect(path: Path, reward: str | None) -> Iterator[RolloutStep]:

@@ -138,6 +138,11 @@ class RowReader:
             found, word = rows(file, wait), "line"
         step = -1
         for line, row in found:
+            if isinstance(row.get("spec"), dict) and "prompt" not in row:
+                raise ConfigError(
+                    f"{file} is a record of OpenAI's evals",
+                    hint=f"name it: diagevo ingest openai-evals {file}",
+                )
             counted = False
             for place, sample in self._samples(f"{file}, {word} {line}", row):
                 one = self._row(place, row, sample)
@@ -339,8 +344,8 @@ def _missing(place: str, field: str, path: tuple[str, ...], known: Iterable[str]
 
 
 def _cell(value: Any) -> Any:
-    """A spreadsheet's reward: an empty cell is none, and half of Europe writes 0,5. 1,000 is refused: it is one
-    there, and a thousand elsewhere."""
+    """A spreadsheet's reward: an empty cell is none, and half of Europe writes 0,5. 1,000 is refused: it is
+    one there, and a thousand elsewhere."""
     if not isinstance(value, str):
         return value
     text = value.strip()
