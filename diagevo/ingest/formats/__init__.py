@@ -24,7 +24,16 @@ from diagevo.text.numbers import count
 __all__ = ["Format", "messages", "read"]
 
 Format = Literal[
-    "verl", "trl", "nemo-rl", "prime-rl", "slime", "areal", "lm-eval", "inspect", "openai-evals", "jsonl"
+    "verl",
+    "trl",
+    "nemo-rl",
+    "prime-rl",
+    "slime",
+    "areal",
+    "lm-eval",
+    "inspect",
+    "openai-evals",
+    "jsonl",
 ]
 Notify = Callable[[str], None]
 TRAINERS: Mapping[Format, tuple[Sequence[str], str, Callable[..., RolloutStep]]] = {

@@ -39,8 +39,8 @@ class SampleRow(msgspec.Struct):
 
 
 class RecordedEvent(msgspec.Struct):
-    """What happened to a sample of OpenAI's evals: it was asked (`sampling`), held against the answer (`match`)
-    or measured (`metrics`)."""
+    """What happened to a sample of OpenAI's evals: it was asked (`sampling`), graded (`match`) or measured
+    (`metrics`)."""
 
     sample_id: str | None
     type: str
@@ -231,9 +231,8 @@ def _recorded(
     if len(asked) > 1 and len(models) > 1:
         asked = asked[:1]  # the last model graded what the first one said
     if len(asked) > 1:
-        asked = [
-            each for each in asked if each.get("sampled") in (graded.get("sampled"), [graded.get("sampled")])
-        ]
+        said = graded.get("sampled")
+        asked = [each for each in asked if said is not None and each.get("sampled") in (said, [said])]
         if len(asked) != 1:
             raise ConfigError(
                 f"{place} was asked several times, and nothing says which answer was graded",

@@ -139,10 +139,8 @@ class RowReader:
         step = -1
         for line, row in found:
             if isinstance(row.get("spec"), dict) and "prompt" not in row:
-                raise ConfigError(
-                    f"{file} is a record of OpenAI's evals",
-                    hint=f"name it: diagevo ingest openai-evals {file}",
-                )
+                hint = f"name its format: diagevo ingest openai-evals {file}"
+                raise ConfigError(f"{file} is a record of OpenAI's evals", hint=hint)
             counted = False
             for place, sample in self._samples(f"{file}, {word} {line}", row):
                 one = self._row(place, row, sample)
