@@ -1,7 +1,6 @@
 """JSON Lines as a trainer writes them: perhaps still writing, so the last line may be cut."""
 
 import codecs
-import csv
 import gzip
 import json
 import re
@@ -10,8 +9,8 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from io import BufferedIOBase, BytesIO
-from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 import msgspec
@@ -57,7 +56,8 @@ def rows(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, dict[str, 
 def is_whole(file: Path) -> bool:
     """Whether the file is an array, or objects over several lines, rather than an object a line."""
     regular(file)
-    begins = next((line.removeprefix(codecs.BOM_UTF8) for _, _, line in _lines(file) if line.strip()), b"")
+    lines = (line.removeprefix(codecs.BOM_UTF8) for _, _, line in lines_of(file))
+    begins = next((line for line in lines if line.strip()), b"")
     if begins.lstrip()[:1] == b"{" and begins.endswith(b"\n"):
         return not _is_object(begins) and _goes_on(begins)
     return begins.lstrip()[:1] == b"["
@@ -74,69 +74,17 @@ def _goes_on(begins: bytes) -> bool:
     return False
 
 
-def cells(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each row of a CSV or TSV file that begins with the names of its columns, with the line that it ends in.
-    Raises ConfigError, with file and line."""
-    regular(file)
-    csv.field_size_limit(LONGEST)
-    texts = _texts(file)
-    first = next(texts, "")
-    if named := re.fullmatch(r"sep=(.)\s*", first):  # what Excel reads before it reads the rest
-        first = next(texts, "")
-    delimiter = named[1] if named else _delimiter(first, "\t," if ".tsv" in file.suffixes else ",\t")
-    found = csv.reader(chain([first], texts), strict=True, delimiter=delimiter)
-    before = 1 if named else 0
-    try:
-        # pandas leaves the name of its index out, spreadsheets that of a column that somebody emptied.
-        names = [name or f"Unnamed: {place}" for place, name in enumerate(next(found, []))]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ConfigError(
-                f"{file} has two columns {twice}", hint="name each column once, in the first line"
-            )
-        for row in found:
-            if row and len(row) != len(names):
-                raise ConfigError(
-                    f"{file}, line {found.line_num + before} has {len(row)} cells for {len(names)} columns",
-                    hint=f'put a cell that has a "{delimiter}" or a line break in quotes',
-                )
-            if any(row):
-                yield found.line_num + before, dict(zip(names, row, strict=True))
-    except csv.Error as error:
-        hint = "put a cell that has a quote in quotes, and write the quote twice"
-        raise ConfigError(f"{file}, line {found.line_num + before} is not CSV: {error}", hint=hint) from error
-
-
-def _texts(file: Path) -> Iterator[str]:
-    """The lines of a file as text; old Macs and some exports end them with a carriage return alone."""
-    lines = (line for _, _, line in _lines(file))
-    first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
-    alone = b"\r" in first.rstrip(b"\r\n")
-    for line in chain([first], lines):
-        yield from re.findall(r"[^\r]*(?:\r\n?|\Z)", line.decode()) if alone else [line.decode()]
-
-
-def _delimiter(header: str, usual: str) -> str:
-    """What parts the header into most names, of commas, tabs and what spreadsheets write where a comma is a
-    decimal's."""
-
-    def names(delimiter: str) -> int:
-        return len(next(csv.reader([header], delimiter=delimiter), []))
-
-    return max(f"{usual};|", key=names)  # of equal ones the first
-
-
 def whole(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each object of a file that is an array, or objects one after the other, with its place from 1. Raises
     ConfigError."""
     size, parts = 0, list[bytes]()
-    for _, _, line in _lines(file):
+    for _, _, line in lines_of(file):
         size += len(line)
         parts.append(line)
         if size > LONGEST:
-            hint = (
-                "write it as JSON Lines: jq -c 'if type == \"array\" then .[] else . end' FILE > FILE.jsonl"
-            )
+            lines = quote(str(file.with_suffix(".lines.jsonl")))
+            each = 'if type == "array" then .[] else . end'
+            hint = f"write it as JSON Lines: jq -c '{each}' {quote(str(file))} > {lines}"
             raise ConfigError(f"{file} is JSON of more than {LONGEST // 2**20} MiB", hint=hint)
     try:
         found = _values(b"".join(parts).decode("utf-8-sig"))
@@ -177,11 +125,13 @@ def raw(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, int, bytes]
     """Each line that is not empty, with its number and where it begins. Raises as `typed` does."""
     regular(file)
     return (
-        (number, start, line) for number, start, line in _lines(file, wait, _is_object) if not line.isspace()
+        (number, start, line)
+        for number, start, line in lines_of(file, wait, _is_object)
+        if not line.isspace()
     )
 
 
-def _lines(
+def lines_of(
     file: Path, wait: Wait | None = None, whole: Callable[[bytes], bool] = lambda _: True
 ) -> Iterator[tuple[int, int, bytes]]:
     """Every line, the last one without its newline if it is `whole`."""
@@ -222,7 +172,7 @@ def _bounded(
                     stream.seek(start)
                     continue
                 if b"}\r{" in line:
-                    hint = f"write a line feed after each: tr '\\r' '\\n' < {file.name} > lines.jsonl"
+                    hint = f"write a line feed after each: tr '\\r' '\\n' < {quote(str(file))} > lines.jsonl"
                     raise ConfigError(f"{file}, line {number + 1}: carriage returns end its lines", hint=hint)
                 if line:
                     raise CutLine
@@ -233,6 +183,9 @@ def _bounded(
                 if blank > BLANK and 2 * blank > start:
                     raise ConfigError(f"{file}, line {number}: most of it is empty lines", hint=_A_ROW)
             else:
+                if number == 1 and len(line) > 3 and not any(line[1::2]):
+                    what = f"{file} is UTF-16 without the mark that says so"
+                    raise ConfigError(what, hint=_as_utf8(file, "UTF-16LE"))
                 _utf8(file, number, line)
             yield number, start, line
             start += len(line)
@@ -249,25 +202,27 @@ def _utf8(file: Path, number: int, text: bytes) -> None:
         byte = error.start - text.rfind(b"\n", 0, error.start)
         raise ConfigError(
             f"{file}, line {line} is not UTF-8: byte {byte} of it is {text[error.start]:#04x}",
-            hint=_as_utf8(file, text),
+            hint=_as_utf8(file, _encoding(text)),
         ) from error
 
 
-def _as_utf8(file: Path, text: bytes) -> str:
-    """How to write a file in another encoding, which nothing in it names, as UTF-8."""
-    unpack = {".gz": f"gzip -dc {file} | ", ".zst": f"zstd -dc {file} | "}.get(file.suffix, "")
+def _as_utf8(file: Path, encoding: str) -> str:
+    """How to write a file as UTF-8 whose encoding is this, or one that nothing in it names."""
+    known = " (CP1252 is what Excel writes in Western Europe)" if encoding == "CP1252" else ""
+    unpack = {".gz": "gzip -dc", ".zst": "zstd -dc"}.get(file.suffix, "cat")
     new = file.with_name(f"utf8-{file.name.removesuffix('.gz').removesuffix('.zst')}")
-    given = "" if unpack else f" {file}"
-    try:
-        text.decode("cp1252")
-    except UnicodeDecodeError:
-        return f"save it as UTF-8, or name its encoding: {unpack}iconv -f ENCODING -t UTF-8{given} > {new}"
     return (
-        "save it as UTF-8 (Excel: “CSV UTF-8”); from CP1252, which Excel writes in Western Europe: "
-        f"{unpack}iconv -f CP1252 -t UTF-8{given} > {new}"
+        f"save it as UTF-8{known}: {unpack} {quote(str(file))} | iconv -f {encoding} -t UTF-8"
+        f" > {quote(str(new))}"
     )
 
 
+def _encoding(text: bytes) -> str:
+    marked = next((name.upper() for mark, name in _MARKS.items() if text.startswith(mark)), None)
+    return marked or ("ENCODING" if text.translate(None, _IN_CP1252) else "CP1252")
+
+
+_IN_CP1252 = bytes(set(range(256)) - {0x81, 0x8D, 0x8F, 0x90, 0x9D})
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
     codecs.BOM_UTF32_BE: "utf-32",
@@ -291,13 +246,15 @@ def _opened(file: Path) -> tuple[BufferedIOBase, bool]:
         if encoding is None:
             return stream, True
         with stream:
-            text = stream.read(2 * LONGEST)
+            text = stream.read(LONGEST + 1)
+        if len(text) > LONGEST:
+            what = f"{file} is {encoding.upper()} of more than {LONGEST // 2**20} MiB"
+            raise ConfigError(what, hint=_as_utf8(file, encoding.upper()))
         try:
             return BytesIO(text.decode(encoding).encode()), False
         except ValueError as error:
-            raise ConfigError(
-                f"{file} begins as {encoding.upper()}, and is not: {error}", hint="save it as UTF-8"
-            ) from error
+            what = f"{file} begins as {encoding.upper()}, and is not: {error}"
+            raise ConfigError(what, hint="let its writer end, or save it as UTF-8") from error
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
@@ -315,7 +272,7 @@ def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[
             return value
     except msgspec.ValidationError as error:
         if "out of range" not in str(error):  # 1e999, which is an infinite number
-            raise ConfigError(f"{place}: {error}", hint=_fields(line)) from error
+            raise ConfigError(f"{place}: {error}", hint=_fields(line, decoder.type, error)) from error
     except (msgspec.DecodeError, RecursionError):
         pass  # Python's writer leaves NaN, which is no JSON
     try:
@@ -327,7 +284,7 @@ def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[
     try:
         return msgspec.convert(found, decoder.type)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{place}: {error}", hint=_fields(line)) from error
+        raise ConfigError(f"{place}: {error}", hint=_fields(line, decoder.type, error)) from error
 
 
 _UNUSUAL = re.compile(rb'\\u00[2-7]|\\\\":|"[ \t]+:')
@@ -380,7 +337,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _fields(line: bytes) -> str:
+def _fields(line: bytes, type_: Any, error: Exception) -> str:
+    """What the row has, and what to name where it is the reward that is missing or no number."""
     try:
         row = loads(line)
     except (ValueError, RecursionError):
@@ -388,7 +346,16 @@ def _fields(line: bytes) -> str:
     if not isinstance(row, dict):
         return _A_ROW
     known = ", ".join(sorted(row))[:200] or "none"
-    return f"its fields: {known}; name the reward with --reward FIELD, or the format that wrote it"
+    named = zip(
+        getattr(type_, "__struct_fields__", ()), getattr(type_, "__struct_encode_fields__", ()), strict=True
+    )
+    rewards = [name for field, name in named if field.startswith(("reward", "part"))]
+    if any(f"`{name}`" in str(error) or f"$.{name}" in str(error) for name in rewards):
+        return f"its fields: {known}; name the reward with --reward FIELD, or the format that wrote it"
+    return (
+        f"its fields: {known}; name the format that wrote it, or read it as rows of your own:"
+        " diagevo ingest jsonl PATH --map prompt=FIELD,response=FIELD,reward=FIELD"
+    )
 
 
 def _is_object(line: bytes) -> bool:

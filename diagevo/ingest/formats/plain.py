@@ -9,11 +9,13 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from diagevo.errors import ConfigError
+from diagevo.ingest.formats.cells import cells, reward_of
 from diagevo.ingest.formats.messages import messages, unpadded
 from diagevo.ingest.formats.rows import (
     ANOTHER,
@@ -26,7 +28,7 @@ from diagevo.ingest.formats.rows import (
     total,
 )
 from diagevo.ingest.formats.tables import TableReader, decoded
-from diagevo.ingest.lines import CutLine, Wait, cells, is_whole, rows, whole
+from diagevo.ingest.lines import CutLine, Wait, is_whole, rows, whole
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.text.numbers import count
 
@@ -55,8 +57,6 @@ _PASSED = ("true", "correct", "yes", "pass", "passed", "right", "success")
 _FAILED = ("false", "incorrect", "no", "fail", "failed", "wrong", "failure")
 _WORDS = dict.fromkeys(("C", *_PASSED), 1.0) | dict.fromkeys(("I", "N", *_FAILED), 0.0) | {"P": 0.5}
 """Words for a reward, and Inspect's letters: correct, partly so, incorrect, no answer."""
-_DECIMAL_COMMA = re.compile(r"[+-]?(?:0|[0-9]+),[0-9]+(?:e[+-]?[0-9]+)?", re.IGNORECASE)
-_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+")
 _NUMBER = re.compile(
     r"(tensor\()?([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:nan|inf|infinity))"
     r"(?(1)(?:, \w+=[\w.:']+)*\))",
@@ -139,7 +139,7 @@ class RowReader:
         step = -1
         for line, row in found:
             if isinstance(row.get("spec"), dict) and "prompt" not in row:
-                hint = f"name its format: diagevo ingest openai-evals {file}"
+                hint = f"name its format: diagevo ingest openai-evals {quote(str(file))}"
                 raise ConfigError(f"{file} is a record of OpenAI's evals", hint=hint)
             counted = False
             for place, sample in self._samples(f"{file}, {word} {line}", row):
@@ -274,7 +274,7 @@ class RowReader:
         values["model"] = next((row[name] for name in MODELS if isinstance(row.get(name), str)), None)
         parts = [(weight, _at(row, path, sample), path) for weight, path in self._parts]
         if self._kind == "cells":
-            parts = [(weight, _cell(value), path) for weight, value, path in parts]
+            parts = [(weight, reward_of(value), path) for weight, value, path in parts]
         for _, value, path in parts:
             if value is _ABSENT:
                 raise _missing(place, "reward", path, row)
@@ -323,8 +323,15 @@ class RowReader:
         """What is wrong with a field, in the file's own words."""
         problem = f"{place}: its {field} is not {expected}: {str(value)[:80]}"
         name = self._mapped.get(field, field)
+        if isinstance(value, dict):
+            known = ", ".join(sorted(value))[:200] or "none"
+            hint = f"name a field within it: --map {field}={name}.FIELD, of {known}"
+            return ConfigError(problem, hint=hint)
         if isinstance(value, list) and any(isinstance(each, dict) for each in value):
-            hint = f"a message has role and content; or name one text of it: --map {field}={name}.0.FIELD"
+            hint = (
+                f"a message has role and content; or name one text of it: --map {field}={name}.0.FIELD"
+                f" ({name}.*.FIELD: a rollout of each)"
+            )
             return ConfigError(problem, hint=hint)
         if isinstance(value, list):
             hint = f"write a row for each rollout, or name one of the list: --map {field}={name}.0"
@@ -339,16 +346,6 @@ def _missing(place: str, field: str, path: tuple[str, ...], known: Iterable[str]
         hint=f"its fields: {', '.join(sorted(known))[:200] or 'none'}; "
         f"say where it stands: --map {field}=FIELD (messages.0.content: a field within)",
     )
-
-
-def _cell(value: Any) -> Any:
-    """A spreadsheet's reward: an empty cell is none, and half of Europe writes 0,5. 1,000 is refused: it is
-    one there, and a thousand elsewhere."""
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
-    comma = _DECIMAL_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text)
-    return text.replace(",", ".") if comma else text or None
 
 
 def worded(place: str, reward: str, other: str = "--map reward=FIELD") -> float | None:
