@@ -136,14 +136,14 @@ def _rollout(
         )
     if metric not in row:
         raise ConfigError(
-            f"{place} has no {metric}", hint=f"its metrics: {', '.join(sample.metrics) or 'none'}"
+            f"{place} has no {metric}",
+            hint=f"name one: --reward METRIC, of {', '.join(sample.metrics) or 'none'}",
         )
     try:
         value = number(msgspec.convert(row[metric], Reward))
     except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"{place}: {metric} is not a number", hint="name another metric: --reward METRIC,FILTER"
-        ) from error
+        hint = f"name another: --reward METRIC, of {', '.join(sample.metrics)}"
+        raise ConfigError(f"{place}: {metric} is not a number", hint=hint) from error
     response = _response(place, sample.resps)
     if value is None or response is None:
         return None
@@ -225,7 +225,8 @@ def _recorded(
         value = number(msgspec.convert(graded.get(reward or "correct"), Reward))
     except msgspec.ValidationError as error:
         raise ConfigError(
-            f"{place}: {reward or 'correct'} is not a number", hint="name another field: --reward FIELD"
+            f"{place}: {reward or 'correct'} is not a number",
+            hint=f"name another field: --reward FIELD, of {', '.join(sorted(graded))}",
         ) from error
     asked = [event.data for event in events if event.type == "sampling"]
     if len(asked) > 1 and len(models) > 1:
@@ -236,7 +237,7 @@ def _recorded(
         if len(asked) != 1:
             raise ConfigError(
                 f"{place} was asked several times, and nothing says which answer was graded",
-                hint="write rows of your own, with prompt, response and reward: diagevo ingest jsonl FILE",
+                hint="write a row of your own for each answer that was graded: prompt, response, reward",
             )
     sampled = asked[0].get("sampled") if asked else None
     if isinstance(sampled, list):
@@ -340,7 +341,8 @@ def _value(place: str, scores: dict[str, Any], reward: str | None) -> float | No
     if reward not in known:
         found_instead = "several scores" if reward is None else f"no score {reward}"
         raise ConfigError(
-            f"{place} has {found_instead}: {', '.join(known)}", hint="name one: --reward SCORER"
+            f"{place} has {found_instead}: {', '.join(known)}",
+            hint=f"name one: --reward SCORER, of {', '.join(known)}",
         )
     value = known[reward]
     if value is None or isinstance(value, list):

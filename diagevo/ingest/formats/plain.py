@@ -30,6 +30,7 @@ from diagevo.ingest.formats.rows import (
 from diagevo.ingest.formats.tables import TableReader, decoded
 from diagevo.ingest.lines import CutLine, Wait, is_whole, rows, whole
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+from diagevo.text.lines import listed
 from diagevo.text.numbers import count
 
 FIELDS = ("prompt", "response", "reward", "group", "answer", "step", "feedback", "tags")
@@ -115,6 +116,8 @@ class RowReader:
         """By step, the rows that are an earlier one of it in every field."""
         self._rows: set[int] = set()
         """Those of the step that is read."""
+        self._fields = ""
+        """Of the row that is read."""
         self._step = -1
         self._kind = ""
         """Of the file that is read: a table's nulls and empty cells are no values."""
@@ -247,13 +250,14 @@ class RowReader:
         for field in sorted(_OPTIONAL & set(self._mapped) - self._found):
             raise ConfigError(
                 f"{path} has no {self._mapped[field]} in any row, which is its {field}",
-                hint=f"say where it stands: --map {field}=FIELD",
+                hint=f"say where it stands: --map {field}=FIELD, of {self._fields}",
             )
 
     def _needs(self, field: str) -> bool:
         return field in _NEEDED or (field in self._mapped and field not in _OPTIONAL)
 
     def _row(self, place: str, row: Mapping[str, Any], sample: int) -> PlainRow:
+        self._fields = listed(sorted(row), 20)
         if "step" not in row and "step" not in self._mapped:
             for name in STEPS:
                 if (
@@ -290,7 +294,7 @@ class RowReader:
             values["step"] = int(step)
         one = self._typed(place, values, PlainRow)
         if isinstance(one.reward, str):
-            one.reward = worded(place, one.reward)
+            one.reward = self._worded(place, one.reward)
         return one
 
     def _tagged(self, place: str, name: str, value: Any, *, inside: bool = False) -> list[str]:
@@ -307,7 +311,10 @@ class RowReader:
 
     def _reward(self, place: str, value: Any) -> float | None:
         reward = self._typed(place, {"reward": value}, SummedReward).reward
-        return number(worded(place, reward) if isinstance(reward, str) else reward)
+        return number(self._worded(place, reward) if isinstance(reward, str) else reward)
+
+    def _worded(self, place: str, reward: str) -> float | None:
+        return worded(place, reward, f"--map reward=FIELD, of {self._fields}")
 
     def _typed(self, place: str, values: Mapping[str, Any], type_: type[T]) -> T:
         try:
@@ -315,8 +322,7 @@ class RowReader:
         except (msgspec.ValidationError, RecursionError) as error:
             field = next((name for name in _EXPECTED if f"$.{name}" in str(error)), None)
             if field is None:
-                hint = f"name other fields: --map {','.join(f'{field}=FIELD' for field in _NEEDED)}"
-                raise ConfigError(f"{place}: {error}", hint=hint) from error
+                raise ConfigError(f"{place}: {error}", hint=ANOTHER) from error
             raise self._other(place, field, values[field], _EXPECTED[field]) from error
 
     def _other(self, place: str, field: str, value: Any, expected: str) -> ConfigError:
@@ -324,31 +330,31 @@ class RowReader:
         problem = f"{place}: its {field} is not {expected}: {str(value)[:80]}"
         name = self._mapped.get(field, field)
         if isinstance(value, dict):
-            known = ", ".join(sorted(value))[:200] or "none"
-            hint = f"name a field within it: --map {field}={name}.FIELD, of {known}"
+            hint = f"name a field within it: --map {field}={name}.FIELD, of {listed(sorted(value), 20)}"
             return ConfigError(problem, hint=hint)
-        if isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        if isinstance(value, list) and (within := next((v for v in value if isinstance(v, dict)), None)):
             hint = (
-                f"a message has role and content; or name one text of it: --map {field}={name}.0.FIELD"
-                f" ({name}.*.FIELD: a rollout of each)"
+                f"a message has role and content; or name a field of one: --map {field}={name}.0.FIELD; or"
+                f" of each, as rollouts: --map {field}={name}.*.FIELD, of {listed(sorted(within), 20)}"
             )
             return ConfigError(problem, hint=hint)
         if isinstance(value, list):
             hint = f"write a row for each rollout, or name one of the list: --map {field}={name}.0"
             return ConfigError(problem, hint=hint)
-        return ConfigError(problem, hint=f"fix {name}, or name another field: --map {field}=FIELD")
+        hint = f"fix {name}, or name another field: --map {field}=FIELD, of {self._fields}"
+        return ConfigError(problem, hint=hint)
 
 
 def _missing(place: str, field: str, path: tuple[str, ...], known: Iterable[str]) -> ConfigError:
     name = ".".join(path)
     return ConfigError(
         f"{place} has no {name}" + (f", which is its {field}" if name != field else ""),
-        hint=f"its fields: {', '.join(sorted(known))[:200] or 'none'}; "
+        hint=f"its fields: {listed(sorted(known), 20) or 'none'}; "
         f"say where it stands: --map {field}=FIELD (messages.0.content: a field within)",
     )
 
 
-def worded(place: str, reward: str, other: str = "--map reward=FIELD") -> float | None:
+def worded(place: str, reward: str, other: str) -> float | None:
     """A reward that was written as text: a number, a tensor of one, or an evaluation's word."""
     text = reward.strip()
     word = _WORDS.get(text, _WORDS.get(text.lower()))

@@ -286,7 +286,9 @@ def _reward_column(file: Path, columns: Columns, reward: str | None) -> str:
         )
     for _, name in terms(reward):
         if name not in numbers:
-            raise ConfigError(f"{file} has no reward {name}", hint=f"its numbers: {', '.join(numbers)}")
+            raise ConfigError(
+                f"{file} has no reward {name}", hint=f"name one: --reward COLUMN, of {', '.join(numbers)}"
+            )
     return reward
 
 
