@@ -2,12 +2,20 @@
 
 import gzip
 import json
+import re
 from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
+import pandas
+import polars
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from diagevo.errors import ConfigError
+from diagevo.ingest.formats import read
 from diagevo.ingest.formats.messages import messages
 from tests.ingest.conftest import DATA
 
@@ -61,3 +69,204 @@ def test_every_text_of_a_message_comes_back(interface: str) -> None:
         found = messages([ASKED, message])
         lost += [(text, json.dumps(message)[:300]) for text in texts(message) if text not in found]
     assert not lost
+
+
+FIELDS = (
+    *("text", "content", "note", "error", "parts", "name", "output", "input", "arguments", "url", "thinking"),
+    *(
+        "refusal",
+        "image",
+        "tool_use",
+        "toolResult",
+        "function_call",
+        "tool_calls",
+        "reasoning",
+        "json",
+        "x-y",
+    ),
+)
+NAMED = st.sampled_from(FIELDS)
+KINDS = st.sampled_from(
+    ["text", "tool_use", "tool_result", "image", "document", "web_search_call", "odd", ""]
+)
+
+
+@st.composite
+def anything(draw: st.DrawFn, depth: int = 3) -> Any:
+    """A message or part of fields that nobody described, each text another one."""
+    if not depth or draw(st.booleans()):
+        return f"<{draw(st.integers(0, 10**9))}>"
+    if draw(st.booleans()):
+        return draw(st.lists(anything(depth - 1), max_size=2))
+    found = draw(st.dictionaries(NAMED, anything(depth - 1), max_size=3))
+    return found | ({"type": draw(KINDS)} if draw(st.booleans()) else {})
+
+
+def leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from leaves(each)
+
+
+@settings(max_examples=500)
+@given(st.dictionaries(NAMED, anything(), min_size=1, max_size=4))
+def test_no_text_of_a_message_that_nobody_described_is_dropped(message: dict[str, Any]) -> None:
+    """It is kept, or the row is refused."""
+    try:
+        found = messages([ASKED, {"role": "assistant", **message}])
+    except ConfigError:
+        return
+    assert not [text for text in leaves(message) if text.startswith("<") and text not in found]
+
+
+CALLED = {"name": "get", "arguments": '{"city": "Rome"}'}
+ROME = '[tool call] get({"city": "Rome"})'
+SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "a call as it was before tools": (
+        [{"role": "assistant", "content": None, "function_call": CALLED}],
+        ROME,
+    ),
+    "calls that are JSON": ([{"role": "assistant", "tool_calls": [json.dumps({"function": CALLED})]}], ROME),
+    "all of them are JSON": ([{"role": "assistant", "tool_calls": json.dumps([{"function": CALLED}])}], ROME),
+    "a call that is no JSON": ([{"role": "assistant", "tool_calls": ["get Rome"]}], "[tool call] get Rome"),
+    "an argument that is null": (
+        [{"role": "assistant", "tool_calls": [{"name": "set", "arguments": {"name": None}}]}],
+        '[tool call] set({"name": null})',
+    ),
+    "Anthropic": (
+        [
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "Look.", "signature": "x"}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "name": "get", "input": {"city": "Rome"}}],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "content": "21 C"}, {"text": "And?"}]},
+            {"role": "user", "content": [{"type": "tool_result", "content": "no", "is_error": True}]},
+        ],
+        f"assistant: Look.\n\nassistant: {ROME}\n\ntool: 21 C\n\nuser: And?\n\ntool: [error]\nno",
+    ),
+    "OpenAI's Responses": (
+        [
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Look."}]},
+            {"type": "function_call", "call_id": "1", **CALLED},
+            {"type": "function_call_output", "call_id": "1", "output": "21 C"},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Warm."}]},
+        ],
+        f"assistant: Look.\n{ROME}\n\ntool: 21 C\n\nassistant: Warm.",
+    ),
+    "Gemini": (
+        [
+            {"role": "model", "parts": [{"text": "Look.", "thought": True}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "get", "args": {"city": "Rome"}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "get", "response": {"c": 21}}}]},
+        ],
+        f'model: Look.\n\nmodel: {ROME}\n\ntool get: {{"c": 21}}',
+    ),
+    "Bedrock": (
+        [
+            {"role": "assistant", "content": [{"toolUse": {"name": "get", "input": {"city": "Rome"}}}]},
+            {
+                "role": "user",
+                "content": [{"toolResult": {"content": [{"json": {"c": 21}}], "status": "error"}}],
+            },
+        ],
+        f'assistant: {ROME}\n\ntool: [error]\n{{"c": 21}}',
+    ),
+    "Ollama": ([{"role": "assistant", "thinking": "Hm.", "content": "No."}], "Hm.\nNo."),
+    "one thought under two names": (
+        [{"role": "assistant", "reasoning": "Hm.", "reasoning_content": "Hm.", "content": "No."}],
+        "Hm.\nNo.",
+    ),
+    "a refusal": ([{"role": "assistant", "content": None, "refusal": "I may not."}], "[refusal] I may not."),
+    "a picture at an address": (
+        [
+            {
+                "role": "user",
+                "content": ["See:", {"type": "image_url", "image_url": {"url": "https://a/b.png"}}],
+            }
+        ],
+        "See:\n[image] https://a/b.png",
+    ),
+    "a sound": (
+        [{"role": "user", "content": [{"inlineData": {"mimeType": "audio/mp3", "data": "QUJD"}}]}],
+        f"[audio] {blake2b(b'QUJD', digest_size=4).hexdigest()}",
+    ),
+    "numbers beside it": ([{"role": "user", "content": "Hi.", "weight": 1, "mask": [0, 1]}], "Hi."),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_it_reads_like_a_conversation(name: str) -> None:
+    said, shown = SHOWN[name]
+    assert messages(said) == shown
+
+
+def test_prompts_that_differ_in_a_picture_alone_are_two_and_it_is_not_kept() -> None:
+    data = ["data:image/png;base64," + letter * 4000 for letter in "AB"]
+    found = [
+        messages([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": each}}]}])
+        for each in data
+    ]
+    assert found[0] != found[1]
+    assert all(re.fullmatch(r"\[image\] [0-9a-f]{8}", each) for each in found)
+
+
+CHAT = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi?"}]
+REPLY = {"role": "assistant", "content": "Ho."}
+
+
+def rollouts(file: Path) -> list[tuple[str, str]]:
+    found = read("trl" if file.stem.startswith("completions") else "jsonl", file, on_cut=pytest.fail)
+    return [(each.prompt, each.response) for step in found for each in step.rollouts]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet", "completions_1.parquet"])
+def test_messages_that_a_cell_holds_as_json_are_messages(tmp_path: Path, name: str) -> None:
+    row = {"prompt": json.dumps(CHAT), "response": json.dumps(REPLY), "reward": 1.0}
+    file = tmp_path / name
+    match name.partition(".")[2], name[0]:
+        case "jsonl", _:
+            file.write_text(json.dumps(row) + "\n")
+        case "csv", _:
+            pandas.DataFrame([row]).to_csv(file)
+        case _, "a":
+            polars.DataFrame([row]).write_parquet(file)
+        case _:
+            named = {"completion": row["response"], "a_reward": 1.0, "advantage": 0.0}
+            polars.DataFrame([{"prompt": row["prompt"], **named}]).write_parquet(file)
+    assert rollouts(file) == [("system: Be kind.\n\nuser: Hi?", "Ho.")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"role": "admin"}',
+        '[{"role": "user", "content": "a"}, 1]',
+        '{"name": "get", "arguments": {"role": "user"}}',
+        '[{"type": "text", "text": "a"}]',
+        "[1, 2]",
+        '{"role": "user", "content": "a"} and so on',
+        '{"role": "user", "content": "\\ud800"}',
+    ],
+)
+def test_json_that_is_no_conversation_is_a_text(text: str) -> None:
+    assert messages(text) == text
+
+
+def test_messages_as_python_prints_them_are_refused_with_the_way_to_write_them(tmp_path: Path) -> None:
+    pandas.DataFrame([{"prompt": CHAT, "response": "Ho.", "reward": 1}]).to_csv(tmp_path / "a.csv")
+    with pytest.raises(ConfigError, match="its prompt is messages as Python prints them") as refused:
+        rollouts(tmp_path / "a.csv")
+    assert "map(json.dumps)" in str(refused.value.hint)
+
+
+def test_a_null_is_an_argument_in_json_and_a_gap_in_a_table(tmp_path: Path) -> None:
+    """A table's column has the arguments of every tool."""
+    calls = [{"name": "set", "arguments": {"a": 1, "b": None}}, {"name": "put", "arguments": {"b": "x"}}]
+    row = {"prompt": "?", "response": [{"role": "assistant", "tool_calls": calls}], "reward": 1.0}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    polars.DataFrame([row]).write_parquet(tmp_path / "a.parquet")
+    put = '[tool call] put({"b": "x"})'
+    assert rollouts(tmp_path / "a.jsonl") == [("?", f'[tool call] set({{"a": 1, "b": null}})\n{put}')]
+    assert rollouts(tmp_path / "a.parquet") == [("?", f'[tool call] set({{"a": 1}})\n{put}')]

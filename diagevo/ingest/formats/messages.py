@@ -228,6 +228,8 @@ def _fields(fields: Mapping[str, Any]) -> Iterator[Said]:
         if name in _KINDS:
             for each in value if isinstance(value, list) else [value]:
                 yield _marked(_kind(name, each), each)
+        elif name == "json":
+            yield json.dumps(_unblobbed(value), ensure_ascii=False)
         elif isinstance(value, dict) and _RESULT.fullmatch(name):
             yield _result(_named(value))
         elif _has_text(value) and not any(_words(value) in text for text in shown):
@@ -308,7 +310,7 @@ def _result(fields: dict[str, Any]) -> Turn:
     """What a tool gave back, as its own turn; an object that it gave as JSON."""
     lines = ["[error]"] if fields.get("is_error") or fields.get("status") == "error" else []
     for name, value in fields.items():
-        if name in _OUTPUTS and isinstance(value, dict):
+        if name in _OUTPUTS and not isinstance(value, str | list):
             lines.append(json.dumps(_unblobbed(value), ensure_ascii=False))
         elif name in _OUTPUTS:
             lines += [each if isinstance(each, str) else each.text for each in _parts(value)]
@@ -342,8 +344,6 @@ def _cleaned(value: Any, name: str = "") -> Any:
         return found[0] if len(found) == 1 else found or None
     if not isinstance(value, dict):
         return value
-    if "json" in value:
-        return _unblobbed(value)
     found = {
         key: each
         for key, inner in value.items()
