@@ -158,7 +158,7 @@ class Try:
 
 def told(hint: str, now: Try) -> Iterator[Try]:
     """What somebody does who reads the hint. FIELD is each name that it lists."""
-    listed = re.search(r"(?:fields: |, of |rewards: )([^;()]*)", hint)
+    listed = re.search(r"(?:fields: |metrics: |, of |rewards: )([^;()]*)", hint)
     names = [name.strip() for name in re.split(r"[,;] ", listed[1])] if listed else now.known
     if "METRIC,FILTER" in hint:
         names = hint.partition("METRIC,FILTER: ")[2].split("; ")

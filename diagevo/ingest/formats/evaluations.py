@@ -137,7 +137,7 @@ def _rollout(
     if metric not in row:
         raise ConfigError(
             f"{place} has no {metric}",
-            hint=f"name one: --reward METRIC, of {', '.join(sample.metrics) or 'none'}",
+            hint=f"its metrics: {', '.join(sample.metrics) or 'none'}; name one: --reward METRIC",
         )
     try:
         value = number(msgspec.convert(row[metric], Reward))
@@ -358,7 +358,8 @@ def _message(turn: Any) -> dict[str, Any]:
         if isinstance(part, str):
             content.append(part)
         elif part.type == "reasoning":
-            thought += [part.reasoning, *([part.summary] if getattr(part, "summary", None) else [])]
+            known = (part.reasoning, getattr(part, "summary", None))
+            thought.append("\n".join(text for text in known if text))
         elif part.type == "text" and not getattr(part, "citations", None):
             content.append(part.text)
         else:
