@@ -246,6 +246,7 @@ def test_messages_that_a_cell_holds_as_json_are_messages(tmp_path: Path, name: s
         '{"name": "get", "arguments": {"role": "user"}}',
         '[{"type": "text", "text": "a"}]',
         "[1, 2]",
+        '{"role": "user", "content": 5}',
         '{"role": "user", "content": "a"} and so on',
         '{"role": "user", "content": "\\ud800"}',
     ],

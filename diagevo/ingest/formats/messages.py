@@ -9,6 +9,7 @@ its result as a turn of the tool, and every other field that holds a text behind
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -74,16 +75,17 @@ def messages(value: Any) -> str:
     try:
         if (found := conversation(value)) is not None:
             return written(found)
-    except RecursionError as error:
-        raise _neither("nested too deeply", value) from error
+    except (ValueError, RecursionError) as error:
+        if not isinstance(value, str):
+            raise _neither(str(error), value) from error
     if not isinstance(value, str):
         raise _neither("of another form", value)
-    if _PRINTED.match(value) and value.rstrip()[-1:] in ("]", "}"):
-        raise ConfigError(
-            f"messages as Python prints them, which is not JSON: {value[:80]}",
-            hint="write the column as JSON: frame[NAME] = frame[NAME].map(json.dumps)",
-        )
     return unmarked(value)
+
+
+def printed(value: Any) -> bool:
+    """Whether these are messages as Python prints them, which is no JSON."""
+    return isinstance(value, str) and bool(_PRINTED.match(value)) and value.rstrip()[-1:] in ("]", "}")
 
 
 def text_of(place: str, value: Any) -> str:
@@ -145,15 +147,12 @@ def unpadded(value: Any) -> Any:
 
 
 def written(found: Sequence[Message]) -> str:
-    """The messages, each under its role; of a single one its content. Raises ConfigError for what is none."""
+    """The messages, each under its role; of a single one its content. Raises ValueError for what is none."""
     turns: list[Turn] = []
     before = False
     for message in found:
         item = _is_item(message)
-        try:
-            said = list(_turns(message))
-        except ValueError as error:
-            raise _neither(str(error), message) from error
+        said = list(_turns(message))
         # The thoughts, texts and calls of an answer may be items side by side, and are one turn.
         if turns and (item or before) and turns[-1].role == said[0].role != "tool":
             before_it = turns.pop()
@@ -217,8 +216,8 @@ def _turns(message: Message) -> Iterator[Turn]:
 def _fields(fields: Mapping[str, Any]) -> Iterator[Said]:
     """A message or a part by its fields: thoughts, text, whatever else there is, calls."""
     shown: list[str] = []
-    for name in _FIRST:
-        for each in _parts(fields.get(name)):
+    for name in [each for each in _FIRST if each in fields]:
+        for each in _parts(fields[name]):
             if name not in _THOUGHTS or each not in shown:  # two names for one thought
                 yield each
                 shown += [each] if isinstance(each, str) else []
@@ -382,6 +381,7 @@ def _without(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {each: value for each, value in fields.items() if each != name}
 
 
+@lru_cache(4096)  # the names of fields are few, and asked about in every message
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda letter: f"_{letter[0].lower()}", name).replace("-", "_")
 

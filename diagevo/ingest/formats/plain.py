@@ -16,7 +16,7 @@ import msgspec
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.cells import cells, reward_of
-from diagevo.ingest.formats.messages import messages, unpadded
+from diagevo.ingest.formats.messages import messages, printed, unpadded
 from diagevo.ingest.formats.rows import (
     ANOTHER,
     LAST_STEP,
@@ -135,7 +135,7 @@ class RowReader:
             if wait is not None:
                 raise ConfigError(f"{file} is CSV, which is read whole", hint="leave --follow out")
             found, word, self._kind = cells(file), "line", "cells"
-        elif wait is None and is_whole(file):
+        elif is_whole(file):
             found = whole(file)
         else:
             found, word = rows(file, wait), "line"
@@ -162,7 +162,7 @@ class RowReader:
                 if now > self._step:
                     self._step, self._rows = now, set()
                 if not counted:
-                    counted, key = True, hash(str(row))
+                    counted, key = True, _hash(row)
                     self.repeated[now] += key in self._rows
                     self._rows.add(key)
                 step = now
@@ -198,11 +198,15 @@ class RowReader:
             return None
         texts: list[str] = []
         for field, given in (("prompt", row.prompt), ("response", row.response)):
+            if printed(given) and (field == "prompt" or self._kind == "cells"):  # a model may print anything
+                what = (
+                    f"{place}: its {field} is messages as Python prints them, which is not JSON: {given[:80]}"
+                )
+                hint = "write the column as JSON: frame[NAME] = frame[NAME].map(json.dumps)"
+                raise ConfigError(what, hint=hint)
             try:
                 texts.append(messages(unpadded(given) if self._kind == "table" else given))
             except ConfigError as error:
-                if error.hint != ANOTHER:
-                    raise ConfigError(f"{place}: its {field} is {error.message}", hint=error.hint) from error
                 raise self._other(place, field, given, "a text or messages") from error
         prompt, response = texts
         self._read += 1
@@ -436,6 +440,13 @@ def _steps(
             return  # the step is not whole
     if found:
         yield step_of(step, source, found, reader.repeated[step])
+
+
+def _hash(row: Mapping[str, Any]) -> int:
+    try:
+        return hash(msgspec.json.encode(row))
+    except (OverflowError, UnicodeEncodeError, RecursionError):  # a number of 400 digits, half a surrogate
+        return hash(str(row))
 
 
 def _path(name: str) -> tuple[str, ...]:
