@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from diagevo.errors import ConfigError, extra
-from diagevo.ingest.formats.messages import conversation, messages, written
+from diagevo.ingest.formats.messages import conversation, messages
 from diagevo.ingest.lines import CutLine, is_whole, rows, whole
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.text.escaping import json_text
@@ -182,10 +182,10 @@ def _prompt(place: str, number: int, row: Mapping[str, Any], names: Sequence[str
         raise ConfigError(f"{place} has none of {', '.join(names)}", hint=_A_PROMPT)
     try:
         text = messages(value).strip()
+        asked = [message for message in conversation(value) or [] if message.get("role") == "user"]
+        return DatasetPrompt(number, text, messages(asked[-1:]).strip() if asked else text)
     except ConfigError as error:
         raise ConfigError(f"{place}: {error.message}", hint=_A_PROMPT) from error
-    asked = [message for message in conversation(value) or [] if message.get("role") == "user"]
-    return DatasetPrompt(number, text, written(asked[-1:]).strip() if asked else text)
 
 
 def _through_templates(wanted: set[str], logged: Mapping[str, str]) -> dict[str, str]:

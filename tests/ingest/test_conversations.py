@@ -174,6 +174,24 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
         f'assistant: {ROME}\n\ntool: [error]\n{{"c": 21}}',
     ),
     "Ollama": ([{"role": "assistant", "thinking": "Hm.", "content": "No."}], "Hm.\nNo."),
+    "LangChain": (
+        [
+            {"type": "human", "content": "Rome?"},
+            {"type": "ai", "content": "", "tool_calls": [{"name": "get", "args": {"city": "Rome"}}]},
+            {"type": "tool", "name": "get", "content": "21 C"},
+        ],
+        f"human: Rome?\n\nassistant: {ROME}\n\ntool get: 21 C",
+    ),
+    "Vercel's SDK": (
+        [
+            {
+                "role": "assistant",
+                "content": [{"type": "tool-call", "toolName": "get", "args": {"city": "Rome"}}],
+            },
+            {"role": "tool", "content": [{"type": "tool-result", "toolName": "get", "result": "21 C"}]},
+        ],
+        f"assistant: {ROME}\n\ntool get: 21 C",
+    ),
     "one thought under two names": (
         [{"role": "assistant", "reasoning": "Hm.", "reasoning_content": "Hm.", "content": "No."}],
         "Hm.\nNo.",

@@ -42,6 +42,8 @@ _MEDIA = {
     "file": "file|input_file|file_data|inline_data",
 }
 _KINDS = {name: label for label, names in _MEDIA.items() for name in names.split("|")}
+_LANGCHAIN = {"human": "human", "ai": "assistant", "system": "system", "tool": "tool"}
+"""LangChain's types of messages, which have no role."""
 _ITEM = re.compile(r"reasoning|compaction|item_reference|\w*(?:_call|_output|_tools|_request|_response)")
 """Types of the items that OpenAI's Responses have beside messages."""
 _RESULT = re.compile(r".*[_-](?:result|output|response)")
@@ -133,7 +135,10 @@ def _says(message: Message) -> bool:
 
 
 def _is_item(item: Message) -> bool:
-    return item.get("role") is None and isinstance(item.get("type"), str)
+    kind = item.get("type")
+    if item.get("role") is not None or not isinstance(kind, str):
+        return False
+    return _ITEM.fullmatch(kind) is not None or "content" not in item
 
 
 def unpadded(value: Any) -> Any:
@@ -189,6 +194,8 @@ def _turns(message: Message) -> Iterator[Turn]:
     """What a message says, and in between the turns of tools whose results stand in it."""
     fields = _named(message)
     role, name = _text(fields.get("role"), "role"), _text(fields.get("name"), "name")
+    if not role and isinstance(kind := fields.get("type"), str):
+        role = _LANGCHAIN.get(kind, "")
     if _is_item(message):
         role = "assistant" if _ITEM.fullmatch(message["type"]) else ""
         said = _part(message)
@@ -287,7 +294,7 @@ def _call(kind: str, given: Any) -> Iterator[str]:
     for within in ("function", "custom"):
         if isinstance(inner := fields.get(within), dict):
             fields = {**_without(fields, within), **_named(inner)}
-    name = _text(fields.pop("name", None), "name")
+    name = _text(fields.pop("name", None) or fields.pop("tool_name", None), "name")
     arguments = next((fields.pop(each) for each in _ARGUMENTS if each in fields), None)
     rest = {each: value for each, value in fields.items() if not _BOOKKEEPING.fullmatch(each)}
     if not name and arguments is None and rest:  # a service's own tool, named by the type of its call
@@ -313,9 +320,13 @@ def _result(fields: dict[str, Any]) -> Turn:
             lines.append(json.dumps(_unblobbed(value), ensure_ascii=False))
         elif name in _OUTPUTS:
             lines += [each if isinstance(each, str) else each.text for each in _parts(value)]
-        elif name != "name" and not _BOOKKEEPING.fullmatch(name) and _has_text(value):
+        elif name not in ("name", "tool_name") and not _BOOKKEEPING.fullmatch(name) and _has_text(value):
             lines.append(_marked(name, value))
-    return Turn("tool", "\n".join(line for line in lines if line), _text(fields.get("name"), "name"))
+    return Turn(
+        "tool",
+        "\n".join(line for line in lines if line),
+        _text(fields.get("name") or fields.get("tool_name"), "name"),
+    )
 
 
 def _marked(name: str, value: Any) -> str:
