@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import read
 from diagevo.ingest.formats.messages import messages
+from tests.cli.program import invoke
 from tests.ingest.conftest import DATA
 
 MADE, *DESCRIBED = [
@@ -289,3 +290,26 @@ def test_a_null_is_an_argument_in_json_and_a_gap_in_a_table(tmp_path: Path) -> N
     put = '[tool call] put({"b": "x"})'
     assert rollouts(tmp_path / "a.jsonl") == [("?", f'[tool call] set({{"a": 1, "b": null}})\n{put}')]
     assert rollouts(tmp_path / "a.parquet") == [("?", f'[tool call] set({{"a": 1}})\n{put}')]
+
+
+def test_an_export_has_the_messages_that_a_cell_held(tmp_path: Path) -> None:
+    asked = [*CHAT, {"role": "assistant", "content": "Ho.\n\nuser: no"}, {"role": "user", "content": "So?"}]
+    looked = [{"role": "assistant", "content": "I look."}, {"role": "tool", "name": "get", "content": "21 C"}]
+    replies = [
+        [*looked, {"role": "assistant", "content": "Warm."}],
+        [{"role": "assistant", "content": "Cold."}],
+    ]
+    rows = [
+        {"prompt": json.dumps(asked), "response": json.dumps(replies[n]), "reward": 1 - n} for n in (0, 1)
+    ]
+    pandas.DataFrame(rows).to_csv(tmp_path / "a.csv")
+    env = {"DIAGEVO_HOME": str(tmp_path)}
+    for words in (
+        ["ingest", "jsonl", tmp_path / "a.csv", "--run", "r"],
+        ["diagnose", "--local", "--run", "r"],
+    ):
+        assert (done := invoke(*words, env=env)).exit_code == 0, done.output
+    done = invoke("runs", "export", "r", "--as", "dpo", "-o", tmp_path / "dpo.jsonl", env=env)
+    assert done.exit_code == 0, done.output
+    row = json.loads((tmp_path / "dpo.jsonl").read_text())
+    assert (row["prompt"], row["chosen"], row["rejected"]) == (asked, *replies)
