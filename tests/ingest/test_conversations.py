@@ -211,7 +211,18 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
         [{"role": "user", "content": [{"inlineData": {"mimeType": "audio/mp3", "data": "QUJD"}}]}],
         f"[audio] {blake2b(b'QUJD', digest_size=4).hexdigest()}",
     ),
-    "numbers beside it": ([{"role": "user", "content": "Hi.", "weight": 1, "mask": [0, 1]}], "Hi."),
+    "numbers beside it": (
+        [{"role": "user", "content": "Hi.", "weight": 1, "mask": [0, 1], "scores": {"a": 1, "b": 0}}],
+        "Hi.",
+    ),
+    "a long word that is no picture": (
+        [{"role": "user", "content": [{"type": "tool_result", "content": {"genes": "ACGT" * 200}}]}],
+        json.dumps({"genes": "ACGT" * 200}),
+    ),
+    "a name that the text has too": (
+        [{"role": "user", "name": "Bob", "content": "I am Bob."}],
+        "I am Bob.\n[name] Bob",
+    ),
 }
 
 

@@ -62,7 +62,8 @@ _BOOKKEEPING = re.compile(
 )
 """The same of a message, and of the parts that are known."""
 _BLOBS = ("data", "bytes", "b64_json", "file_data")
-_BLOB = re.compile(r"data:[^,]*;base64,.*|[A-Za-z0-9+/=_-]{256,}", re.DOTALL)
+_BLOB = re.compile(r"data:[^,]*;base64,.*|(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9+/=_-]{256,}", re.DOTALL)
+"""Base64 has letters of both kinds and digits within 256 bytes of a picture; a sequence of genes has not."""
 _FORMS = (*_PLAIN, "base64", "url", "file", "content", "image_url", "auto", "low", "high", "original")
 """Types within a part that its other fields tell anyway, and how closely a picture is looked at."""
 _JSON = re.compile(r"\s*(?:\[\s*)?\{\s*\"")
@@ -238,8 +239,8 @@ def _fields(fields: Mapping[str, Any]) -> Iterator[Said]:
             yield json.dumps(_unblobbed(value), ensure_ascii=False)
         elif isinstance(value, dict) and _RESULT.fullmatch(name):
             yield _result(_named(value))
-        elif _has_text(value) and not any(_words(value) in text for text in shown):
-            yield _marked(name, value)
+        elif _has_text(value) and (words := _words(value)) and words not in shown:
+            yield f"[{name}] {words}"
     for name in _CALLS:
         value = _json(fields.get(name))
         for each in value if isinstance(value, list) else [value]:
@@ -380,7 +381,10 @@ def _digest(data: str) -> str:
 
 def _has_text(value: Any) -> bool:
     """Whether a text stands in it; numbers alone are no part of what was said."""
-    return re.search(r'"[^"]', json.dumps(_cleaned(value))) is not None if value else False
+    if isinstance(value, str):
+        return value != ""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(map(_has_text, inner))
 
 
 def _named(fields: Message) -> dict[str, Any]:
