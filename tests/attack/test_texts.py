@@ -261,7 +261,7 @@ def test_questions_go_to_a_human_and_come_back_and_obey_nothing(mine: Store, tmp
     assert all(WORD in row["question"] for row in rows)
     cells = [cell for row in rows for cell in row.values()]
     assert [c for c in cells if FORMULA.match(c) and not NUMBER.fullmatch(c)] == []
-    assert_seen("".join(cells))
+    assert_seen("".join(cells), JOINERS)
     with (tmp_path / "checked.csv").open("w", newline="", encoding="utf-8") as file:
         written = csv.DictWriter(file, list(rows[0]))
         written.writeheader()
