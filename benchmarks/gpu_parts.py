@@ -229,6 +229,9 @@ def lora(folder: Path) -> None:
 
 def hold8b(folder: Path) -> None:
     from safetensors.torch import load_file
+    from torch import distributed
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
 
     from diagevo.training.saving import written
 
@@ -242,8 +245,16 @@ def hold8b(folder: Path) -> None:
             checksum(tensor)
             seconds = _timed(lambda tensor=tensor: checksum(tensor))[1]
             say(**{f"checksum_{device}_{threads}_threads_ns": 1e9 * seconds / tensor.numel()})
-    tensors = {f"model.{number}": tensor.float() for number, tensor in enumerate(weights)}
-    saved, copied = _timed(partial(written, tensors, folder / "saved", None))
+    # As a run has them: shards on the card, beside a group that says what is written.
+    if not distributed.is_initialized():
+        distributed.init_process_group("cpu:gloo,cuda:nccl" if CUDA else "gloo")
+    mesh, group = init_device_mesh(DEVICE, (1,)), distributed.new_group(backend="gloo")
+    tensors: dict[str, torch.Tensor] = {
+        f"model.{number}": distribute_tensor(tensor.to(DEVICE).float(), mesh, [Shard(0)])
+        for number, tensor in enumerate(weights)
+    }
+    _timed(lambda: None)
+    saved, copied = _timed(partial(written, tensors, folder / "saved", group))
     _, seconds = _timed(saved.result)
     size = sum(tensor.nbytes for tensor in tensors.values())
     say(saved_bytes=size, in_the_way_s=copied, beside_s=seconds)

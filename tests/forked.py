@@ -12,6 +12,7 @@ import multiprocessing.forkserver
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import chdir, suppress
 from multiprocessing.connection import Connection
@@ -70,6 +71,7 @@ class Forked:
             target=_run, args=(main, list(arguments), dict(env), address, writes_stdout, writes_stderr)
         )
         self._process.start()
+        self._ended: int | None = None
         writes_stdout.close()
         writes_stderr.close()
         ends = (stdout, stderr)
@@ -83,16 +85,18 @@ class Forked:
         return self._process.pid
 
     def poll(self) -> int | None:
-        return self._process.exitcode
+        return self._process.exitcode if self._ended is None else self._ended
 
     def wait(self, timeout: float | None) -> int:
-        self._process.join(timeout)
-        assert self._process.exitcode is not None, f"the program runs still after {timeout} s"
-        return self._process.exitcode
+        if self._ended is None:
+            self._process.join(timeout)
+        code = self.poll()
+        assert code is not None, f"the program runs still after {timeout} s"
+        return code
 
     def send_signal(self, number: int) -> None:
         with suppress(ProcessLookupError):  # It has ended since, and the server has reaped it.
-            if self._process.exitcode is None:
+            if self.poll() is None:
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
@@ -104,7 +108,10 @@ class Forked:
     def __exit__(self, *_: object) -> None:
         self.stdout.close()
         self.stderr.close()
-        self._process.join()
+        if self._ended is None:
+            self._process.join()
+            self._ended = self._process.exitcode
+            self._process.close()
 
 
 def _run(
@@ -126,4 +133,10 @@ def _run(
     os.environ.update(env)
     sys.argv = ["program", *arguments]
     module, _, function = main.partition(":")
-    sys.exit(getattr(importlib.import_module(module), function)())
+    try:
+        sys.exit(getattr(importlib.import_module(module), function)())
+    except Exception:
+        # The interpreter's end would wait for collectives that never come, and end others under a writer.
+        traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(1)

@@ -1,4 +1,5 @@
-"""What a program that trains imports, which is most of its start (forked.py). None of it starts threads."""
+"""What a program that trains imports, which is most of its start (forked.py). None of it starts threads: what
+another thread holds locked at a fork stays locked in the child."""
 
 import ctypes
 import gc
@@ -8,6 +9,9 @@ from importlib.metadata import entry_points
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # Hugging Face's packages look once, when they are imported.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's
+os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"  # pyarrow's, which datasets imports
+os.environ["DISABLE_MLFLOW_INTEGRATION"] = "TRUE"  # TRL would import it, and it polars, which starts three
 
 import transformers
 from diagevo.cli.screens.display import JsonDisplay  # pyright: ignore[reportMissingImports]  (cli/, as installed)
@@ -22,6 +26,12 @@ LOADED = (diagevo.loop.run, diagevo.sampling, diagevo.training.trainer, transfor
 [_diagevo] = entry_points(group="console_scripts", name="diagevo")
 app = _diagevo.load()
 gc.freeze()  # no program looks for garbage among it
+THREADS = len(os.listdir("/proc/self/task"))
+
+
+def say_threads() -> None:
+    """Print how many the process has that programs are forked from."""
+    print(THREADS)
 
 
 def program() -> None:

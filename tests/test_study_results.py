@@ -18,6 +18,7 @@ import pytest
 from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic import answer
 from diagevo.arithmetic.families import family
+from diagevo.config.former import in_todays_names
 from diagevo.config.loading import of_run, resolve
 from diagevo.evaluation.ablation import VARIANTS, Plan, VariantDifference, variant
 from diagevo.memory.transfer.bundle import check_bundle
@@ -401,7 +402,7 @@ def test_the_runs_of_the_study_that_are_shipped_are_those_of_the_results(tmp_pat
             last += " ORDER BY sequence DESC"
             assert bundle.execute(last).fetchone() == (results[run]["state_hash"],)
             [stored] = bundle.execute("SELECT payload FROM event WHERE type = 'RunConfigured'").fetchone()
-        assert of_run(json.loads(stored)["config"], run), (
+        assert of_run(in_todays_names(json.loads(stored)["config"]), run), (
             "an older version's, and a fork can still be planned"
         )
 

@@ -30,6 +30,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("__init__.py", "conftest.py", "forked.py", "once.py", "order.py"):
         shutil.copy(ROOT / "tests" / name, copy / "tests")
+    shutil.copy(ROOT / "alembic.ini", copy)
     play(str(copy / "runs" / "diagevo.db"), "first", root=copy / "runs")
     return copy
 
@@ -115,5 +116,6 @@ def test_each_file_of_a_setting_that_changes_a_number_is_needed(without: str, tm
         _played(SETTING, tmp_path, without)
 
 
-def test_all_six_are_walked_through() -> None:
-    assert list(STEPS) == ["A policy", "A rollout format", "A figure", "A command", SETTING, CHANGES_STATE]
+def test_all_are_walked_through() -> None:
+    adding = ["A policy", "A rollout format", "A figure", "A command"]
+    assert list(STEPS) == [*adding, SETTING, "A setting renamed", "A column of a view", CHANGES_STATE]

@@ -70,10 +70,12 @@ def upgrade(call: Call) -> Result[Any]:
 
 
 def _backup_beside(file: Path, database: "Database") -> Path:
-    """A copy next to an SQLite file."""
+    """A copy next to an SQLite file, without what one that was killed left of its own."""
     from diagevo.memory.transfer.backup import backup
 
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    for unfinished in file.parent.glob("before-upgrade-*.db.part*"):
+        unfinished.unlink(missing_ok=True)
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     return backup(database, file.parent / f"before-upgrade-{stamp}.db").file
 
 

@@ -9,6 +9,7 @@ import typer
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, read
 from diagevo.progress import StopFlag
+from diagevo.text.lines import listed
 from diagevo.text.numbers import count
 
 from .. import options
@@ -81,9 +82,10 @@ def ingest(
 ) -> Result[Any]:
     """Record another trainer's rollouts in the log.
 
-    Reads rollouts of verl, TRL, NeMo-RL, prime-rl, slime and AReaL, evaluations of lm-eval and Inspect,
-    and rows of your own (JSON, Parquet). Ingesting the same files again changes nothing. The first ingest of
-    a run records its configuration, including the diagnostician and the embedder. Next: diagevo diagnose.
+    Reads rollouts of verl, TRL, NeMo-RL, prime-rl, slime and AReaL, evaluations of lm-eval, Inspect and
+    OpenAI, and rows of your own (JSON, CSV, Parquet). Ingesting the same files again changes nothing. The
+    first ingest of a run records its configuration, including the diagnostician and the embedder. Next:
+    diagevo diagnose.
     """
     from diagevo.ingest.recording import IngestSummary
     from diagevo.ingest.session import IngestSession
@@ -179,6 +181,13 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
     ]
     if report.unscored:
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
+    if report.repeated:
+        lines.append(f"  {report.repeated:>9,}  identical to an earlier row, and counted like it: retries?")
+    if report.models:
+        names = listed(report.models)
+        lines.append(
+            f"  {len(report.models):>9,}  models named in a step, a tag and groups for each: {names}"
+        )
     if report.split:
         lines.append(f"  {report.split:>9,}  group names shared by several prompts: a group for each prompt")
     if opened is not None and (groups["contrast"] or groups["all_failed"]):

@@ -276,7 +276,7 @@ def _sizes(parts: Mapping[str, int]) -> list[str]:
 
 def _assumed(config: "Config", card: int) -> str:
     """What the time of a round on GPUs rests on."""
-    from diagevo.training.on_gpus import COPY, DECODING, DISK, FAST, READING, TRAINING
+    from diagevo.training.on_gpus import COPY, DECODING, DISK, FAST, LINKS, READING, SENDING, TRAINING
 
     name, bandwidth, operations = FAST[card]
     held = "" if _validated(config) or config.validation.questions is None else "; validation is not counted"
@@ -285,8 +285,8 @@ def _assumed(config: "Config", card: int) -> str:
     return (
         f"by arithmetic, not measured; {config.hardware.processes} × {name}: decoding reads {DECODING:.0%} of"
         f" {bandwidth / 1e12:g} TB/s, prompts reach {READING:.0%} and updates {TRAINING:.0%} of"
-        f" {operations / 1e12:g} TFLOP/s, the disk {DISK / 1e9:g} GB/s, a copy to the"
-        f" host {COPY / 1e9:g}{held}"
+        f" {operations / 1e12:g} TFLOP/s, exchanges {SENDING:.0%} of {LINKS[card] / 1e9:g} GB/s, the disk"
+        f" {DISK / 1e9:g}, a copy to the host {COPY / 1e9:g}{held}"
     )
 
 

@@ -14,7 +14,8 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from diagevo.config.models import Config, EmbedderRole, HardwareConfig, Section, ValidationConfig
+from diagevo.config.method import unknown_keys
+from diagevo.config.models import Config, EmbedderRole, Section
 from diagevo.config.shipped import PROFILES
 from diagevo.config.sources import (
     KeyPath,
@@ -165,22 +166,21 @@ def of_file(file: Path) -> Resolved:
     return _resolved([layer, _of_profile(name)])
 
 
-def _of_this_version(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored configuration without settings of machine and measurement that only an older version had."""
-    sections: dict[str, type[Section]] = {"hardware": HardwareConfig, "validation": ValidationConfig}
-    return {
-        name: {key: of for key, of in values.items() if key in sections[name].model_fields}
-        if name in sections
-        else values
-        for name, values in stored.items()
-    }
+def _refuse_unknown(stored: Mapping[str, Any], run: str) -> None:
+    if unknown := unknown_keys(stored, Config):
+        raise ConfigError(
+            f"run {run} was configured with {', '.join(unknown)}, which this version does not know",
+            hint="another trainer wrote it, or another version, which can read it: diagevo memory log"
+            f" --type RunConfigured --run {run}",
+        )
 
 
 def of_run(stored: Mapping[str, Any], run: str) -> Resolved:
     """The configuration that a run has in its log. Raises ConfigError where `train` did not write it."""
     sources = dict.fromkeys(keys(), Source("run", f"run {run}"))
+    _refuse_unknown(stored, run)
     try:
-        return Resolved(Config.model_validate(_of_this_version(stored)), sources)
+        return Resolved(Config.model_validate(stored), sources)
     except ValidationError as error:
         raise ConfigError(
             f"the configuration in the log of run {run} is not one of `diagevo train`: "
@@ -221,8 +221,9 @@ def over(stored: Mapping[str, Any], given: Layer, run: str) -> Config:
     """The configuration `stored` of a run with what is given over it. Raises ConfigError for a wrong value,
     with where it was written."""
     sources = {path: given.sources.get(path, Source("run", f"run {run}")) for path in keys()}
+    _refuse_unknown(stored, run)
     try:
-        config = Config.model_validate(given.nested(_of_this_version(stored)))
+        config = Config.model_validate(given.nested(stored))
     except ValidationError as error:
         raise explained(error, sources) from error
     refuse_secrets(config, sources)

@@ -1,8 +1,9 @@
 """The sections that an audit reads too, beside what all sections share: separate, so that `memory why` does
 not import the training settings (`models`)."""
 
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -63,6 +64,49 @@ class Section(BaseModel):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ValueError("an integer of at most 18 digits is needed")
         return value
+
+
+def unknown_keys(values: Any, section: type[Section], above: str = "") -> list[str]:
+    """Of the values of a section: each key that no setting has, dotted."""
+    if not isinstance(values, Mapping):
+        return []
+    found: list[str] = []
+    for key, value in cast("Mapping[str, Any]", values).items():
+        field = section.model_fields.get(key)
+        if field is None:
+            found.append(f"{above}{key}")
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            found += unknown_keys(value, field.annotation, f"{above}{key}.")
+    return found
+
+
+class RoundConfig(Section):
+    rounds: int = Field(
+        default=5, ge=1, description="Rounds of co-evolution; the paper's main runs use five."
+    )
+    candidates: int = Field(
+        default=8000, ge=1, description="Size of the fresh candidate pool of a round (R-Zero's)."
+    )
+    responses: int = Field(default=12, ge=1, description="N: responses per candidate, for the vote.")
+    challenger_votes: int = Field(
+        default=10, ge=1, description="Votes per question while the challenger trains."
+    )
+    keep_checkpoints: int | None = Field(
+        default=None,
+        ge=1,
+        description="How many of the latest rounds keep their weights, besides the best solver; "
+        "None keeps all.",
+    )
+    train_challenger: bool = Field(default=True, description="False freezes the challenger (ablation).")
+    true_labels: bool = Field(
+        default=False,
+        description="Train the solver on the world's true answers instead of majorities: an "
+        "upper bound (control), only in a world that knows them.",
+    )
+    boxed_answers: bool = Field(
+        default=False,
+        description="The challenger must also box its own answer, as in R-Zero; it is not used.",
+    )
 
 
 class ScheduleConfig(Section):

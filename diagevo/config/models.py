@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
-from diagevo.config.method import FilterConfig, MemoryConfig, ScheduleConfig, Section
+from diagevo.config.method import FilterConfig, MemoryConfig, RoundConfig, ScheduleConfig, Section
 from diagevo.text.redaction import holds_secret, is_variable
 
 
@@ -39,35 +39,6 @@ Endpoint = Annotated[str | None, AfterValidator(_an_address)]
 KeyVariable = Annotated[str, AfterValidator(_a_name)]
 """The *name* of an environment variable: secrets never stand in a configuration."""
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
-
-
-class RoundConfig(Section):
-    rounds: int = Field(
-        default=5, ge=1, description="Rounds of co-evolution; the paper's main runs use five."
-    )
-    candidates: int = Field(
-        default=8000, ge=1, description="Size of the fresh candidate pool of a round (R-Zero's)."
-    )
-    responses: int = Field(default=12, ge=1, description="N: responses per candidate, for the vote.")
-    challenger_votes: int = Field(
-        default=10, ge=1, description="Votes per question while the challenger trains."
-    )
-    keep_checkpoints: int | None = Field(
-        default=None,
-        ge=1,
-        description="How many of the latest rounds keep their weights, besides the best solver; "
-        "None keeps all.",
-    )
-    train_challenger: bool = Field(default=True, description="False freezes the challenger (ablation).")
-    true_labels: bool = Field(
-        default=False,
-        description="Train the solver on the world's true answers instead of majorities: an "
-        "upper bound (control), only in a world that knows them.",
-    )
-    boxed_answers: bool = Field(
-        default=False,
-        description="The challenger must also box its own answer, as in R-Zero; it is not used.",
-    )
 
 
 class RewardConfig(Section):

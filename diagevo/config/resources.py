@@ -101,6 +101,13 @@ def rollouts(settings: GRPOConfig) -> int:
     return settings.max_steps * settings.batch_questions * settings.group
 
 
+def passes(settings: GRPOConfig, lora: int | None) -> tuple[int, int]:
+    """Of an update, each two operations a weight and token: forward passes, of the policy, of the reference,
+    and of the policy that drew where a step has several updates; and backward ones, to the activations, and
+    to the weights but where adapters train."""
+    return 1 + (settings.beta > 0) + (settings.updates > 1), 1 + (lora is None)
+
+
 def workload(config: Config, measured: Mapping[str, float]) -> list[StageWork]:
     """Each stage of one round. `measured`: seconds of a round's stages in an earlier run."""
     play, challenger, solver = config.round, config.challenger_grpo, config.solver_grpo

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from diagevo.config.former import RENAMED
 from diagevo.config.models import Config, Section
 from diagevo.errors import ConfigError
 
@@ -100,9 +101,14 @@ def nearest(path: KeyPath) -> KeyPath | None:
     return everywhere[close[0]] if close else None
 
 
-def _refuse(path: KeyPath, where: str, spell: Any = dotted) -> ConfigError:
-    close = nearest(path)
-    hint = "see the keys: diagevo config show" if close is None else f"the closest is {spell(close)}"
+def no_such_key(path: KeyPath, where: str, spell: Any = dotted) -> ConfigError:
+    """What to raise for a key that is none; it names today's name of it, or the nearest one."""
+    renamed = RENAMED.get(dotted(path))
+    close = nearest(path) if renamed is None else tuple(renamed.split("."))
+    if close is None:
+        hint = "see the keys: diagevo config show"
+    else:
+        hint = f"the closest is {spell(close)}" if renamed is None else f"it is {spell(close)} now"
     return ConfigError(f"{where}: there is no key {dotted(path)}", hint=hint)
 
 
@@ -120,7 +126,7 @@ def _add(layer: Layer, path: KeyPath, value: Any, where: Mapping[KeyPath, str], 
         for name, inner in value.items():
             _add(layer, (*path, str(name)), inner, where, kind)
     else:
-        raise _refuse(path, place)
+        raise no_such_key(path, place)
 
 
 def from_yaml(text: str, name: str, kind: Kind) -> Layer:
@@ -180,7 +186,7 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
             continue
         path = tuple(name.removeprefix(PREFIX).lower().split("__"))
         if path not in keys() and path not in _sections():
-            raise _refuse(path, f"the variable {name}", variable)
+            raise no_such_key(path, f"the variable {name}", variable)
         if environ[name]:
             _add(layer, path, _value(path, environ[name], name), {(): name}, "environment")
     return layer

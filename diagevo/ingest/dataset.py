@@ -13,11 +13,9 @@ from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
-
 from diagevo.errors import ConfigError, extra
-from diagevo.ingest.formats.messages import ChatMessage, messages, written
-from diagevo.ingest.lines import CutLine, array, is_array, rows
+from diagevo.ingest.formats.messages import conversation, messages
+from diagevo.ingest.lines import CutLine, is_whole, rows, whole
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.text.escaping import json_text
 
@@ -172,11 +170,8 @@ def _table(path: Path) -> "pl.DataFrame | None":
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    if path.suffix == ".json" and is_array(path):
-        yield from array(path)
-        return
     try:
-        yield from rows(path)
+        yield from whole(path) if is_whole(path) else rows(path)
     except CutLine:
         raise ConfigError(f"{path} ends inside a line", hint="is it still being written?") from None
 
@@ -187,12 +182,10 @@ def _prompt(place: str, number: int, row: Mapping[str, Any], names: Sequence[str
         raise ConfigError(f"{place} has none of {', '.join(names)}", hint=_A_PROMPT)
     try:
         text = messages(value).strip()
+        asked = [message for message in conversation(value) or [] if message.get("role") == "user"]
+        return DatasetPrompt(number, text, messages(asked[-1:]).strip() if asked else text)
     except ConfigError as error:
         raise ConfigError(f"{place}: {error.message}", hint=_A_PROMPT) from error
-    if isinstance(value, str):
-        return DatasetPrompt(number, text, text)
-    asked = [m for m in msgspec.convert(value, list[ChatMessage]) if m.role == "user"]
-    return DatasetPrompt(number, text, written(asked[-1:]).strip() if asked else text)
 
 
 def _through_templates(wanted: set[str], logged: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """JSON Lines as a trainer writes them: perhaps still writing, so the last line may be cut."""
 
-import csv
+import codecs
 import gzip
 import json
 import re
@@ -8,8 +8,9 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from io import BufferedIOBase
+from io import BufferedIOBase, BytesIO
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 import msgspec
@@ -52,58 +53,61 @@ def rows(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, dict[str, 
     yield from typed(file, dict[str, Any], wait)
 
 
-def is_array(file: Path) -> bool:
+def is_whole(file: Path) -> bool:
+    """Whether the file is an array, or objects over several lines, rather than an object a line."""
     regular(file)
-    with file.open("rb") as stream:
-        return stream.read(64).lstrip().startswith(b"[")
+    lines = (line.removeprefix(codecs.BOM_UTF8) for _, _, line in lines_of(file))
+    begins = next((line for line in lines if line.strip()), b"")
+    if begins.lstrip()[:1] == b"{" and begins.endswith(b"\n"):
+        return not _is_object(begins) and _goes_on(begins)
+    return begins.lstrip()[:1] == b"["
 
 
-def cells(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each row of a CSV file (or TSV, by its name) that begins with the names of its columns, with the line
-    that it ends in. Raises ConfigError, with file and line."""
-    regular(file)
-    csv.field_size_limit(LONGEST)
-    texts = (line.decode("utf-8-sig" if number == 1 else "utf-8") for number, _, line in _lines(file))
-    delimiter = "\t" if ".tsv" in file.suffixes else ","
-    found = csv.reader(texts, strict=True, delimiter=delimiter)
+def _goes_on(begins: bytes) -> bool:
+    """Whether a line is JSON as far as it goes, and goes on."""
     try:
-        names = next(found, [])
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None or not all(names):
-            what = f"two columns {twice}" if twice else "a column without a name"
-            raise ConfigError(f"{file} has {what}", hint="name each column once, in the first line")
-        for row in found:
-            if row and len(row) != len(names):
-                raise ConfigError(
-                    f"{file}, line {found.line_num} has {len(row)} cells for {len(names)} columns",
-                    hint='put a cell that has a comma or a line break in quotes: "a, b"',
-                )
-            if row:
-                yield found.line_num, dict(zip(names, row, strict=True))
-    except csv.Error as error:
-        hint = "put a cell that has a quote in quotes, and write the quote twice"
-        raise ConfigError(f"{file}, line {found.line_num} is not CSV: {error}", hint=hint) from error
+        json.loads(begins)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(begins.decode().rstrip())
+    except (ValueError, RecursionError):
+        pass
+    return False
 
 
-def array(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each object of a file that is one JSON array, with its place from 1. Raises ConfigError."""
-    regular(file)
-    if file.stat().st_size > LONGEST:
-        hint = "write it as JSON Lines: jq -c '.[]' FILE > FILE.jsonl"
-        raise ConfigError(f"{file} is an array of more than {LONGEST // 2**20} MiB", hint=hint)
+def whole(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each object of a file that is an array, or objects one after the other, with its place from 1. Raises
+    ConfigError."""
+    size, parts = 0, list[bytes]()
+    for _, _, line in lines_of(file):
+        size += len(line)
+        parts.append(line)
+        if size > LONGEST:
+            lines = quote(str(file.with_suffix(".lines.jsonl")))
+            each = 'if type == "array" then .[] else . end'
+            hint = f"write it as JSON Lines: jq -c '{each}' {quote(str(file))} > {lines}"
+            raise ConfigError(f"{file} is JSON of more than {LONGEST // 2**20} MiB", hint=hint)
     try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error}", hint="check that you may read it") from error
-    _utf8(file, 1, text)
-    try:
-        found = _loads(text)
+        found = _values(b"".join(parts).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file} is not JSON: {error}", hint=_A_ROW) from error
     for number, row in enumerate(found, start=1):
         if not isinstance(row, dict):
             raise ConfigError(f"{file}, row {number} is not an object", hint=_A_ROW)
         yield number, row
+
+
+_FILLED = re.compile(r"\S")
+
+
+def _values(text: str) -> list[Any]:
+    """The values of an array, or those that stand one after the other."""
+    decoder = json.JSONDecoder(object_pairs_hook=_once)
+    found: list[Any] = []
+    at = 0
+    while begins := _FILLED.search(text, at):
+        value, at = decoder.raw_decode(text, begins.start())
+        found.append(_storable(value))
+    return found[0] if len(found) == 1 and isinstance(found[0], list) else found
 
 
 def typed(file: Path, type_: type[T], wait: Wait | None = None) -> Iterator[tuple[int, T]]:
@@ -121,11 +125,13 @@ def raw(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, int, bytes]
     """Each line that is not empty, with its number and where it begins. Raises as `typed` does."""
     regular(file)
     return (
-        (number, start, line) for number, start, line in _lines(file, wait, _is_object) if not line.isspace()
+        (number, start, line)
+        for number, start, line in lines_of(file, wait, _is_object)
+        if not line.isspace()
     )
 
 
-def _lines(
+def lines_of(
     file: Path, wait: Wait | None = None, whole: Callable[[bytes], bool] = lambda _: True
 ) -> Iterator[tuple[int, int, bytes]]:
     """Every line, the last one without its newline if it is `whole`."""
@@ -141,7 +147,8 @@ def _bounded(
     number = start = blank = 0
     packed = file.suffix in (".gz", ".zst")
     most = max(UNPACKED, TIMES * file.stat().st_size)
-    with _opened(file) as stream:
+    stream, grows = _opened(file)
+    with stream:
         while True:
             try:
                 line = stream.readline(LONGEST + 1)
@@ -161,11 +168,11 @@ def _bounded(
                     hint="unpack it and name the file that comes out, if you trust it",
                 )
             if not line.endswith(b"\n") and (not line or not whole(line)):
-                if wait is not None and not packed and wait():
+                if wait is not None and grows and wait():
                     stream.seek(start)
                     continue
                 if b"}\r{" in line:
-                    hint = f"write a line feed after each: tr '\\r' '\\n' < {file.name} > lines.jsonl"
+                    hint = f"write a line feed after each: tr '\\r' '\\n' < {quote(str(file))} > lines.jsonl"
                     raise ConfigError(f"{file}, line {number + 1}: carriage returns end its lines", hint=hint)
                 if line:
                     raise CutLine
@@ -176,6 +183,9 @@ def _bounded(
                 if blank > BLANK and 2 * blank > start:
                     raise ConfigError(f"{file}, line {number}: most of it is empty lines", hint=_A_ROW)
             else:
+                if number == 1 and len(line) > 3 and not any(line[1::2]):
+                    what = f"{file} is UTF-16 without the mark that says so"
+                    raise ConfigError(what, hint=_as_utf8(file, "UTF-16LE"))
                 _utf8(file, number, line)
             yield number, start, line
             start += len(line)
@@ -192,22 +202,65 @@ def _utf8(file: Path, number: int, text: bytes) -> None:
         byte = error.start - text.rfind(b"\n", 0, error.start)
         raise ConfigError(
             f"{file}, line {line} is not UTF-8: byte {byte} of it is {text[error.start]:#04x}",
-            hint="write it as UTF-8, for example: iconv --from-code LATIN1 --to-code UTF-8 FILE",
+            hint=_as_utf8(file, _encoding(text)),
         ) from error
 
 
-def _opened(file: Path) -> BufferedIOBase:
-    """Raises MissingDependencyError where nothing here unpacks it."""
+def _as_utf8(file: Path, encoding: str) -> str:
+    """How to write a file as UTF-8 whose encoding is this, or one that nothing in it names."""
+    known = " (CP1252 is what Excel writes in Western Europe)" if encoding == "CP1252" else ""
+    unpack = {".gz": "gzip -dc", ".zst": "zstd -dc"}.get(file.suffix, "cat")
+    new = file.with_name(f"utf8-{file.name.removesuffix('.gz').removesuffix('.zst')}")
+    return (
+        f"save it as UTF-8{known}: {unpack} {quote(str(file))} | iconv -f {encoding} -t UTF-8"
+        f" > {quote(str(new))}"
+    )
+
+
+def _encoding(text: bytes) -> str:
+    marked = next((name.upper() for mark, name in _MARKS.items() if text.startswith(mark)), None)
+    return marked or ("ENCODING" if text.translate(None, _IN_CP1252) else "CP1252")
+
+
+_IN_CP1252 = bytes(set(range(256)) - {0x81, 0x8D, 0x8F, 0x90, 0x9D})
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""How a file says that it is neither UTF-8 nor one of the encodings that say nothing: Excel's “Unicode text”
+and PowerShell's `>`."""
+
+
+def _opened(file: Path) -> tuple[BufferedIOBase, bool]:
+    """The file's bytes in UTF-8, and whether more may come at their end. Raises ConfigError, and
+    MissingDependencyError where nothing here unpacks it."""
     if file.suffix == ".gz":
-        return gzip.open(file, "rb")
+        return gzip.open(file, "rb"), False
     if file.suffix != ".zst":
-        return file.open("rb")
+        stream = file.open("rb")
+        begins = stream.read(4)
+        encoding = next((name for mark, name in _MARKS.items() if begins.startswith(mark)), None)
+        stream.seek(0)
+        if encoding is None:
+            return stream, True
+        with stream:
+            text = stream.read(LONGEST + 1)
+        if len(text) > LONGEST:
+            what = f"{file} is {encoding.upper()} of more than {LONGEST // 2**20} MiB"
+            raise ConfigError(what, hint=_as_utf8(file, encoding.upper()))
+        try:
+            return BytesIO(text.decode(encoding).encode()), False
+        except ValueError as error:
+            what = f"{file} begins as {encoding.upper()}, and is not: {error}"
+            raise ConfigError(what, hint="let its writer end, or save it as UTF-8") from error
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
         with extra("zst", f"reading {file}"):
             from backports import zstd
-    return zstd.open(file, "rb")
+    return zstd.open(file, "rb"), False
 
 
 def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
@@ -219,11 +272,11 @@ def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[
             return value
     except msgspec.ValidationError as error:
         if "out of range" not in str(error):  # 1e999, which is an infinite number
-            raise ConfigError(f"{place}: {error}", hint=_fields(line)) from error
+            raise ConfigError(f"{place}: {error}", hint=_fields(line, decoder.type, error)) from error
     except (msgspec.DecodeError, RecursionError):
         pass  # Python's writer leaves NaN, which is no JSON
     try:
-        found = _loads(line)
+        found = loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ConfigError(f"{place} is not JSON: {error}", hint=_A_ROW) from error
     except ValueError as error:
@@ -231,7 +284,7 @@ def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[
     try:
         return msgspec.convert(found, decoder.type)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{place}: {error}", hint=_fields(line)) from error
+        raise ConfigError(f"{place}: {error}", hint=_fields(line, decoder.type, error)) from error
 
 
 _UNUSUAL = re.compile(rb'\\u00[2-7]|\\\\":|"[ \t]+:')
@@ -261,9 +314,12 @@ def _keys(value: Any) -> int:
     return sum(_keys(each) for each in value if isinstance(each, dict | list))
 
 
-def _loads(line: bytes) -> Any:
+def loads(line: bytes) -> Any:
     """The value. Raises ValueError for a key that stands twice in an object, and half a surrogate pair."""
-    value = json.loads(line, object_pairs_hook=_once)
+    return _storable(json.loads(line, object_pairs_hook=_once))
+
+
+def _storable(value: Any) -> Any:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -281,15 +337,25 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _fields(line: bytes) -> str:
+def _fields(line: bytes, type_: Any, error: Exception) -> str:
+    """What the row has, and what to name where it is the reward that is missing or no number."""
     try:
-        row = _loads(line)
+        row = loads(line)
     except (ValueError, RecursionError):
         return _A_ROW
     if not isinstance(row, dict):
         return _A_ROW
     known = ", ".join(sorted(row))[:200] or "none"
-    return f"its fields: {known}; name the reward with --reward FIELD, or the format that wrote it"
+    named = zip(
+        getattr(type_, "__struct_fields__", ()), getattr(type_, "__struct_encode_fields__", ()), strict=True
+    )
+    rewards = [name for field, name in named if field.startswith(("reward", "part"))]
+    if any(f"`{name}`" in str(error) or f"$.{name}" in str(error) for name in rewards):
+        return f"its fields: {known}; name the reward with --reward FIELD, or the format that wrote it"
+    return (
+        f"its fields: {known}; name the format that wrote it, or read it as rows of your own:"
+        " diagevo ingest jsonl PATH --map prompt=FIELD,response=FIELD,reward=FIELD"
+    )
 
 
 def _is_object(line: bytes) -> bool:
@@ -299,6 +365,6 @@ def _is_object(line: bytes) -> bool:
     except (ValueError, RecursionError):
         pass
     try:
-        return isinstance(_loads(line), dict)
+        return isinstance(loads(line), dict)
     except (ValueError, RecursionError):
         return False

@@ -11,7 +11,7 @@ from diagevo.config.models import Config, IngestConfig
 from diagevo.diagnosis.embedder import Embedder, identity
 from diagevo.equations.filter import failing
 from diagevo.errors import ConflictError
-from diagevo.ingest.rollouts import RolloutGroup, RolloutStep, grouped
+from diagevo.ingest.rollouts import RolloutGroup, RolloutStep, grouped, models
 from diagevo.ingest.rounds import LAST, Rounds, ingested
 from diagevo.memory.audit.groups import Attempts
 from diagevo.memory.events import FailedRollout, Feedback, GroupIngested, RunConfigured
@@ -40,6 +40,10 @@ class IngestSummary:
     """Groups whose responses are not all the same text."""
     split: int = 0
     """Names of groups that stood by several prompts; each prompt is a group."""
+    repeated: int = 0
+    """Rows that are another row of their step in every field."""
+    models: list[str] = field(default_factory=list[str])
+    """Models that shared a step: each has groups and a tag of its own."""
     cut: list[str] = field(default_factory=list[str])
     """Files that end inside a line; their steps are left for the next time."""
     left: list[int] = field(default_factory=list[int])
@@ -97,7 +101,9 @@ class Recorder:
         report.unscored += step.unscored
         report.rollouts += len(step.rollouts)
         report.differing += sum(len(set(group.responses)) > 1 for group in groups)
-        named = Counter(group.name for group in groups if group.name is not None)
+        report.repeated += step.repeated
+        report.models = sorted({*report.models, *models(step.rollouts)})
+        named = Counter(name for name, _ in {(g.name, g.prompt) for g in groups if g.name is not None})
         report.split += sum(prompts > 1 for prompts in named.values())
         if not groups:
             return
@@ -177,8 +183,10 @@ def _matches(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) ->
 
 
 def _compared(group: GroupIngested) -> GroupIngested:
-    """As version 1 kept it, and without its attempt: of passes the first, of failures those beside one."""
-    return replace(group, attempt=1, failed=group.failed if group.reference is not None else [], passed=[])
+    """As version 1 kept it, and without its attempt: of passes the first, of failures those beside one. Tags
+    were not always each once."""
+    failed = group.failed if group.reference is not None else []
+    return replace(group, attempt=1, failed=failed, passed=[], tags=list(dict.fromkeys(group.tags)))
 
 
 def _grown(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:

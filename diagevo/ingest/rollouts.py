@@ -1,6 +1,6 @@
 """What every format comes down to: steps of rollouts, and the groups of one prompt."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -21,7 +21,9 @@ class IngestedRollout(msgspec.Struct, frozen=True, gc=False):
     feedback: str | None = None
     """What the file says of the response: a judge's rationale, a test log."""
     tags: tuple[str, ...] = ()
-    """What the file classes the prompt as."""
+    """What the file classes the prompt as, each once."""
+    model: str | None = None
+    """Who wrote the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class RolloutStep:
     rollouts: Sequence[IngestedRollout]
     unscored: int = 0
     """Rollouts without a reward: an environment that failed, a reward function that had nothing to say."""
+    repeated: int = 0
+    """Rows that are another row of the step in every field: samples, or one that was written twice."""
 
 
 @dataclass(slots=True)
@@ -51,16 +55,27 @@ class RolloutGroup:
     tags: tuple[str, ...] = ()
 
 
+def models(rollouts: Iterable[IngestedRollout]) -> list[str]:
+    """The models of a step, where they are several."""
+    found = {rollout.model for rollout in rollouts}
+    return sorted(model for model in found if model is not None) if len(found) > 1 else []
+
+
 def grouped(rollouts: Sequence[IngestedRollout]) -> list[RolloutGroup]:
     """Groups in order of first appearance: a trainer may have shuffled its batch. What failed one prompt says
-    nothing of another, so a name that stands by several prompts is as many groups."""
-    found: dict[tuple[str | None, str], RolloutGroup] = {}
+    nothing of another, so a name that stands by several prompts is as many groups; and one model's passes
+    are no reference for another's failures, so models that share a step have groups of their own, and a
+    tag."""
+    found: dict[tuple[str | None, str, str | None], RolloutGroup] = {}
+    several = models(rollouts)
     for rollout in rollouts:
         prompt = rollout.prompt.strip()  # a template may leave its own spaces around it
-        group = found.get((rollout.group, prompt))
+        key = rollout.group, prompt, rollout.model
+        group = found.get(key)
         if group is None:
-            group = RolloutGroup(prompt, rollout.answer, name=rollout.group, tags=rollout.tags)
-            found[rollout.group, prompt] = group
+            tags = (*rollout.tags, f"model={rollout.model}") if several and rollout.model else rollout.tags
+            group = RolloutGroup(prompt, rollout.answer, name=rollout.group, tags=tuple(dict.fromkeys(tags)))
+            found[key] = group
         if rollout.feedback is not None:
             group.feedback[len(group.responses)] = rollout.feedback
         group.responses.append(rollout.response)

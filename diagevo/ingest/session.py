@@ -21,7 +21,7 @@ from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
 from diagevo.memory.state.model import MemoryState
 from diagevo.progress import StopFlag
-from diagevo.text.numbers import count
+from diagevo.text.numbers import count, exact
 
 POLL_SECONDS = 2.0
 """How often a followed training is looked at."""
@@ -128,8 +128,10 @@ class IngestSession:
             if least < pass_at <= most:
                 if most >= FAR and "pass_at" not in self._asked:
                     raise ConfigError(
-                        f"rewards range from {least:g} to {most:g}, and {pass_at:g} or more would pass",
-                        hint=f"set the lowest reward that passes: --pass-at {most:g}; nothing was recorded",
+                        f"rewards range from {exact(least)} to {exact(most)}, and {exact(pass_at)} or more"
+                        " would pass",
+                        hint=f"set the lowest reward that passes: --pass-at {exact(most)};"
+                        " nothing was recorded",
                     )
                 return chain(held, source) if held else steps()
         if not number:
@@ -166,13 +168,13 @@ class IngestSession:
     def _one_sided(self, number: int, pass_at: float, least: float, most: float, *, answered: bool) -> str:
         """The note where all rollouts passed or all failed. Raises ConfigError where --pass-at is more
         likely wrong than the model right, or wrong, every time."""
-        seen = f"seen {least:g} to {most:g}" if least < most else f"every one is {most:g}"
+        seen = f"seen {exact(least)} to {exact(most)}" if least < most else f"every one is {exact(most)}"
         what = f"all of {count(number, 'rollout')} {'passed' if least >= pass_at else 'failed'}: "
-        what += f"a reward of {pass_at:g} or more passes, {seen}"
+        what += f"a reward of {exact(pass_at)} or more passes, {seen}"
         if least == most or ("pass_at" in self._asked and most < pass_at and answered):
             return f"{what} (--pass-at)"
         raise ConfigError(
-            what, hint=f"set the lowest reward that passes: --pass-at {most:g}; nothing was recorded"
+            what, hint=f"set the lowest reward that passes: --pass-at {exact(most)}; nothing was recorded"
         )
 
     @property

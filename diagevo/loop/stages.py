@@ -229,7 +229,7 @@ class Stages:
         )
         [last] = log.read(run, newest_first=True, limit=1)
         files = [] if checkpoints is None else checkpoints.rglob("*")
-        ends = [datetime.fromisoformat(last.recorded_at).timestamp(), *(f.stat().st_mtime for f in files)]
+        ends = [datetime.fromisoformat(last.recorded_at).timestamp(), *(f.lstat().st_mtime for f in files)]
         began = datetime.fromisoformat(started.recorded_at).timestamp()
         return round(max(0.0, max(ends) - began), 3)
 

@@ -38,7 +38,7 @@ from diagevo.memory.log.tables import EVENT, RUN
 from diagevo.memory.places import runs_folder
 from diagevo.memory.state.model import MemoryState, played_again
 from diagevo.memory.state.projection import load
-from diagevo.memory.state.stored_config import Configured, configured
+from diagevo.memory.state.stored_config import Configured, configured, read_today
 from diagevo.progress import WARM_START
 from diagevo.text.steps import common_head
 
@@ -142,7 +142,10 @@ class History:
     @cached_property
     def configurations(self) -> tuple[Configuration, ...]:
         """Every configuration, in order: one, and one more for each fork and change of the embedder."""
-        return tuple(Configuration(f.position, f.sequence, f.event) for f in self.events(RunConfigured))
+        return tuple(
+            Configuration(f.position, f.sequence, read_today(f.event, self.run_id))
+            for f in self.events(RunConfigured)
+        )
 
     @cached_property
     def end(self) -> AsOf:

@@ -66,6 +66,7 @@ from diagevo.memory.state import decide, projection
 from diagevo.memory.state.effects import unsettled
 from diagevo.memory.state.model import KnownCause, MemoryState, OpenRound, Stage, played_again
 from diagevo.memory.state.schedule import Schedule
+from diagevo.memory.state.stored_config import read_today, unread
 from diagevo.memory.writer import Item, RunWriter
 
 PORTION = 256
@@ -142,9 +143,14 @@ class Memory:
 
         Raises:
             ConflictError: The run was configured differently.
-            ConfigError: Its vectors are another model's, or its policy cannot be loaded.
+            ConfigError: Its vectors are another model's, its policy cannot be loaded, or a key of `memory`,
+                `schedule`, `filter` or `round` is no setting's.
         """
         event = storable_event(event)
+        if unknown := unread(event.config):
+            from diagevo.config.sources import no_such_key
+
+            raise no_such_key(tuple(unknown[0].split(".")), "memory.configure")
         with self.atomic():
             if self.state.config is None:
                 if (policy := named(event.config)) is not None:
@@ -177,7 +183,7 @@ class Memory:
         newest = self.log.read(self.run_id, types=["RunConfigured"], newest_first=True, limit=1)
         event = next(newest).event
         assert isinstance(event, RunConfigured)
-        return event
+        return read_today(event, self.run_id)
 
     @property
     def config(self) -> Mapping[str, Any]:

@@ -24,6 +24,9 @@ _UNSEEN = re.compile(
     "\u2028\u2029\ud800-\udfff" + _NONCHARACTERS + "]"
 )
 """What no screen shows as it is: it is obeyed, or has no width, or is no character."""
+_JOINERS = "\u200c\u200d\u2060"
+"""Of these, what Persian, the scripts of India and emoji are written with. A file keeps them."""
+_IN_FILES = re.compile(f"(?![{_JOINERS}]){_UNSEEN.pattern}")
 
 
 def storable(text: str) -> str:
@@ -42,7 +45,11 @@ def utf8(text: str) -> bytes:
 
 def visible(text: str, *, one_line: bool = False) -> str:
     """`text` with everything unseen shown: a model's output must not steer a terminal, nor hide in it."""
-    shown = _UNSEEN.sub(_symbol, text)
+    return _visible(_UNSEEN, text, one_line=one_line)
+
+
+def _visible(unseen: re.Pattern[str], text: str, *, one_line: bool) -> str:
+    shown = unseen.sub(_symbol, text)
     return shown.replace("\t", " ").replace("\n", " ⏎ ") if one_line else shown
 
 
@@ -66,7 +73,7 @@ def json_text(value: Any, *, indent: int | None = None, default: Callable[[Any],
     return _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], written)
 
 
-_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|\t")
+_FORMULA = re.compile(rf"[\s{_JOINERS}]*[=+\-@＝＋－＠]|\t")
 """A spreadsheet reads the wide forms too."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?(/\d+)?")
 
@@ -74,7 +81,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?(/\d+)?")
 def csv_text(text: str) -> str:
     """A text for a cell of a CSV file. A spreadsheet would run one that begins like a formula: an apostrophe
     before it makes it text. A text that is a number stays one."""
-    shown = visible(text)
+    shown = _visible(_IN_FILES, text, one_line=False)
     return f"'{shown}" if _FORMULA.match(shown) and not _NUMBER.fullmatch(shown) else shown
 
 
@@ -83,4 +90,4 @@ _MARKUP = re.compile(r"[\\`*\[\]<>|~$]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
 
 def markdown_text(text: str) -> str:
     """A text for a cell of a Markdown table: one line, and nothing in it is markup."""
-    return _MARKUP.sub(r"\\\g<0>", visible(text, one_line=True))
+    return _MARKUP.sub(r"\\\g<0>", _visible(_IN_FILES, text, one_line=True))

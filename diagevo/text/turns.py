@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 OWN = ("assistant", "gpt", "model")
 """Roles of the policy."""
-_NAMED = ("tool", "function", "other")
+NAMED = ("tool", "function", "other")
+"""Roles that have a name."""
 _ROLES = (*OWN, "user", "human", "system", "developer", "environment", "observation", "ipython")
-_MARK = rf"(?:({'|'.join(_ROLES)})|({'|'.join(_NAMED)})(?: (\S+))?):(?: |(?=\n\n|\Z))"
+_MARK = rf"(?:({'|'.join(_ROLES)})|({'|'.join(NAMED)})(?: (\S+))?):(?: |(?=\n\n|\Z))"
 _TURN = re.compile(rf"(?:\A|\n\n){_MARK}")
 _WRITTEN = _MARK.replace(r"\Z", r"\n\Z|\Z")
 """As above in a text by itself: a line's end before the next turn makes one of the last paragraph."""
@@ -46,10 +47,10 @@ def joined(found: Iterable[Turn], begun: str = "") -> str:
     parts = [alone(begun)] if begun else []
     for role, text, name in found:
         role = role.lower()
-        if role not in _ROLES and role not in _NAMED:
+        if role not in _ROLES and role not in NAMED:
             role, name = "other", role
         name = "_".join(name.split())
-        parts.append(f"{role} {name}: {alone(text)}" if name and role in _NAMED else f"{role}: {alone(text)}")
+        parts.append(f"{role} {name}: {alone(text)}" if name and role in NAMED else f"{role}: {alone(text)}")
     return "\n\n".join(parts)
 
 

@@ -1,19 +1,22 @@
 """Folders that are there whole or not at all: resumable checkpoints and the weights of a finished phase.
 
 A folder is written beside its place under a hidden name, gets a manifest of sizes and SHA-256 digests, is
-flushed to disk, and is then renamed. Without a manifest, or where it does not fit, a folder is not counted.
+flushed to disk, and is then renamed. The manifest lists what may be there, not only what must: readers take
+every shard that they find. Without a manifest, or where it does not fit, a folder is not counted.
 """
 
 import hashlib
-import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+
+import msgspec
 
 from diagevo.errors import StoreError
 from diagevo.private import close_to_others, sync_names
@@ -24,6 +27,17 @@ MANIFEST = "manifest.json"
 KEEP = 2  # checkpoints that stay in a work folder: the newest, and one before it
 _PREFIX = "checkpoint-"
 _STAGING = ".staging-"
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    bytes: int
+    sha256: str
+
+
+class _Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    files: dict[str, _File]
+    """By path below the folder; all that is there, but the manifest."""
+    notes: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +74,11 @@ def publish(staging: Path, target: Path, notes: Mapping[str, Any]) -> None:
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         digests = list(pool.map(_digest_and_flush, files))
     entries = {
-        str(file.relative_to(staging)): {"bytes": file.stat().st_size, "sha256": digest}
+        file.relative_to(staging).as_posix(): _File(file.stat().st_size, digest)
         for file, digest in zip(files, digests, strict=True)
     }
     manifest = staging / MANIFEST
-    manifest.write_text(json.dumps({"files": entries, "notes": dict(notes)}, indent=1), encoding="utf-8")
+    manifest.write_bytes(msgspec.json.format(msgspec.json.encode(_Manifest(entries, dict(notes))), indent=1))
     close_to_others(staging)
     _digest_and_flush(manifest)
     for folder in {file.parent for file in files} | {staging}:
@@ -86,32 +100,50 @@ def find(work: Path, stop: StopFlag | None = None) -> Found:
     folders = sorted(_checkpoints(work), reverse=True)
     broken = [f"{folder.name} is incomplete" for folder in _staged(work)]
     for step, folder in folders:
-        fault = fault_of(folder, stop)
+        notes, fault = _read(folder, stop)
+        if fault is None and notes.get("step") != step:
+            fault = f"it was saved as that of step {notes.get('step')}"
         if fault is None:
-            return Found(Checkpoint(step, folder, _manifest(folder)["notes"]), tuple(broken))
-        broken.append(f"{folder.name} is incomplete: {fault}")
+            return Found(Checkpoint(step, folder, notes), tuple(broken))
+        broken.append(f"{folder.name}: {fault}")
     return Found(None, tuple(broken))
 
 
-def fault_of(folder: Path, stop: StopFlag | None = None) -> str | None:
-    """What is wrong with a published folder: a file that is missing, cut short or changed. None: nothing."""
+def fault_of(folder: Path) -> str | None:
+    """What is wrong with a published folder. None: nothing."""
+    return _read(folder)[1]
+
+
+def _read(folder: Path, stop: StopFlag | None = None) -> tuple[Mapping[str, Any], str | None]:
+    """A published folder's notes, and its first fault: what is missing, cut short, changed or foreign."""
     try:
-        entries: dict[str, dict[str, Any]] = _manifest(folder)["files"]
-        sizes = {name: entry["bytes"] for name, entry in entries.items()}
-        digests = {name: entry["sha256"] for name, entry in entries.items()}
+        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=_Manifest)
     except FileNotFoundError:
-        return f"{MANIFEST} is missing"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return f"{MANIFEST} cannot be read"
-    for name, size in sizes.items():
-        if not (folder / name).is_file():
+        return {}, f"{MANIFEST} is missing"
+    except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
+        return {}, f"{MANIFEST} cannot be read"
+    return manifest.notes, _misfit(folder, manifest.files, stop)
+
+
+def _misfit(folder: Path, listed: Mapping[str, _File], stop: StopFlag | None) -> str | None:
+    if not listed:
+        return f"{MANIFEST} lists no file"
+    # Names are held against what is found below the folder: none of them is followed out of it.
+    there = {path.relative_to(folder).as_posix(): path.lstat() for path in folder.rglob("*")}
+    folders = {parent.as_posix() for name in listed for parent in PurePosixPath(name).parents}
+    for name in sorted(there.keys() - listed.keys() - folders - {MANIFEST}):
+        return f"{name} is not one of its files"
+    for name, file in listed.items():
+        if name not in there:
             return f"{name} is missing"
-        if (found := (folder / name).stat().st_size) != size:
-            return f"{name} has {found} bytes, not {size}"
+        if not stat.S_ISREG(there[name].st_mode):
+            return f"{name} is not a file of its own"
+        if (found := there[name].st_size) != file.bytes:
+            return f"{name} has {found} bytes, not {file.bytes}"
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        found_digests = pool.map(lambda name: digest_of(folder / name, stop), digests)
-    for name, digest in zip(digests, found_digests, strict=True):
-        if digests[name] != digest:
+        digests = pool.map(lambda name: digest_of(folder / name, stop), listed)
+    for (name, file), digest in zip(listed.items(), digests, strict=True):
+        if digest != file.sha256:
             return f"{name} has changed"
     return None
 
@@ -144,31 +176,36 @@ def checkpoint_folder(work: Path, step: int) -> Path:
 def rotate(work: Path, keep: int = KEEP) -> None:
     """Remove all but the newest `keep` checkpoints."""
     for _, folder in sorted(_checkpoints(work), reverse=True)[keep:]:
-        shutil.rmtree(folder)
+        _remove(folder)
 
 
 def discard_after(work: Path, step: int) -> None:
     """Remove what an interrupted phase left behind: checkpoints after `step`, and everything half written."""
     for found, folder in _checkpoints(work):
         if found > step:
-            shutil.rmtree(folder)
+            _remove(folder)
     for folder in _staged(work):
-        shutil.rmtree(folder)
+        _remove(folder)
+
+
+def _remove(path: Path) -> None:
+    """Of a link, the link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _checkpoints(work: Path) -> list[tuple[int, Path]]:
     if not work.is_dir():
         return []
     names = ((folder.name.removeprefix(_PREFIX), folder) for folder in work.glob(f"{_PREFIX}*"))
-    return [(int(number), folder) for number, folder in names if number.isdecimal()]
+    found = [(int(number), folder) for number, folder in names if number.isdecimal()]
+    return [(step, folder) for step, folder in found if folder == checkpoint_folder(work, step)]  # not -02
 
 
 def _staged(work: Path) -> list[Path]:
     return sorted(work.glob(f"{_STAGING}*")) if work.is_dir() else []
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
 
 
 def _files(folder: Path) -> list[Path]:

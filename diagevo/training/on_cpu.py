@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from diagevo.config.models import Config, GRPOConfig
-from diagevo.config.resources import rollouts
+from diagevo.config.resources import passes, rollouts
 from diagevo.training.shapes import Shape
 
 PROCESS = 3_000_000_000
@@ -87,9 +87,9 @@ def seconds(config: Config, shape: Shape, pace: float, questions: int) -> tuple[
         return each * (prompts * prompt + answers * new)
 
     def trained(settings: GRPOConfig) -> int:
-        passes = 3 + (settings.beta > 0)
+        through = sum(passes(settings, config.training.lora)) * each
         asked = settings.max_steps * settings.batch_questions
-        return sampled(asked, asked * settings.group) + passes * each * rollouts(settings) * (prompt + new)
+        return sampled(asked, asked * settings.group) + through * rollouts(settings) * (prompt + new)
 
     play, validation = config.round, config.validation
     spent = sampled(play.candidates, play.candidates)

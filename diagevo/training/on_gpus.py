@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagevo.config.models import Config, GRPOConfig
-from diagevo.config.resources import mean_tokens, rollouts, workload
+from diagevo.config.resources import mean_tokens, passes, rollouts, workload
 from diagevo.training.footprint import CARDS, Load, checkpoint
 from diagevo.training.shapes import Shape
 
@@ -20,8 +20,11 @@ FAST: Mapping[int, tuple[str, float, float]] = {
     141: ("H200", 4.8e12, 989e12),
 }
 """By gigabytes: a card, the bytes a second of its memory, its bfloat16 operations a second (data sheets)."""
-DECODING, READING, TRAINING = 0.6, 0.5, 0.4
-"""What decoding reaches of a card's memory, and reading a prompt and an update of its operations."""
+LINKS: Mapping[int, float] = {24: 32e9, 40: 300e9, 48: 32e9, 80: 450e9, 141: 450e9}
+"""Bytes a second from a card to another of its machine: PCIe 4 or NVLink, one way (data sheets)."""
+DECODING, READING, TRAINING, SENDING = 0.6, 0.5, 0.4, 0.7
+"""What decoding reaches of a card's memory, reading a prompt and an update of its operations, and what ranks
+exchange of its link."""
 STEP = 0.004  # seconds of a decoding step beside reading memory
 START = 90.0  # seconds until the ranks of a phase are ready
 SYNC = 10.0  # seconds: a policy's weights into the engines, checked
@@ -50,6 +53,11 @@ class Pace:
     answer: int
     longest: int
     """Tokens of an answer at most."""
+    row: int
+    """Tokens of prompt and answer that a row of a micro-batch has room for."""
+    shards: int | None = None
+    """GPUs that share a model's training state; None where each has it whole."""
+    lora: int | None = None
 
     def drawn(self, prompts: int, each: int, rows: int, shape: Shape) -> float:
         """Seconds for `each` answers to so many prompts, by an engine a GPU that decodes `rows` at once. The
@@ -65,10 +73,32 @@ class Pace:
             + (self.longest - self.answer) * alone
         )
 
-    def updated(self, completions: int, shape: Shape) -> float:
-        """Seconds of updates: forward, once more for checkpointing, backward; and the reference's forward."""
-        operations = completions * (self.prompt + self.answer) * 10 * shape.weights
-        return operations / (TRAINING * FAST[self.card][2]) / self.gpus
+    def updated(self, settings: GRPOConfig, shape: Shape) -> float:
+        """Seconds of a phase's updates. What ranks exchange is sent while they compute: the slower counts.
+
+        Checkpointing computes the policy's forward pass once more. Attention takes as many operations a token
+        as there are pairs before it: half of the length in the mean, a product with keys and one with values.
+        """
+        tokens = rollouts(settings) * (self.prompt + self.answer)
+        forward, backward = passes(settings, self.lora)
+        forward += 1
+        attention = 2 * shape.layers * shape.query * (self.prompt + self.answer)
+        operations = tokens * (2 * shape.weights * (forward + backward) + attention * (forward + 2))
+        computed = operations / (TRAINING * FAST[self.card][2]) / self.gpus
+        return max(computed, self._exchanged(settings, shape, tokens, forward))
+
+    def _exchanged(self, settings: GRPOConfig, shape: Shape, tokens: int, forward: int) -> float:
+        """Shards are gathered in bfloat16 for each pass over a micro-batch, of which the backward one shares
+        its with checkpointing, and their gradients are sent in float32; ranks with whole models add theirs up
+        once an update, which sends them twice."""
+        updates = settings.max_steps * settings.updates
+        if self.shards is not None:
+            micro_batches = max(updates, tokens / self.gpus / (settings.micro_batch * self.row))
+            sent = micro_batches * shape.weights * (2 * forward + 4) * (self.shards - 1) / self.shards
+        else:
+            trained = shape.weights if self.lora is None else shape.adapters(self.lora)
+            sent = updates * trained * 8 * (self.gpus - 1) / self.gpus
+        return sent / (SENDING * LINKS[self.card])
 
     def asked(self, calls: int, shape: Shape) -> float:
         """Seconds of so many calls of a diagnostician that has one GPU."""
@@ -89,8 +119,17 @@ def spans(
     """The parts of a round on GPUs of `card` GB. `found`: what each stage holds; `questions`: of a
     validation."""
     play, one, two = config.round, config.challenger_grpo, config.solver_grpo
-    mean = mean_tokens(config.sampling)
-    pace = Pace(card, config.hardware.processes, mean // 4, mean - mean // 4, config.sampling.max_new_tokens)
+    mean, sampling, hardware = mean_tokens(config.sampling), config.sampling, config.hardware
+    pace = Pace(
+        card=card,
+        gpus=hardware.processes,
+        prompt=mean // 4,
+        answer=mean - mean // 4,
+        longest=sampling.max_new_tokens,
+        row=sampling.max_prompt_tokens + sampling.max_new_tokens,
+        shards=None if hardware.accelerate_config is None else hardware.fsdp_size or hardware.processes,
+        lora=config.training.lora,
+    )
     rows = {load.stage: max(1, load.engines[0].answers(CARDS[card])) for load in found if load.engines}
     free = rows["candidates, votes"]
     parts: list[Span] = []
@@ -120,7 +159,7 @@ def _phase(
     role: str, config: Config, settings: GRPOConfig, pace: Pace, rows: int, shape: Shape
 ) -> Iterator[Span]:
     steps, drawn = settings.max_steps, pace.drawn(settings.batch_questions, settings.group, rows, shape)
-    updated = pace.updated(rollouts(settings), shape)
+    updated = pace.updated(settings, shape)
     saved = checkpoint(shape, config.training.lora)
     copies = pace.gpus if config.hardware.accelerate_config is not None else 1
     saves, between = -(-steps // settings.save_steps), settings.save_steps * (SYNC + drawn + updated / steps)

@@ -15,7 +15,7 @@ Private in transformers, so that another release may change them (tests/training
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +41,9 @@ warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning) 
 _FILE = 2**28
 """Bytes of tensors in a file: as many are there once more while it is written."""
 _OPTIONS = StateDictOptions(ignore_frozen_params=True, strict=False)
+_LEAVING = 10.0
+"""Seconds for what is being written once something else went wrong: as long as idle ranks get to end. Where a
+peer is gone, gloo says so at once; a write that takes longer must not keep the error from being told."""
 _SETTINGS = "optimizer.pt"
 """Of the optimizer and the scheduler, which are no tensors."""
 
@@ -55,6 +58,8 @@ class Saving:
         self._notes = notes
         self._patience = timedelta(seconds=patience)
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._writing: Future[Any] | None = None
+        """What a thread of torch's writes, also before it is known to be whole."""
         self._last: Future[None] | None = None
         self.group: Any = None
         """All ranks, for what they say to each other beside the next step; None where one trains alone."""
@@ -67,11 +72,23 @@ class Saving:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        if kind is not None and not issubclass(kind, StoppedSafely):  # what went wrong first is told
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            under_way = [future for future in (self._writing, self._last) if future is not None]
+            # Alone, the writer waits for the disk only, and the next attempt clears the folder away.
+            wait(under_way, timeout=None if self.group is None else _LEAVING)
+            return  # the group with this process: its peers may be in it, or a writer still
         self._pool.shutdown()
+        if self._writing is not None:
+            wait([self._writing])
         if self.group is not None:
             distributed.destroy_process_group(self.group)
-        if kind is None or issubclass(kind, StoppedSafely):  # else what went wrong first is told
-            self.wait()
+        self.wait()
+
+    def write(self, tensors: dict[str, torch.Tensor], folder: Path) -> Future[Any]:
+        """As `written`, by the ranks of this group. It is known to be under way from its first moment."""
+        self._writing = written(tensors, folder, self.group)
+        return self._writing
 
     def publish(self, written: Future[Any], staging: Path | None, step: int) -> None:
         """Once it is `written`, let what lies in `staging` become the checkpoint of `step`; returns before it
@@ -161,7 +178,7 @@ class WholeCheckpoints(Trainer):
         weights, optimizer = self._state()
         shared = not self.is_fsdp_enabled and not self.accelerator.is_main_process
         tensors = {} if shared else named(weights, optimizer)
-        self.written = written(tensors, Path(output_dir), self.saving.group)
+        self.written = self.saving.write(tensors, Path(output_dir))
         if self.args.should_save:
             scheduler: Any = self.lr_scheduler
             state = {"groups": optimizer["param_groups"], "scheduler": scheduler.state_dict()}

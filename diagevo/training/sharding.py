@@ -4,10 +4,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
+from accelerate.parallelism_config import ParallelismConfig
 from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 from torch.distributed.fsdp import FSDPModule
 from transformers.modeling_utils import PreTrainedModel
@@ -27,7 +29,9 @@ def loaded_in_shards(settings: Any) -> Iterator[None]:
         yield
         return
     os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"  # else rank 0 reads it whole, and sends it
-    accelerator = Accelerator(mixed_precision=settings.mixed_precision)
+    accelerator = Accelerator(
+        mixed_precision=settings.mixed_precision, parallelism_config=_parallelism_of_the_process()
+    )
     plugin: Any = accelerator.state.fsdp_plugin
     if (
         plugin.mixed_precision_policy is not None
@@ -45,6 +49,14 @@ def loaded_in_shards(settings: Any) -> Iterator[None]:
         yield
     finally:
         del models.maybe_distribute_model
+
+
+@cache
+def _parallelism_of_the_process() -> ParallelismConfig | None:
+    """What accelerate's launcher asked for. It keeps its mesh, whose process groups hold memory of the card
+    and are never given back: one that each phase made anew would leave no room for a late one."""
+    asked = os.environ.get("ACCELERATE_USE_PARALLELISM_CONFIG", "false").lower() == "true"
+    return ParallelismConfig() if asked else None
 
 
 def settle(model: Any, *, trained: bool) -> None:

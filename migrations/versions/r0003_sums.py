@@ -1,20 +1,21 @@
-"""Steps, tags and causes added up as they are written, and the views, as `memory/read/views.py` has them.
+"""Steps, tags and causes added up as they are written, and the views.
 
-The newest revision makes the views: the next one takes both loops from here. Projections are made again after
-an upgrade, from the log.
+Projections are made again after an upgrade, from the log.
 """
+
+import json
+from pathlib import Path
 
 import sqlalchemy as sa
 from alembic import op
-
-from diagevo.memory.read.views import views
 
 revision = "0003"
 down_revision = "0002"
 
 
 def upgrade() -> None:
-    made = views(op.get_bind().dialect.name)
+    texts = Path(__file__).with_name("views_0003.json").read_text(encoding="utf-8")
+    made = json.loads(texts)[op.get_bind().dialect.name]
     for name in reversed(made):
         op.execute(f"DROP VIEW IF EXISTS {name}")
     counts = ("failures", "questions", "responses", "first", "aimed", "aimed_kept", "aimed_valid")

@@ -78,24 +78,25 @@ def test_a_missing_database_and_a_folder_are_told_alike_by_every_command(command
 def test_upgrade_of_an_old_database_writes_a_backup_first(
     played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if a fourth migration came today."""
+    """As if the next migration came today."""
+    following = f"{int(HEAD) + 1:04}"
     newer = tmp_path / "migrations"
     shutil.copytree(Path(__file__).parents[2] / "migrations", newer)
-    (newer / "versions" / "r0004_note.py").write_text(
+    (newer / "versions" / f"r{following}_note.py").write_text(
         "from alembic import op\n"
-        "revision, down_revision = '0004', '0003'\n"
+        f"revision, down_revision = {following!r}, {HEAD!r}\n"
         "def upgrade():\n"
         "    op.execute('ALTER TABLE run ADD COLUMN note TEXT')\n"
     )
     monkeypatch.setattr(migrate, "files", lambda _: newer)
-    monkeypatch.setattr(migrate, "HEAD", "0004")
+    monkeypatch.setattr(migrate, "HEAD", following)
     refused = invoke("runs", "list")
     assert (refused.exit_code, "run: diagevo db upgrade" in refused.stderr) == (5, True)
     done = invoke("db", "upgrade", "--json")
     assert done.exit_code == 0, done.stderr
     said = json.loads(done.stdout)["data"]
-    assert (said["before"], said["now"]) == ("0003", "0004")
-    assert _ask(said["backup"], "SELECT version_num FROM alembic_version") == [("0003",)]
+    assert (said["before"], said["now"]) == (HEAD, following)
+    assert _ask(said["backup"], "SELECT version_num FROM alembic_version") == [(HEAD,)]
     assert _ask(str(played), "SELECT note, sequence > 0 FROM run") == [(None, 1)]
     assert "up to date" in invoke("db", "upgrade").stdout
     assert invoke("memory", "verify").exit_code == 0

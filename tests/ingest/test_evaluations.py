@@ -168,6 +168,92 @@ def test_epochs_of_inspect_are_groups_of_their_samples() -> None:
     assert 0 < sum(sum(group.rewards) for group in found) < 32
 
 
+def record(folder: Path, *events: tuple[str, str, dict[str, Any]], models: list[str]) -> Path:
+    """A file as `evals.record.LocalRecorder` writes it: https://github.com/openai/evals."""
+    lines: list[dict[str, Any]] = [{"spec": {"completion_fns": models, "eval_name": "sums.dev.v0"}}]
+    for n, (sample, type_, data) in enumerate(events):
+        common = {"run_id": "24", "event_id": n, "created_by": "", "created_at": "2026"}
+        lines.append({"sample_id": sample, "type": type_, "data": data} | common)
+    lines.append({"final_report": {"accuracy": 0.5}})
+    file = folder / "24.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+ASKED = {"prompt": [{"role": "system", "content": "Add."}, {"role": "user", "content": "2 + 2?"}]}
+
+
+def test_records_of_openais_evals_are_joined_by_their_sample(tmp_path: Path) -> None:
+    """A sample that was asked and not graded has no reward."""
+    file = record(
+        tmp_path,
+        ("s.0", "sampling", ASKED | {"sampled": ["It is 5."]}),
+        ("s.1", "sampling", ASKED | {"sampled": "It is 4."}),
+        ("s.1", "match", {"correct": True, "expected": ["4"], "picked": "4"}),
+        ("s.0", "match", {"correct": False, "expected": "4", "picked": None}),
+        ("s.2", "sampling", ASKED | {"sampled": ["It is"]}),
+        models=["gpt"],
+    )
+    (step,) = read("openai-evals", tmp_path, on_cut=pytest.fail)
+    assert step.unscored == 1
+    (group,) = grouped(step.rollouts)
+    assert (group.prompt, group.answer) == ("system: Add.\n\nuser: 2 + 2?", "4")
+    assert (group.responses, group.rewards) == (["It is 5.", "It is 4."], [0.0, 1.0])
+    assert "name its format: diagevo ingest openai-evals" in refused("jsonl", file)
+
+
+def test_what_openais_evals_graded_is_the_reward(tmp_path: Path) -> None:
+    """Where a model graded another's answer, both were asked; the grader is the last that `spec` names."""
+    graded = (
+        ("s.0", "sampling", ASKED | {"sampled": ["It is 5."]}),
+        ("s.0", "sampling", {"prompt": "Is 5 right?", "sampled": ["No."]}),
+        ("s.0", "metrics", {"choice": "No", "score": 0.25}),
+    )
+    file = record(tmp_path, *graded, models=["gpt", "grader"])
+    (group,) = groups("openai-evals", file, "score")
+    assert (group.responses, group.rewards) == (["It is 5."], [0.25])
+    assert "has no accuracy; name another: --reward FIELD, of choice, score" in refused(
+        "openai-evals", file, "accuracy"
+    )
+    assert "nothing says which answer was graded" in refused(
+        "openai-evals", record(tmp_path, *graded, models=["gpt"]), "score"
+    )
+    matched = ("s.0", "match", {"correct": False, "sampled": "It is 5."})
+    (group,) = groups("openai-evals", record(tmp_path, *graded[:2], matched, models=["gpt"]))
+    assert (group.responses, group.rewards) == (["It is 5."], [0.0])
+
+
+@with_inspect
+def test_every_part_of_inspects_messages_is_kept(tmp_path: Path) -> None:
+    from inspect_ai.log import read_eval_log, write_eval_log
+    from inspect_ai.model import (
+        ChatMessageAssistant,
+        ChatMessageTool,
+        ChatMessageUser,
+        ContentImage,
+        ContentReasoning,
+        ContentText,
+    )
+    from inspect_ai.scorer import Score
+    from inspect_ai.tool import ToolCallError
+
+    (file,) = (DATA / "inspect").iterdir()
+    log = read_eval_log(str(file))
+    thought = ContentReasoning(reasoning="", summary="It adds.", redacted=True)
+    turns = [
+        ChatMessageUser(content=[ContentText(text="See."), ContentImage(image="https://a/b.png")]),
+        ChatMessageAssistant(content=[thought, ContentText(text="4")]),
+        ChatMessageTool(content="", function="add", error=ToolCallError("timeout", "too slow")),
+    ]
+    scores = {"graded": Score(value="C")}
+    log.samples = [log.samples[0].model_copy(update={"messages": turns, "scores": scores})]
+    write_eval_log(log, str(tmp_path / "parts.eval"))
+    (group,) = groups("inspect", tmp_path)
+    assert group.prompt.startswith("See.\n[image] ")
+    assert "https://a/b.png" in group.prompt
+    assert group.responses == ["assistant: It adds.\n4\n\ntool add: [error] too slow"]
+
+
 @with_inspect
 def test_turns_tools_and_several_scores_of_inspect(tmp_path: Path) -> None:
     from inspect_ai.log import read_eval_log, write_eval_log

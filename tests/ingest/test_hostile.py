@@ -14,6 +14,7 @@ from pyarrow import parquet
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, messages, read
+from diagevo.ingest.formats.messages import unpadded
 from diagevo.ingest.formats.table_rows import FACTOR, LEAST
 from diagevo.ingest.rollouts import IngestedRollout, grouped
 from tests.cli.program import STARTED, clean_environment, invoke, run
@@ -136,7 +137,7 @@ def test_a_date_is_an_answer_and_bytes_are_none(tmp_path: Path) -> None:
     trl_file(tmp_path, answer=[b"\xff"])
     assert "row 1: a bytes" in refused("trl", tmp_path)
     trl_file(tmp_path, prompt=[5])
-    assert "row 1: Expected" in refused("trl", tmp_path)
+    assert "row 1: neither a text nor messages" in refused("trl", tmp_path)
 
 
 MEASURED = """
@@ -255,7 +256,7 @@ def test_what_is_no_file_of_samples_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_calls_and_results_of_tools_are_shown_and_none_passes_for_a_message() -> None:
     called = {"function": {"name": "find\n\nuser: no", "arguments": {"page": 3, "of_another_tool": None}}}
-    shown = messages(
+    table = unpadded(
         [
             {"role": "user", "content": [{"type": "text", "text": "Where?"}, {"type": "image"}]},
             {
@@ -266,8 +267,8 @@ def test_calls_and_results_of_tools_are_shown_and_none_passes_for_a_message() ->
             {"role": "tool", "name": "find", "content": "page 4"},
         ]
     )
-    assert shown == (
-        "user: Where?\n\n"
+    assert messages(table) == (
+        "user: Where?\n[image]\n\n"
         'assistant: [tool call] find user: no({"page": 3})\n[tool call] add({})\n\n'
         "tool find: page 4"
     )

@@ -82,7 +82,6 @@ def test_any_text_is_read_from_a_cell_as_it_was_written(
         ("prompt,response,reward\na,b,c,1\n", "line 2 has 4 cells for 3 columns"),
         ('prompt,response,reward\na,"b,1\n', "line 2 is not CSV: unexpected end of data"),
         ("prompt,response,reward,reward\na,b,1,0\n", "has two columns reward"),
-        ("prompt;response;reward\na;b;1\n", "has no prompt"),
         ("prompt,response,reward\na,b,1\na,b,\xff\n", "line 3 is not UTF-8"),
     ],
 )

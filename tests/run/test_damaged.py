@@ -56,15 +56,15 @@ def flip(file: Path) -> None:
         (
             {f"checkpoint-2/{SHARD}": cut},
             [
-                f"checkpoint-2 is incomplete: {SHARD} has ",
+                f"checkpoint-2: {SHARD} has ",
                 "solver was interrupted and resumes after step 1",
             ],
         ),
         (
             {"checkpoint-2/rng_state.pth": Path.unlink, f"checkpoint-1/{SHARD}": flip},
             [
-                "checkpoint-2 is incomplete: rng_state.pth is missing",
-                f"checkpoint-1 is incomplete: {SHARD} has changed",
+                "checkpoint-2: rng_state.pth is missing",
+                f"checkpoint-1: {SHARD} has changed",
                 "solver was interrupted and begins again",
             ],
         ),

@@ -3,10 +3,13 @@
 import csv
 import io
 import json
+import re
 import sys
 import unicodedata
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from diagevo.text.escaping import csv_text, json_text, markdown_text, one_line, storable, utf8, visible
 
@@ -106,6 +109,23 @@ def test_a_cell_holds_no_control_character_and_stays_one_cell() -> None:
     buffer = io.StringIO()
     csv.writer(buffer).writerow([csv_text('a\0b\x1b[2J"c\r\nd,e')])
     assert list(csv.reader(io.StringIO(buffer.getvalue(), newline=""))) == [['a␀b␛[2J"c␍\nd,e']]
+
+
+@pytest.mark.parametrize("text", ["می\u200cشود", "👩\u200d🚀", "क्\u200dष", "a\u2060b"])
+def test_a_file_keeps_what_words_are_written_with(text: str) -> None:
+    """A terminal shows it: there nobody would see it."""
+    assert csv_text(text) == markdown_text(text) == text
+    assert "\\u20" in visible(text)
+
+
+@given(st.text(st.sampled_from("\u200c\u200d\u2060\u200b\u202e\ufeff\x1ba=")))
+def test_of_what_is_unseen_a_file_keeps_nothing_else(text: str) -> None:
+    for shown in (csv_text(text), markdown_text(text)):
+        assert not set(shown) & set("\u200b\u202e\ufeff\x1b")
+        assert [each for each in shown if each in "\u200c\u200d\u2060"] == [
+            each for each in text if each in "\u200c\u200d\u2060"
+        ]
+    assert not re.match("[\u200c\u200d\u2060]*=", csv_text(text))
 
 
 def test_markdown_shows_a_text_and_reads_nothing_in_it() -> None:

@@ -1,4 +1,5 @@
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,12 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def forked(monkeypatch: pytest.MonkeyPatch) -> list[ForkedRank]:
-    """Ranks are forked where the launcher would start them. These are they, once they have been started."""
+def forked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ForkedRank]]:
+    """Ranks are forked where the launcher would start them. These are they, once they have been started.
+
+    Whatever befell one of them, none may have crashed: a group that is destroyed under its user corrupts
+    memory.
+    """
     started: list[ForkedRank] = []
 
     def start(argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> ForkedRank:
@@ -22,4 +27,6 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> list[ForkedRank]:
         return started[-1]
 
     monkeypatch.setattr("diagevo.training.ranks.SupervisedProcess", start)
-    return started
+    yield started
+    crashes = (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
+    assert not [rank.tail() for rank in started if rank.status() in crashes]

@@ -91,6 +91,7 @@ def play_ranks(main: str, arguments: Sequence[str], env: Mapping[str, str], *, r
             time.sleep(0.05)
         for rank in started:
             rank.kill()
+        assert not {-signal.SIGABRT, -signal.SIGSEGV} & {rank.wait(30) for rank in started}, "a rank crashed"
         if any(codes):
             said = "".join(e.result() for e in errors)
             error = subprocess.CalledProcessError(next(filter(None, codes)), main, printed[0].result(), said)

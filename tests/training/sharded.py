@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
@@ -253,6 +254,29 @@ def play(start: Path, folder: Path) -> TrainingSummary:
         counted, *sizes = max(updates[0], key=lambda update: update[0].most)
         print("UPDATE", counted.most, *sizes, flush=True)
     return summary
+
+
+def count_groups() -> None:
+    """Print how many process groups there are before the first phase of rank 0 of four, in pairs that shard,
+    and after each of three, with the start's model loaded in shards. No collective is played."""
+    from accelerate import Accelerator, PartialState
+    from torch import distributed
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+
+    from diagevo.training.sharding import loaded_in_shards
+    from diagevo.training.worker import _forget_the_trainer
+
+    distributed.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+    _shard_on_the_cpu()
+    PartialState(cpu=True)
+    for _ in range(3):
+        settings = SimpleNamespace(mixed_precision="no", model_init_kwargs={})
+        with loaded_in_shards(settings):
+            AutoModelForCausalLM.from_pretrained(sys.argv[1], **settings.model_init_kwargs)
+        Accelerator()  # the trainer's
+        _forget_the_trainer()
+        print("GROUPS", len(distributed.distributed_c10d._world.pg_map), flush=True)
 
 
 def main() -> None:

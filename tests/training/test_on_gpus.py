@@ -1,14 +1,25 @@
 """What a plan says of hours on GPUs, by hand."""
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
+from torch.utils.flop_counter import FlopCounterMode
 
 from diagevo.config.loading import resolve
+from diagevo.config.models import GRPOConfig, TrainingConfig
+from diagevo.config.resources import passes
+from diagevo.training import trainer
 from diagevo.training.footprint import loads
 from diagevo.training.on_gpus import Pace, spans
 from diagevo.training.shapes import KNOWN
+from diagevo.training.trainer import PhaseTrainer
+from tests.training import phase
 
 EIGHT_B, FOUR_B = KNOWN["Qwen/Qwen3-8B-Base"], KNOWN["Qwen/Qwen3-4B-Instruct-2507"]
-H100S = Pace(card=80, gpus=10, prompt=192, answer=576, longest=4096)
+H100S = Pace(card=80, gpus=10, prompt=192, answer=576, longest=4096, row=6144, shards=10)
+PHASE = GRPOConfig(max_steps=1, batch_questions=256, group=8, micro_batch=4)
 
 
 def test_answers_take_the_reading_of_weights_and_cache_and_the_last_one_comes_alone() -> None:
@@ -21,8 +32,76 @@ def test_answers_take_the_reading_of_weights_and_cache_and_the_last_one_comes_al
     assert H100S.drawn(100, 10, 200, EIGHT_B) == pytest.approx(prefill + 0.5 * 576 * full + tail, rel=1e-9)
 
 
-def test_an_update_is_shared_by_the_ranks() -> None:
-    assert H100S.updated(2048, EIGHT_B) == pytest.approx(2048 * 768 * 10 * 8_190_735_360 / 395.6e12 / 10)
+def test_an_update_is_shared_by_the_ranks_and_takes_what_its_settings_ask() -> None:
+    """Two operations a weight and token forward, for checkpointing, backward twice, and for the reference:
+    ten. Attention over 768 tokens: 36 layers of 4,096 with 384 before each in the mean, and as often."""
+    weights, attention = 2 * 8_190_735_360, 2 * 36 * 4096 * 768
+
+    def seconds(of_weights: int, of_attention: int) -> float:
+        return 2048 * 768 * (of_weights * weights + of_attention * attention) / 395.6e12 / 10
+
+    alone, several = PHASE.model_copy(update={"beta": 0.0}), PHASE.model_copy(update={"updates": 4})
+    adapters = replace(H100S, lora=64, shards=None)
+    assert H100S.updated(PHASE, EIGHT_B) == pytest.approx(seconds(5, 5))
+    assert H100S.updated(alone, EIGHT_B) == pytest.approx(seconds(4, 4))
+    assert H100S.updated(several, EIGHT_B) == pytest.approx(seconds(6, 6))
+    assert adapters.updated(PHASE, EIGHT_B) == pytest.approx(seconds(4, 5))
+    long = replace(H100S, prompt=1536, answer=4608)
+    share = 1 - 8 * 5 * weights * 2048 * 768 / 395.6e12 / 10 / long.updated(PHASE, EIGHT_B)
+    assert share == pytest.approx(0.1, abs=0.01), "at 6,144 tokens"
+
+
+def test_where_the_link_is_slower_than_the_cards_what_ranks_exchange_counts() -> None:
+    """82 GB a micro-batch of 8B: three gatherings of 16.4 GB, and gradients of 32.8 GB. A rank of four has a
+    quarter of it; over PCIe 22.4 GB/s. Whole models send their gradients of float32 twice, once an update."""
+    cards = replace(H100S, card=48, gpus=4, shards=4, row=3072)
+    small = PHASE.model_copy(update={"micro_batch": 1})
+    micro_batches = 2048 * 768 / 4 / 3072
+    sent = micro_batches * 81.907 * 0.75 / 22.4
+    assert cards.updated(small, EIGHT_B) == pytest.approx(sent, rel=1e-4)
+    assert replace(cards, card=80).updated(small, EIGHT_B) < sent / 4, "it computes for longer"
+    alone = replace(cards, shards=None)
+    few = PHASE.model_copy(update={"batch_questions": 1})
+    assert alone.updated(few, EIGHT_B) == pytest.approx(2 * 32.763 * 0.75 / 22.4, rel=1e-4)
+    lora = replace(alone, lora=64).updated(few, EIGHT_B)
+    assert lora < alone.updated(few, EIGHT_B) / 3
+
+
+def _operations(start: Path, folder: Path, **changes: Any) -> int:
+    """Of the update of a phase's first step, as torch counts them: without the drawing of its rollouts."""
+    counters: list[FlopCounterMode] = []
+
+    def counted(name: str, right: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
+            with FlopCounterMode(display=False) as counter:
+                found = right(*given, **named)
+            counters.append(counter)
+            return found
+
+        return call
+
+    training = TrainingConfig(lora=changes.pop("lora", None))
+    settings = phase.SETTINGS.model_copy(update={"max_steps": 1, "micro_batch": 64, **changes})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(trainer, "draw", counted("draw", trainer.draw))
+        patched.setattr(PhaseTrainer, "training_step", counted("step", PhaseTrainer.training_step))
+        phase.trained(start, folder, settings=settings, training=training)
+    drawn, whole = (counter.get_total_flops() for counter in counters)
+    return whole - drawn
+
+
+def test_the_passes_of_an_update_are_those_that_torch_counts(tiny_model: Path, tmp_path: Path) -> None:
+    """On a CPU nothing is computed twice for checkpointing: so many passes of two operations a weight."""
+
+    def counted(name: str, **changes: Any) -> float:
+        settings = phase.SETTINGS.model_copy(update={k: v for k, v in changes.items() if k != "lora"})
+        expected = sum(passes(settings, changes.get("lora")))
+        return _operations(tiny_model, tmp_path / name, **changes) / expected
+
+    one = counted("alone", beta=0.0)
+    assert counted("reference", beta=0.01) == pytest.approx(one, rel=0.02)
+    assert counted("several", beta=0.01, updates=2) == pytest.approx(one, rel=0.02)
+    assert counted("adapters", beta=0.01, lora=1) == pytest.approx(one, rel=0.1)
 
 
 def _minutes(*settings: str, questions: int = 0) -> dict[str, float]:

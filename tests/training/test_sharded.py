@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from diagevo.errors import ConfigError
 from diagevo.training.footprint import checkpoint, update
 from diagevo.training.shapes import find_shape
+from tests.forked import Forked
 from tests.sampling.tiny_model import make_tiny_model
 from tests.training import phase
 from tests.training.forked_ranks import play_ranks
@@ -167,6 +168,21 @@ def test_groups_that_each_hold_the_whole_state_train_as_one_does(tmp_path: Path)
     assert apart(*map(Path, found)) < 1e-6
     play(start, tmp_path / "halves", **how)
     assert apart(tmp_path / "four", tmp_path / "halves") < 1e-6
+
+
+def test_phases_share_the_meshes_of_their_process(tmp_path: Path) -> None:
+    """Each mesh has communicators of NCCL, which hold memory of the card."""
+    start = make_tiny_model(tmp_path / "start")
+    pairs = {"PARALLELISM_CONFIG_DP_REPLICATE_SIZE": "2", "PARALLELISM_CONFIG_DP_SHARD_SIZE": "2"}
+    rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "4", "ACCELERATE_USE_PARALLELISM_CONFIG": "true"}
+    nowhere = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    env = {**os.environ, **as_the_file_says(), **pairs, **rank, **nowhere}
+    with Forked("tests.training.sharded:count_groups", [str(start)], env=env) as ranked:
+        printed, errors = ranked.stdout.read(), ranked.stderr.read()
+        assert ranked.wait(60) == 0, errors
+    counts = [line.split()[1] for line in printed.splitlines() if line.startswith("GROUPS")]
+    assert len(counts) == 3
+    assert len(set(counts)) == 1, counts
 
 
 def test_an_update_takes_no_more_than_the_plan_says_and_not_much_less(played: Played) -> None:

@@ -23,7 +23,18 @@ from diagevo.text.numbers import count
 
 __all__ = ["Format", "messages", "read"]
 
-Format = Literal["verl", "trl", "nemo-rl", "prime-rl", "slime", "areal", "lm-eval", "inspect", "jsonl"]
+Format = Literal[
+    "verl",
+    "trl",
+    "nemo-rl",
+    "prime-rl",
+    "slime",
+    "areal",
+    "lm-eval",
+    "inspect",
+    "openai-evals",
+    "jsonl",
+]
 Notify = Callable[[str], None]
 TRAINERS: Mapping[Format, tuple[Sequence[str], str, Callable[..., RolloutStep]]] = {
     "verl": (["*.jsonl"], r"(\d+)\.jsonl", trainers.verl),
@@ -38,6 +49,11 @@ TRAINERS: Mapping[Format, tuple[Sequence[str], str, Callable[..., RolloutStep]]]
 }
 """Where the files of steps are, the pattern of their names with the step's number, and who reads one. The
 pattern matches a whole name; one with a / matches a whole path."""
+EVALUATIONS: Mapping[Format, Callable[[Path, str | None], Iterator[RolloutStep]]] = {
+    "lm-eval": evaluations.lm_eval,
+    "inspect": evaluations.inspect,
+    "openai-evals": evaluations.openai_evals,
+}
 _LATER = "ingest it once it has ended, without --follow"
 
 
@@ -64,10 +80,10 @@ def read(
     match format:
         case "jsonl":
             yield from plain.read(path, reward, mapped, wait, on_cut, on_note)
-        case "lm-eval" | "inspect":
+        case "lm-eval" | "inspect" | "openai-evals":
             if wait is not None:
                 raise ConfigError("an evaluation is read whole", hint=_LATER)
-            yield from (evaluations.lm_eval if format == "lm-eval" else evaluations.inspect)(path, reward)
+            yield from EVALUATIONS[format](path, reward)
         case "prime-rl":
             reader = prime_rl.EpisodeReader(reward)
             yield from _steps(path, prime_rl.GLOBS, prime_rl.NAME, reader.load, wait, on_cut)

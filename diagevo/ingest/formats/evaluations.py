@@ -1,4 +1,5 @@
-"""The logs of evaluations: lm-eval's samples, and Inspect's by its own reader. All of one model are one step.
+"""The logs of evaluations: lm-eval's samples, the records of OpenAI's evals, and Inspect's by its own reader.
+All of one model are one step.
 
 An evaluation of lm-eval has one response a document, so groups come of the same evaluation run several times,
 each with a seed of its own; a row stands once for each of the task's filters. Of Inspect the epochs of a
@@ -13,7 +14,7 @@ from zipfile import ZipFile, is_zipfile
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.messages import messages
+from diagevo.ingest.formats.messages import messages, text_of
 from diagevo.ingest.formats.plain import worded
 from diagevo.ingest.formats.rows import Reward, answer, named, number, step_of
 from diagevo.ingest.lines import TIMES, UNPACKED, CutLine, regular, rows
@@ -35,6 +36,15 @@ class SampleRow(msgspec.Struct):
     filter: str
     metrics: list[str]
     target: Any = None
+
+
+class RecordedEvent(msgspec.Struct):
+    """What happened to a sample of OpenAI's evals: it was asked (`sampling`), graded (`match`) or measured
+    (`metrics`)."""
+
+    sample_id: str | None
+    type: str
+    data: dict[str, Any]
 
 
 class Results(msgspec.Struct):
@@ -126,14 +136,14 @@ def _rollout(
         )
     if metric not in row:
         raise ConfigError(
-            f"{place} has no {metric}", hint=f"its metrics: {', '.join(sample.metrics) or 'none'}"
+            f"{place} has no {metric}",
+            hint=f"its metrics: {', '.join(sample.metrics) or 'none'}; name one: --reward METRIC",
         )
     try:
         value = number(msgspec.convert(row[metric], Reward))
     except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"{place}: {metric} is not a number", hint="name another metric: --reward METRIC,FILTER"
-        ) from error
+        hint = f"name another: --reward METRIC, of {', '.join(sample.metrics)}"
+        raise ConfigError(f"{place}: {metric} is not a number", hint=hint) from error
     response = _response(place, sample.resps)
     if value is None or response is None:
         return None
@@ -163,10 +173,83 @@ def _prompt(place: str, asked: Any) -> str:
             asked = msgspec.json.decode(asked[0])
         except (msgspec.DecodeError, RecursionError):
             asked = asked[0]
+    return text_of(place, asked)
+
+
+def openai_evals(path: Path, reward: str | None) -> Iterator[RolloutStep]:
+    """Files of `oaieval --record_path`: the run's `spec`, events of samples, a `final_report`.
+
+    `reward` is a field of a sample's match or metrics; None: whether it matched. Raises ConfigError for what
+    is no such file, and for a sample that was asked several times, where nothing says which one was graded.
+    """
+    files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
+    if not files:
+        raise ConfigError(f"{path} has no .jsonl file", hint="name the file of oaieval --record_path")
+    found: list[IngestedRollout | None] = []
+    for file in files:
+        models: list[str] = []
+        samples: dict[str, list[RecordedEvent]] = {}
+        try:
+            for line, row in rows(file):
+                place = f"{file}, line {line}"
+                if isinstance(spec := row.get("spec"), dict):
+                    models = [str(each) for each in spec.get("completion_fns") or []]
+                elif "final_report" not in row and (event := _event(place, row)).sample_id is not None:
+                    samples.setdefault(event.sample_id, []).append(event)
+        except CutLine as error:
+            hint = "let the evaluation end, or remove its file"
+            raise ConfigError(f"{file} ends inside a line", hint=hint) from error
+        found += [_recorded(f"{file}, {name}", events, reward, models) for name, events in samples.items()]
+    yield step_of(1, named(files), found)
+
+
+def _event(place: str, row: dict[str, Any]) -> RecordedEvent:
     try:
-        return messages(asked)
-    except ConfigError as error:
-        raise ConfigError(f"{place}: {error.message}", hint=error.hint) from error
+        return msgspec.convert(row, RecordedEvent)
+    except (msgspec.ValidationError, RecursionError) as error:
+        hint = "name the file of oaieval --record_path, or the format that wrote this one"
+        raise ConfigError(f"{place}: {error}", hint=hint) from error
+
+
+def _recorded(
+    place: str, events: list[RecordedEvent], reward: str | None, models: list[str]
+) -> IngestedRollout | None:
+    graded: dict[str, Any] = {}
+    for event in events:
+        if event.type in ("match", "metrics"):
+            graded |= event.data
+    if reward is not None and graded and reward not in graded:
+        hint = f"name another: --reward FIELD, of {', '.join(sorted(graded))}"
+        raise ConfigError(f"{place} has no {reward}", hint=hint)
+    try:
+        value = number(msgspec.convert(graded.get(reward or "correct"), Reward))
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"{place}: {reward or 'correct'} is not a number",
+            hint=f"name another field: --reward FIELD, of {', '.join(sorted(graded))}",
+        ) from error
+    asked = [event.data for event in events if event.type == "sampling"]
+    if len(asked) > 1 and len(models) > 1:
+        asked = asked[:1]  # the last model graded what the first one said
+    if len(asked) > 1:
+        said = graded.get("sampled")
+        asked = [each for each in asked if said is not None and each.get("sampled") in (said, [said])]
+        if len(asked) != 1:
+            raise ConfigError(
+                f"{place} was asked several times, and nothing says which answer was graded",
+                hint="write a row of your own for each answer that was graded: prompt, response, reward",
+            )
+    sampled = asked[0].get("sampled") if asked else None
+    if isinstance(sampled, list):
+        sampled = sampled[0] if len(sampled) == 1 else None
+    if value is None or sampled is None:
+        return None
+    prompt, response = text_of(place, asked[0].get("prompt")), text_of(place, sampled)
+    expected = graded.get("expected")
+    expected = expected[0] if isinstance(expected, list) and len(expected) == 1 else expected
+    return IngestedRollout(
+        prompt, response, value, answer(place, expected), model=models[0] if models else None
+    )
 
 
 def inspect(path: Path, reward: str | None) -> Iterator[RolloutStep]:
@@ -258,7 +341,8 @@ def _value(place: str, scores: dict[str, Any], reward: str | None) -> float | No
     if reward not in known:
         found_instead = "several scores" if reward is None else f"no score {reward}"
         raise ConfigError(
-            f"{place} has {found_instead}: {', '.join(known)}", hint="name one: --reward SCORER"
+            f"{place} has {found_instead}: {', '.join(known)}",
+            hint=f"name one: --reward SCORER, of {', '.join(known)}",
         )
     value = known[reward]
     if value is None or isinstance(value, list):
@@ -268,20 +352,25 @@ def _value(place: str, scores: dict[str, Any], reward: str | None) -> float | No
 
 def _message(turn: Any) -> dict[str, Any]:
     """A message in the form of OpenAI's, which tells a tool's call from a text."""
-    content: list[str] = []
+    content: list[Any] = []
     thought: list[str] = []
     for part in [turn.content] if isinstance(turn.content, str) else turn.content:
         if isinstance(part, str):
             content.append(part)
         elif part.type == "reasoning":
-            thought.append(part.reasoning)
-        elif part.type == "text":
+            known = (part.reasoning, getattr(part, "summary", None))
+            thought.append("\n".join(text for text in known if text))
+        elif part.type == "text" and not getattr(part, "citations", None):
             content.append(part.text)
+        else:
+            content.append(part.model_dump(mode="json", exclude_none=True))
     calls = getattr(turn, "tool_calls", None) or []
+    failed = getattr(turn, "error", None)
     return {
         "role": turn.role,
-        "content": "\n".join(content),
+        "content": "\n".join(content) if all(isinstance(part, str) for part in content) else content,
         "reasoning_content": "\n".join(thought) or None,
         "name": getattr(turn, "function", None),
         "tool_calls": [{"name": call.function, "arguments": call.arguments} for call in calls],
+        "error": None if failed is None else failed.message,
     }

@@ -1,55 +1,73 @@
-"""Messages as text, with the tools that were called. What they say is data, whatever it says."""
+"""Messages as text: what was said, thought and called, and what came back. It is data, whatever it says.
+
+The messages of OpenAI's two interfaces, of Anthropic, Gemini and Bedrock differ in their names alone, so they
+are read by the names of their fields: text and thoughts as they are, a call of a tool as `[tool call] f(…)`,
+its result as a turn of the tool, and every other field that holds a text behind its name: `[refusal] …`,
+`[image] …`. Only what `_BOOKKEEPING` and `_OPAQUE` list is left out. What has another form is refused.
+"""
 
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
-
-import msgspec
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.rows import ANOTHER
-from diagevo.text.turns import Turn, alone, joined
+from diagevo.ingest.lines import loads
+from diagevo.text.turns import NAMED, Turn, alone, joined
 
 _TURN = re.compile(r"<\|(?:im_start|start_header_id)\|>(\w+)(?:<\|end_header_id\|>\n)?\n")
 _MARKED = re.compile(r"<\|(?:im_|start_header_id\|>|eot_id\|>)")
 _ENDS = re.compile(r"<\|(?:im_end|im_start|endoftext|begin_of_text|start_header_id|eot_id|eom_id)\|>")
 
+Message = dict[str, Any]
+Said = str | Turn
+"""A line of the speaker's own, or what a tool said in between."""
 
-class MessagePart(msgspec.Struct):
-    """A part of a message: text, or a picture that is not shown."""
-
-    text: str | None = None
-
-
-class Function(msgspec.Struct):
-    """What a call names in OpenAI's form."""
-
-    name: str | None = None
-    arguments: Any = None
-
-
-class ToolCall(msgspec.Struct):
-    """A tool with its arguments, in OpenAI's form or flat."""
-
-    name: str | None = None
-    arguments: Any = None
-    function: Function | None = None
-
-
-class ChatMessage(msgspec.Struct):
-    """One message of a conversation. Of a tool's answer, `name` is the tool."""
-
-    role: str | None = None
-    content: str | list[str | MessagePart | None] | msgspec.UnsetType | None = msgspec.UNSET
-    reasoning_content: str | None = None
-    name: str | None = None
-    tool_calls: list[ToolCall | None] | None = None
-
-    def __post_init__(self) -> None:
-        if self.content is msgspec.UNSET:
-            if not self.tool_calls and not self.reasoning_content:
-                raise ValueError("a message without content")
-            self.content = None
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "reasoning_details")
+_TEXTS = ("text", "content", "parts")
+_FIRST = (*_THOUGHTS, *_TEXTS)
+_CALLS = ("function_call", "tool_calls", "tool_call", "tool_use")
+_SAYS = {*_FIRST, *_CALLS, "refusal", "audio"}
+"""A message has one of these."""
+_PLAIN = ("text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "message")
+"""Types of a part that is read by its fields."""
+_MEDIA = {
+    "image": "image|image_url|input_image|image_file|images",
+    "audio": "audio|input_audio|audio_url",
+    "video": "video|input_video|video_url",
+    "document": "document",
+    "file": "file|input_file|file_data|inline_data",
+}
+_KINDS = {name: label for label, names in _MEDIA.items() for name in names.split("|")}
+_LANGCHAIN = {"human": "human", "ai": "assistant", "system": "system", "tool": "tool"}
+"""LangChain's types of messages, which have no role."""
+_ITEM = re.compile(r"reasoning|compaction|item_reference|\w*(?:_call|_output|_tools|_request|_response)")
+"""Types of the items that OpenAI's Responses have beside messages."""
+_RESULT = re.compile(r".*[_-](?:result|output|response)")
+_CALL = re.compile(r".*(?:[_-]call|tool[_-]use)|function|custom")
+_ARGUMENTS = ("arguments", "input", "args", "parameters")
+_OUTPUTS = ("content", "output", "response", "result", "parts")
+_OPAQUE = re.compile(
+    r"id|uuid|(?!file_id)\w+_id|signature|thought_signature|encrypted_(?:content|index|stdout)|redacted_content"
+    r"|fingerprint|cache_control|cache_point|logprobs|top_logprobs|tokens|token_ids|media_type|mime_type"
+)
+"""Names that hold no text wherever they stand: what a service needs to know its own again."""
+_BOOKKEEPING = re.compile(
+    rf"{_OPAQUE.pattern}|type|role|index|object|status|created|created_at|timestamp|model|usage|finish_reason"
+    r"|stop_reason|stop_sequence|detail|thought|is_error|phase|caller|service_tier|container|diagnostics"
+    r"|context_management|input_transformations"
+)
+"""The same of a message, and of the parts that are known."""
+_BLOBS = ("data", "bytes", "b64_json", "file_data")
+_BLOB = re.compile(r"data:[^,]*;base64,.*|(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9+/=_-]{256,}", re.DOTALL)
+"""Base64 has letters of both kinds and digits within 256 bytes of a picture; a sequence of genes has not."""
+_FORMS = (*_PLAIN, "base64", "url", "file", "content", "image_url", "auto", "low", "high", "original")
+"""Types within a part that its other fields tell anyway, and how closely a picture is looked at."""
+_JSON = re.compile(r"\s*(?:\[\s*)?\{\s*\"")
+_PRINTED = re.compile(r"\s*(?:\[\s*)?\{'(?:role|content)': ")
 
 
 def messages(value: Any) -> str:
@@ -57,22 +75,100 @@ def messages(value: Any) -> str:
 
     Raises ConfigError for what is neither.
     """
-    if isinstance(value, str):
-        return unmarked(value)
     try:
-        found = msgspec.convert(value, list[ChatMessage])
-    except (msgspec.ValidationError, RecursionError) as error:
-        problem = f"neither a text nor messages with role and content: {str(value)[:80]}"
-        raise ConfigError(problem, hint=ANOTHER) from error
-    return written(found)
+        if (found := conversation(value)) is not None:
+            return written(found)
+    except (ValueError, RecursionError) as error:
+        if not isinstance(value, str):
+            raise _neither(str(error), value) from error
+    if not isinstance(value, str):
+        raise _neither("of another form", value)
+    return unmarked(value)
 
 
-def written(found: list[ChatMessage]) -> str:
-    """The messages, each under its role; of a single one its content."""
-    if len(found) == 1:
-        content = _content(found[0])
-        return alone(content) if found[0].role == "assistant" else content
-    return joined(Turn(m.role or "", _content(m), m.name or "") for m in found)
+def printed(value: Any) -> bool:
+    """Whether these are messages as Python prints them, which is no JSON."""
+    return isinstance(value, str) and bool(_PRINTED.match(value)) and value.rstrip()[-1:] in ("]", "}")
+
+
+def text_of(place: str, value: Any) -> str:
+    """The same; what is neither is refused with its place."""
+    try:
+        return messages(value)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error.message}", hint=error.hint) from error
+
+
+def _neither(why: str, value: Any) -> ConfigError:
+    text = f"neither a text nor messages with role and content ({why}): {str(value)[:80]}"
+    return ConfigError(text, hint=ANOTHER)
+
+
+def conversation(value: Any) -> list[Message] | None:
+    """The messages of a list, of one message, or of `{"messages": …}`, also where a text is one of these as
+    JSON; None where there are none."""
+    if isinstance(value, str):
+        if not _JSON.match(value) or value.rstrip()[-1:] not in ("]", "}"):
+            return None
+        try:
+            found = conversation(loads(value.encode()))
+        except (ValueError, RecursionError):
+            return None
+        # A model may answer in JSON: it is a conversation only where each object is plainly a message.
+        return found if found and all(map(_is_message, found)) else None
+    if isinstance(value, dict):
+        if set(value) != {"messages"}:
+            return [value] if _is_message(value) else None
+        value = value["messages"]
+    return value if isinstance(value, list) and all(isinstance(each, dict) for each in value) else None
+
+
+def _is_message(item: Message) -> bool:
+    if isinstance(item.get("role"), str):
+        return _says(item)
+    return _is_item(item) and not {"call_id", "summary"}.isdisjoint(item)
+
+
+def _says(message: Message) -> bool:
+    """Whether it has content, or what may stand for it."""
+    fields = ((_snake(name), value) for name, value in message.items())
+    return any(name in _TEXTS or (name in _SAYS and value) for name, value in fields)
+
+
+def _is_item(item: Message) -> bool:
+    kind = item.get("type")
+    if item.get("role") is not None or not isinstance(kind, str):
+        return False
+    return _ITEM.fullmatch(kind) is not None or "content" not in item
+
+
+def unpadded(value: Any) -> Any:
+    """Without the nulls within: a table's column has the fields of every message and of every tool's
+    arguments, null where they are another's."""
+    if isinstance(value, list):
+        return [unpadded(each) for each in value]
+    if isinstance(value, dict):
+        return {name: unpadded(each) for name, each in value.items() if each is not None}
+    return value
+
+
+def written(found: Sequence[Message]) -> str:
+    """The messages, each under its role; of a single one its content. Raises ValueError for what is none."""
+    turns: list[Turn] = []
+    before = False
+    for message in found:
+        item = _is_item(message)
+        said = list(_turns(message))
+        # The thoughts, texts and calls of an answer may be items side by side, and are one turn.
+        if turns and (item or before) and turns[-1].role == said[0].role != "tool":
+            before_it = turns.pop()
+            text = "\n".join(text for text in (before_it.text, said[0].text) if text)
+            said[0] = Turn(before_it.role, text, before_it.name)
+        turns += said
+        before = item
+    if len(turns) == 1:
+        return alone(turns[0].text) if turns[0].role == "assistant" else turns[0].text
+    return joined(turns)
 
 
 def unmarked(text: str) -> str:
@@ -95,25 +191,220 @@ def _without_end(part: str) -> str:
     return _ENDS.sub("", part).strip()
 
 
-def _content(message: ChatMessage) -> str:
-    """Reasoning, text (of a content in parts the text parts) and calls, a line each."""
-    content = message.content or ""
-    if isinstance(content, list):
-        parts = [part if isinstance(part, str) else part.text for part in content if part is not None]
-        content = "\n".join(part for part in parts if part)
-    called = [_call(call) for call in message.tool_calls or [] if call is not None]
-    return "\n".join(text for text in (message.reasoning_content, content, *called) if text)
+def _turns(message: Message) -> Iterator[Turn]:
+    """What a message says, and in between the turns of tools whose results stand in it."""
+    fields = _named(message)
+    role, name = _text(fields.get("role"), "role"), _text(fields.get("name"), "name")
+    if not role and isinstance(kind := fields.get("type"), str):
+        role = _LANGCHAIN.get(kind, "")
+    if _is_item(message):
+        role = "assistant" if _ITEM.fullmatch(message["type"]) else ""
+        said = _part(message)
+    elif not _says(message):
+        raise ValueError("a message without content")
+    else:
+        if role.lower() in NAMED:
+            fields.pop("name", None)  # it stands before the turn
+        said = _fields(fields)
+    lines: list[str] = []
+    turns = 0
+    for each in said:
+        if isinstance(each, str):
+            lines += [each] if each else []
+            continue
+        if lines:
+            yield Turn(role, "\n".join(lines), name)
+            lines = []
+        yield each
+        turns += 1
+    if lines or not turns:
+        yield Turn(role, "\n".join(lines), name)
 
 
-def _call(call: ToolCall) -> str:
-    """A tool's name and its arguments as the model wrote them."""
-    name, arguments = call.name, call.arguments
-    if call.function is not None:
-        name, arguments = call.function.name, call.function.arguments
-    if isinstance(arguments, dict):  # a table has every tool's arguments, null where they are another's
-        arguments = {key: value for key, value in arguments.items() if value is not None}
+def _fields(fields: Mapping[str, Any]) -> Iterator[Said]:
+    """A message or a part by its fields: thoughts, text, whatever else there is, calls."""
+    shown: list[str] = []
+    for name in [each for each in _FIRST if each in fields]:
+        for each in _parts(fields[name]):
+            if name not in _THOUGHTS or each not in shown:  # two names for one thought
+                yield each
+                shown += [each] if isinstance(each, str) else []
+    for name, value in fields.items():
+        if name in _FIRST or name in _CALLS or _BOOKKEEPING.fullmatch(name):
+            continue
+        if name in _KINDS:
+            for each in value if isinstance(value, list) else [value]:
+                yield _marked(_kind(name, each), each)
+        elif name == "json":
+            yield json.dumps(_unblobbed(value), ensure_ascii=False)
+        elif isinstance(value, dict) and _RESULT.fullmatch(name):
+            yield _result(_named(value))
+        elif _has_text(value) and (words := _words(value)) and words not in shown:
+            yield f"[{name}] {words}"
+    for name in _CALLS:
+        value = _json(fields.get(name))
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None:
+                yield from _call(name, each)
+
+
+def _parts(value: Any) -> Iterator[Said]:
+    """A text, a part, or a list of both. Raises ValueError for what is neither."""
+    for each in value if isinstance(value, list) else [value]:
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, dict):
+            yield from _part(each)
+        elif each is not None:
+            raise ValueError("content that is neither text nor parts")
+
+
+def _part(part: Message) -> Iterator[Said]:
+    """A part by its type, or where it has none by its fields."""
+    fields = _named(part)
+    kind = _snake(_text(fields.get("type"), "type"))
+    if kind in _KINDS:
+        yield _marked(_KINDS[kind], {name: each for name, each in fields.items() if name != "type"})
+    elif kind.startswith("reasoning"):
+        yield from _fields({"reasoning": fields.get("summary"), **_without(fields, "summary")})
+    elif _CALL.fullmatch(kind):
+        yield from _call(kind, fields)
+    elif _RESULT.fullmatch(kind):
+        yield _result(fields)
+    elif not kind or kind in _PLAIN or kind in fields:
+        found = False
+        for each in _fields(fields):
+            yield each
+            found = True
+        names = [name for name in fields if name not in _TEXTS and not _BOOKKEEPING.fullmatch(name)]
+        if not found and names:
+            yield f"[{names[0]}]"
+    else:
+        yield _marked(kind, {name: each for name, each in fields.items() if name != "type"})
+
+
+def _call(kind: str, given: Any) -> Iterator[str]:
+    """A tool's name and its arguments as the model wrote them, and what else the call has. It may be JSON."""
+    call = _json(given)
+    if not isinstance(call, dict):
+        if not isinstance(given, str):
+            raise ValueError("a tool call that is no object")
+        yield f"[tool call] {_line(given)}"
+        return
+    fields = _named(call)
+    for within in ("function", "custom"):
+        if isinstance(inner := fields.get(within), dict):
+            fields = {**_without(fields, within), **_named(inner)}
+    name = _text(fields.pop("name", None) or fields.pop("tool_name", None), "name")
+    arguments = next((fields.pop(each) for each in _ARGUMENTS if each in fields), None)
+    rest = {each: value for each, value in fields.items() if not _BOOKKEEPING.fullmatch(each)}
+    if not name and arguments is None and rest:  # a service's own tool, named by the type of its call
+        name, arguments, rest = kind, {each: _cleaned(value) for each, value in rest.items()}, {}
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-    return f"[tool call] {_line(name or '')}({_line(text)})"
+    yield f"[tool call] {_line(name)}({_line(text)})"
+    yield from (_marked(each, value) for each, value in rest.items() if _has_text(value))
+
+
+def _json(value: Any) -> Any:
+    """What a text holds, where it is JSON."""
+    try:
+        return loads(value.encode()) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return value
+
+
+def _result(fields: dict[str, Any]) -> Turn:
+    """What a tool gave back, as its own turn; an object that it gave as JSON."""
+    lines = ["[error]"] if fields.get("is_error") or fields.get("status") == "error" else []
+    for name, value in fields.items():
+        if name in _OUTPUTS and not isinstance(value, str | list):
+            lines.append(json.dumps(_unblobbed(value), ensure_ascii=False))
+        elif name in _OUTPUTS:
+            lines += [each if isinstance(each, str) else each.text for each in _parts(value)]
+        elif name not in ("name", "tool_name") and not _BOOKKEEPING.fullmatch(name) and _has_text(value):
+            lines.append(_marked(name, value))
+    return Turn(
+        "tool",
+        "\n".join(line for line in lines if line),
+        _text(fields.get("name") or fields.get("tool_name"), "name"),
+    )
+
+
+def _marked(name: str, value: Any) -> str:
+    return f"[{name}] {_words(value)}".strip()
+
+
+def _kind(name: str, value: Any) -> str:
+    """Gemini's data says what it is in its MIME type."""
+    mime = _named(value).get("mime_type") if isinstance(value, dict) else None
+    kind = mime.partition("/")[0] if isinstance(mime, str) else ""
+    return kind if kind in _MEDIA else _KINDS[name]
+
+
+def _words(value: Any) -> str:
+    """A text as it is, and anything else as JSON, without what is no text."""
+    found = _cleaned(value)
+    return found if isinstance(found, str) else "" if found is None else json.dumps(found, ensure_ascii=False)
+
+
+def _cleaned(value: Any, name: str = "") -> Any:
+    if isinstance(value, str):
+        return _digest(value) if name in _BLOBS or _BLOB.fullmatch(value) else value or None
+    if isinstance(value, list):
+        found = [each for each in map(_cleaned, value) if each is not None]
+        return found[0] if len(found) == 1 else found or None
+    if not isinstance(value, dict):
+        return value
+    found = {
+        key: each
+        for key, inner in value.items()
+        if not _OPAQUE.fullmatch(short := _snake(key))
+        and not (short in ("type", "detail") and inner in _FORMS)
+        and (each := _cleaned(inner, short)) is not None
+    }
+    return next(iter(found.values())) if len(found) == 1 and "type" not in found else found or None
+
+
+def _unblobbed(value: Any) -> Any:
+    """What a tool gave, whole: only pictures and the like are their digest."""
+    if isinstance(value, str):
+        return _digest(value) if _BLOB.fullmatch(value) else value
+    if isinstance(value, list):
+        return [_unblobbed(each) for each in value]
+    return {name: _unblobbed(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def _digest(data: str) -> str:
+    """Tells two pictures apart."""
+    return blake2b(data.encode(), digest_size=4).hexdigest()
+
+
+def _has_text(value: Any) -> bool:
+    """Whether a text stands in it; numbers alone are no part of what was said."""
+    if isinstance(value, str):
+        return value != ""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(map(_has_text, inner))
+
+
+def _named(fields: Message) -> dict[str, Any]:
+    """Fields that are there, by names in one style."""
+    return {_snake(name): value for name, value in fields.items() if value is not None}
+
+
+def _without(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {each: value for each, value in fields.items() if each != name}
+
+
+@lru_cache(4096)  # the names of fields are few, and asked about in every message
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda letter: f"_{letter[0].lower()}", name).replace("-", "_")
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str | None):
+        raise ValueError(f"a {name} that is no text")
+    return value or ""
 
 
 def _line(text: str) -> str:

@@ -6,15 +6,17 @@ another shape; `samples.*.content` makes a rollout of each sample of a row.
 """
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.messages import messages
+from diagevo.ingest.formats.cells import cells, reward_of
+from diagevo.ingest.formats.messages import messages, printed, unpadded
 from diagevo.ingest.formats.rows import (
     ANOTHER,
     LAST_STEP,
@@ -26,13 +28,16 @@ from diagevo.ingest.formats.rows import (
     total,
 )
 from diagevo.ingest.formats.tables import TableReader, decoded
-from diagevo.ingest.lines import CutLine, Wait, array, cells, is_array, rows
+from diagevo.ingest.lines import CutLine, Wait, is_whole, rows, whole
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+from diagevo.text.lines import listed
 from diagevo.text.numbers import count
 
 FIELDS = ("prompt", "response", "reward", "group", "answer", "step", "feedback", "tags")
 STEPS = ("global_step", "train_step", "training_step", "iteration", "iter", "rollout_id")
 """Names under which trainers write a step."""
+MODELS = ("model", "model_name", "model_id")
+"""Names under which rows say who wrote the response; the first that is there counts."""
 NAMES = ("*.jsonl", "*.csv", "*.tsv", "*.jsonl.gz", "*.csv.gz", "*.jsonl.zst", "*.csv.zst", "*.parquet")
 OWN = 40
 """Characters of a response from which it is no chance that its prompt ends with it."""
@@ -69,6 +74,7 @@ class PlainRow(msgspec.Struct, kw_only=True):
     group: str | int | None = None
     feedback: Any = None
     tags: Any = None
+    model: str | None = None
 
 
 class SummedReward(msgspec.Struct):
@@ -106,25 +112,39 @@ class RowReader:
         """Rollouts, and those whose prompt ends with the response."""
         self._found: set[str] = set()
         """Of the optional fields those that a row has."""
+        self.repeated: Counter[int] = Counter()
+        """By step, the rows that are an earlier one of it in every field."""
+        self._rows: set[int] = set()
+        """Those of the step that is read."""
+        self._fields = ""
+        """Of the row that is read."""
+        self._step = -1
+        self._kind = ""
+        """Of the file that is read: a table's nulls and empty cells are no values."""
 
     def _every(self) -> list[tuple[str, ...]]:
         return [*self._paths.values(), *(path for _, path in self._parts), *self._tags]
 
     def rollouts(self, file: Path, wait: Wait | None = None) -> Iterator[tuple[int, IngestedRollout | None]]:
         """Each row's step and rollouts, None for one without a reward. Raises ConfigError, with its place."""
-        word, plain = "line", file.name.removesuffix(".gz").removesuffix(".zst")
+        word, plain = "row", file.name.removesuffix(".gz").removesuffix(".zst")
+        self._kind = ""
         if file.suffix in (".parquet", ".arrow"):
-            found, word = self._table(file), "row"
-        elif file.suffix == ".json" and is_array(file):
-            found, word = array(file), "row"
+            found, self._kind = self._table(file), "table"
         elif plain.endswith((".csv", ".tsv")):
             if wait is not None:
                 raise ConfigError(f"{file} is CSV, which is read whole", hint="leave --follow out")
-            found = cells(file)
+            found, word, self._kind = cells(file), "line", "cells"
+        elif is_whole(file):
+            found = whole(file)
         else:
-            found = rows(file, wait)
+            found, word = rows(file, wait), "line"
         step = -1
         for line, row in found:
+            if isinstance(row.get("spec"), dict) and "prompt" not in row:
+                hint = f"name its format: diagevo ingest openai-evals {quote(str(file))}"
+                raise ConfigError(f"{file} is a record of OpenAI's evals", hint=hint)
+            counted = False
             for place, sample in self._samples(f"{file}, {word} {line}", row):
                 one = self._row(place, row, sample)
                 if self._steps is None:
@@ -139,6 +159,12 @@ class RowReader:
                         f"{place}: step {now} comes after step {step}",
                         hint="write the rollouts in order of their steps",
                     )
+                if now > self._step:
+                    self._step, self._rows = now, set()
+                if not counted:
+                    counted, key = True, _hash(row)
+                    self.repeated[now] += key in self._rows
+                    self._rows.add(key)
                 step = now
                 yield step, self._rollout(place, one)
 
@@ -172,8 +198,14 @@ class RowReader:
             return None
         texts: list[str] = []
         for field, given in (("prompt", row.prompt), ("response", row.response)):
+            if printed(given) and (field == "prompt" or self._kind == "cells"):  # a model may print anything
+                what = (
+                    f"{place}: its {field} is messages as Python prints them, which is not JSON: {given[:80]}"
+                )
+                hint = "write the column as JSON: frame[NAME] = frame[NAME].map(json.dumps)"
+                raise ConfigError(what, hint=hint)
             try:
-                texts.append(messages(given))
+                texts.append(messages(unpadded(given) if self._kind == "table" else given))
             except ConfigError as error:
                 raise self._other(place, field, given, "a text or messages") from error
         prompt, response = texts
@@ -182,13 +214,20 @@ class RowReader:
         group = None if row.group is None else str(row.group)
         expected, feedback = (answer(place, each) for each in (row.answer, row.feedback))
         return IngestedRollout(
-            prompt, response, value, answer=expected, group=group, feedback=feedback, tags=row.tags
+            prompt,
+            response,
+            value,
+            answer=expected,
+            group=group,
+            feedback=feedback,
+            tags=row.tags,
+            model=row.model,
         )
 
     def _table(self, file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         every = self._every()
         columns, lines = self._tables.read(
-            file, [*{n for path in every for n in (path[0], ".".join(path))}, *STEPS]
+            file, [*{n for path in every for n in (path[0], ".".join(path))}, *STEPS, *MODELS]
         )
         for field, path in [*self._paths.items(), *(("reward", path) for _, path in self._parts)]:
             if not {path[0], ".".join(path)} & set(columns.columns) and self._needs(field):
@@ -215,13 +254,14 @@ class RowReader:
         for field in sorted(_OPTIONAL & set(self._mapped) - self._found):
             raise ConfigError(
                 f"{path} has no {self._mapped[field]} in any row, which is its {field}",
-                hint=f"say where it stands: --map {field}=FIELD",
+                hint=f"say where it stands: --map {field}=FIELD, of {self._fields}",
             )
 
     def _needs(self, field: str) -> bool:
         return field in _NEEDED or (field in self._mapped and field not in _OPTIONAL)
 
     def _row(self, place: str, row: Mapping[str, Any], sample: int) -> PlainRow:
+        self._fields = listed(sorted(row), 20)
         if "step" not in row and "step" not in self._mapped:
             for name in STEPS:
                 if (
@@ -239,7 +279,10 @@ class RowReader:
                 self._found.add(field)
             elif self._needs(field):
                 raise _missing(place, field, path, row)
+        values["model"] = next((row[name] for name in MODELS if isinstance(row.get(name), str)), None)
         parts = [(weight, _at(row, path, sample), path) for weight, path in self._parts]
+        if self._kind == "cells":
+            parts = [(weight, reward_of(value), path) for weight, value, path in parts]
         for _, value, path in parts:
             if value is _ABSENT:
                 raise _missing(place, "reward", path, row)
@@ -255,7 +298,7 @@ class RowReader:
             values["step"] = int(step)
         one = self._typed(place, values, PlainRow)
         if isinstance(one.reward, str):
-            one.reward = worded(place, one.reward)
+            one.reward = self._worded(place, one.reward)
         return one
 
     def _tagged(self, place: str, name: str, value: Any, *, inside: bool = False) -> list[str]:
@@ -272,7 +315,10 @@ class RowReader:
 
     def _reward(self, place: str, value: Any) -> float | None:
         reward = self._typed(place, {"reward": value}, SummedReward).reward
-        return number(worded(place, reward) if isinstance(reward, str) else reward)
+        return number(self._worded(place, reward) if isinstance(reward, str) else reward)
+
+    def _worded(self, place: str, reward: str) -> float | None:
+        return worded(place, reward, f"--map reward=FIELD, of {self._fields}")
 
     def _typed(self, place: str, values: Mapping[str, Any], type_: type[T]) -> T:
         try:
@@ -280,33 +326,39 @@ class RowReader:
         except (msgspec.ValidationError, RecursionError) as error:
             field = next((name for name in _EXPECTED if f"$.{name}" in str(error)), None)
             if field is None:
-                hint = f"name other fields: --map {','.join(f'{field}=FIELD' for field in _NEEDED)}"
-                raise ConfigError(f"{place}: {error}", hint=hint) from error
+                raise ConfigError(f"{place}: {error}", hint=ANOTHER) from error
             raise self._other(place, field, values[field], _EXPECTED[field]) from error
 
     def _other(self, place: str, field: str, value: Any, expected: str) -> ConfigError:
         """What is wrong with a field, in the file's own words."""
         problem = f"{place}: its {field} is not {expected}: {str(value)[:80]}"
         name = self._mapped.get(field, field)
-        if isinstance(value, list) and any(isinstance(each, dict) for each in value):
-            hint = f"a message has role and content; or name one text of it: --map {field}={name}.0.FIELD"
+        if isinstance(value, dict):
+            hint = f"name a field within it: --map {field}={name}.FIELD, of {listed(sorted(value), 20)}"
+            return ConfigError(problem, hint=hint)
+        if isinstance(value, list) and (within := next((v for v in value if isinstance(v, dict)), None)):
+            hint = (
+                f"a message has role and content; or name a field of one: --map {field}={name}.0.FIELD; or"
+                f" of each, as rollouts: --map {field}={name}.*.FIELD, of {listed(sorted(within), 20)}"
+            )
             return ConfigError(problem, hint=hint)
         if isinstance(value, list):
             hint = f"write a row for each rollout, or name one of the list: --map {field}={name}.0"
             return ConfigError(problem, hint=hint)
-        return ConfigError(problem, hint=f"fix {name}, or name another field: --map {field}=FIELD")
+        hint = f"fix {name}, or name another field: --map {field}=FIELD, of {self._fields}"
+        return ConfigError(problem, hint=hint)
 
 
 def _missing(place: str, field: str, path: tuple[str, ...], known: Iterable[str]) -> ConfigError:
     name = ".".join(path)
     return ConfigError(
         f"{place} has no {name}" + (f", which is its {field}" if name != field else ""),
-        hint=f"its fields: {', '.join(sorted(known))[:200] or 'none'}; "
+        hint=f"its fields: {listed(sorted(known), 20) or 'none'}; "
         f"say where it stands: --map {field}=FIELD (messages.0.content: a field within)",
     )
 
 
-def worded(place: str, reward: str, other: str = "--map reward=FIELD") -> float | None:
+def worded(place: str, reward: str, other: str) -> float | None:
     """A reward that was written as text: a number, a tensor of one, or an evaluation's word."""
     text = reward.strip()
     word = _WORDS.get(text, _WORDS.get(text.lower()))
@@ -379,7 +431,7 @@ def _steps(
                         hint="name the files so that their steps are in order",
                     )
                 if now != step and found:
-                    yield step_of(step, source, found)
+                    yield step_of(step, source, found, reader.repeated[step])
                     found = []
                 step, source = now, file.name
                 found.append(rollout)
@@ -387,7 +439,14 @@ def _steps(
             on_cut(file.name)
             return  # the step is not whole
     if found:
-        yield step_of(step, source, found)
+        yield step_of(step, source, found, reader.repeated[step])
+
+
+def _hash(row: Mapping[str, Any]) -> int:
+    try:
+        return hash(msgspec.json.encode(row))
+    except (OverflowError, UnicodeEncodeError, RecursionError):  # a number of 400 digits, half a surrogate
+        return hash(str(row))
 
 
 def _path(name: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.messages import ChatMessage, written
+from diagevo.ingest.formats.messages import text_of
 from diagevo.ingest.formats.rows import ANOTHER, answer, number, step_number, step_of
 from diagevo.ingest.lines import CutLine, decoded, raw
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
@@ -41,7 +41,7 @@ class TraceReward(msgspec.Struct):
 class MessageNode(msgspec.Struct):
     """A message of the graph; its parent stands before it."""
 
-    message: ChatMessage
+    message: dict[str, Any]
     parent: Annotated[int, msgspec.Meta(ge=0)] | None = None
     sampled: bool = False
 
@@ -156,7 +156,9 @@ class EpisodeReader:
             return None
         path = _last_branch(place, trace.nodes)
         first = next((i for i, node in enumerate(path) if node.sampled), len(path))
-        prompt, response = (written([n.message for n in part]) for part in (path[:first], path[first:]))
+        prompt, response = (
+            text_of(place, [node.message for node in part]) for part in (path[:first], path[first:])
+        )
         return IngestedRollout(prompt, response, reward, answer(place, trace.task.data.get("answer")), group)
 
 

@@ -124,6 +124,8 @@ def named(files: Sequence[Path]) -> str:
     return files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
 
 
-def step_of(number: int, source: str, found: Sequence[IngestedRollout | None]) -> RolloutStep:
+def step_of(
+    number: int, source: str, found: Sequence[IngestedRollout | None], repeated: int = 0
+) -> RolloutStep:
     scored = [rollout for rollout in found if rollout is not None]
-    return RolloutStep(number, source, scored, len(found) - len(scored))
+    return RolloutStep(number, source, scored, len(found) - len(scored), repeated)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.messages import ChatMessage, templated, unmarked, written
+from diagevo.ingest.formats.messages import templated, text_of, unmarked, unpadded
 from diagevo.ingest.formats.rows import (
     ANOTHER,
     BatchedReward,
@@ -36,7 +36,6 @@ from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.text.numbers import count
 from diagevo.text.turns import Turn, joined
 
-Chat = str | list[ChatMessage]
 CALLBACK = "diagevo.integrations.trl's RoundCallback sees every training batch and no evaluation"
 _KEY = re.compile(r"(.+)_(\d{1,9})_(\d{1,9})", re.DOTALL)
 """verl's newer trainer names an output {prompt}_{session}_{index}; its older one names none."""
@@ -190,7 +189,7 @@ def _prompt_tokens(row: NemoRow) -> str:
 class SlimeSample(msgspec.Struct):
     """A sample: a rollout, or with others of its `rollout_id` a part of one."""
 
-    prompt: Chat
+    prompt: Any
     response: str
     label: Any = None
     reward: Reward | dict[str, Any] = None
@@ -214,7 +213,9 @@ def slime(file: Path, step: int, reward: str | None, tables: TableReader) -> Rol
         value = _keyed(place, last.reward, reward)
         response = "\n\n".join(unmarked(sample.response) for _, sample in parts if sample.response)
         found.append(
-            scored(value, _as_text(first.prompt), response, answer(place, first.label), first.group_index)
+            scored(
+                value, text_of(place, first.prompt), response, answer(place, first.label), first.group_index
+            )
         )
     return step_of(step, file.name, found)
 
@@ -241,8 +242,8 @@ def _keyed(place: str, given: Reward | dict[str, Any], reward: str | None) -> Re
 
 
 class TrlRow(Row):
-    prompt: Chat
-    completion: Chat
+    prompt: Any
+    completion: Any
     answer: Any = None
     solution: Any = None
 
@@ -255,13 +256,11 @@ def trl(file: Path, step: int, reward: str | None, tables: TableReader) -> Rollo
     found: list[IngestedRollout | None] = []
     for line, text in enumerate(lines, start=1):
         row: TrlRow = decoded(file, line, text, decoder)
-        expected = answer(f"{file}, row {line}", row.solution if row.answer is None else row.answer)
-        found.append(scored(row.reward, _as_text(row.prompt), _as_text(row.completion), expected))
+        place = f"{file}, row {line}"
+        expected = answer(place, row.solution if row.answer is None else row.answer)
+        prompt, completion = (text_of(place, unpadded(text)) for text in (row.prompt, row.completion))
+        found.append(scored(row.reward, prompt, completion, expected))
     return step_of(step, file.name, found)
-
-
-def _as_text(text: Chat) -> str:
-    return unmarked(text) if isinstance(text, str) else written(text)
 
 
 def _reward_column(file: Path, columns: Columns, reward: str | None) -> str:
@@ -287,7 +286,9 @@ def _reward_column(file: Path, columns: Columns, reward: str | None) -> str:
         )
     for _, name in terms(reward):
         if name not in numbers:
-            raise ConfigError(f"{file} has no reward {name}", hint=f"its numbers: {', '.join(numbers)}")
+            raise ConfigError(
+                f"{file} has no reward {name}", hint=f"name one: --reward COLUMN, of {', '.join(numbers)}"
+            )
     return reward
 
 

@@ -35,7 +35,7 @@ from diagevo.memory.state import decide, effects
 from diagevo.memory.state.effects import require, unsettled
 from diagevo.memory.state.model import Began, MemoryState, OpenRound, Stage
 from diagevo.memory.state.scoring import judging, refuse_ungrouped
-from diagevo.memory.state.stored_config import settings_of
+from diagevo.memory.state.stored_config import read_today, settings_of
 
 STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
 """The stages of our own loop, in order. Diagnosis may begin while the solver still trains."""
@@ -120,7 +120,7 @@ def _ingested(state: MemoryState, fact: Fact[GroupIngested]) -> None:
 
 
 def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
-    event = fact.event
+    event = read_today(fact.event, state.run_id)
     require(event.number == state.configurations + 1, f"configuration {state.configurations + 1} comes next")
     if state.open is not None:  # who is asked may change; what the round is played with may not
         if (settings_of(event.config), event.embedder) != (state.settings, state.embedder):
@@ -130,7 +130,6 @@ def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
     state.config = event.config
     state.embedder = event.embedder
     state.configurations = event.number
-    state.settings = settings_of(event.config)
     ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     state.epsilon = state.epsilon if ours is None else ours
 

@@ -119,7 +119,6 @@ class MemoryState:
     config: dict[str, Any] | None = None
     embedder: Embedder | None = None
     configurations: int = 0
-    settings: Settings = field(default_factory=lambda: settings_of({}))
     round: int = 0
     """The last round that was committed, or superseded while it was open."""
     failures: int = 0
@@ -154,6 +153,11 @@ class MemoryState:
             setattr(copied, name, getattr(self, name).copy())
         copied.open = None if self.open is None else self.open.copy()
         return copied
+
+    @property
+    def settings(self) -> Settings:
+        """What the configuration says; never kept apart from it, or a snapshot could say something else."""
+        return settings_of(self.config or {})
 
     def active(self) -> list[Cause]:
         """Active causes in order of number."""

@@ -13,6 +13,7 @@ import msgspec
 from sqlalchemy import Column, Connection, Table, Text, delete, insert, select
 from sqlalchemy.exc import DBAPIError
 
+from diagevo.config.former import in_todays_names
 from diagevo.memory.events import (
     CandidateVerdict,
     Event,
@@ -39,6 +40,7 @@ from diagevo.memory.log.tables import (
 )
 from diagevo.memory.state.fold import fold
 from diagevo.memory.state.model import MemoryState, OpenRound
+from diagevo.memory.state.stored_config import unread
 from diagevo.text.fractions import fraction
 
 ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, SUM, PROMPT, QUESTION)
@@ -65,6 +67,8 @@ def to_bytes(state: MemoryState) -> bytes:
 def from_bytes(content: bytes) -> MemoryState:
     """The state of `to_bytes`. Raises UNREADABLE where the bytes are no state."""
     state = _decode(content)
+    if state.config is not None:
+        state.config = in_todays_names(state.config)
     state.causes = dict(sorted(state.causes.items(), key=lambda item: item[1].number))
     state.nodes = dict(sorted(state.nodes.items(), key=lambda item: item[1].number))
     return state
@@ -112,6 +116,8 @@ def _snapshot(log: Log, run_id: str, round: int | None, sequence: int | None) ->
         state = from_bytes(row.state)
     except UNREADABLE:
         return None  # disposable: the events have it all
+    if unread(state.config or {}):
+        return None  # the fold says which run it is
     return state if state.hash(state.reference_round, state.reference_failures) == row.state_hash else None
 
 
@@ -240,7 +246,8 @@ def sum_rows(groups: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
     for group in groups:
         n, passes = group["rollouts"], group["passes"]
         values = 1, passes == n, 0 < passes < n, passes == 0, n, passes
-        for tag in ("", *(f"#{tag}" for tag in msgspec.json.decode(group["tags"]))):
+        # A set: logs from before tags were each once may have one twice.
+        for tag in ("", *dict.fromkeys(f"#{tag}" for tag in msgspec.json.decode(group["tags"]))):
             key = group["run_id"], group["batch"], group["step"], tag
             found[key] = [a + b for a, b in zip(found.get(key, [0] * len(SUMS)), values, strict=True)]
     names = ("run_id", "batch", "step", "tag", *SUMS)

@@ -1,16 +1,38 @@
 """A stored configuration, read: what the memory and the audits look at. What is absent has the paper's value,
-because another trainer may have written only what is its own."""
+because another trainer may have written only what is its own; a key that nothing reads is refused, because
+its setting would silently have that value too."""
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.metadata import version
 from typing import Any, cast
 
-from diagevo.config.method import FilterConfig, MemoryConfig, ScheduleConfig
+import msgspec
+
+from diagevo.config.former import in_todays_names
+from diagevo.config.method import (
+    FilterConfig,
+    MemoryConfig,
+    RoundConfig,
+    ScheduleConfig,
+    Section,
+    unknown_keys,
+)
 from diagevo.equations.settings import Filter, Settings, Variant
-from diagevo.errors import DamagedError
+from diagevo.errors import DamagedError, StoreError
+from diagevo.memory.events import RunConfigured
 from diagevo.text.fractions import fraction
+
+_SECTIONS: Mapping[str, type[Section]] = {
+    "filter": FilterConfig,
+    "memory": MemoryConfig,
+    "round": RoundConfig,
+    "schedule": ScheduleConfig,
+}
+"""Those that the memory reads. In others, and in sections of its own, a trainer keeps what it likes."""
+_encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +66,27 @@ def leaves(config: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, 
             yield f"{section}{key}", value
 
 
+def unread(config: Mapping[str, Any]) -> list[str]:
+    """Dotted keys, of the sections that the memory reads, that no setting has."""
+    found = (unknown_keys(config.get(name), section, f"{name}.") for name, section in _SECTIONS.items())
+    return [key for keys in found for key in keys]
+
+
+def read_today(event: RunConfigured, run: str) -> RunConfigured:
+    """The configuration as it would be written today. Raises StoreError for a key that is no setting's."""
+    found = msgspec.structs.replace(event, config=in_todays_names(event.config))
+    if unknown := unread(found.config):
+        here = version("diagevo")
+        raise StoreError(
+            f"run {run} was configured by DiagEvo {event.version} with {', '.join(unknown)}, which"
+            f" DiagEvo {here} does not know: read without it, the run would follow another rule",
+            hint=f"read it with the DiagEvo that wrote it: pip install diagevo=={event.version}"
+            if event.version != here
+            else "read it with the build of DiagEvo that wrote it",
+        )
+    return found
+
+
 def configured(config: Mapping[str, Any]) -> Configured:
     """Read a stored configuration."""
     with _reading():
@@ -54,9 +97,15 @@ def configured(config: Mapping[str, Any]) -> Configured:
 @_reading()
 def settings_of(config: Mapping[str, Any]) -> Settings:
     """What the schedule and the promotions are made with."""
-    memory = MemoryConfig.model_validate(_known(MemoryConfig, config.get("memory", {})))
-    schedule = ScheduleConfig.model_validate(_known(ScheduleConfig, config.get("schedule", {})))
-    found: dict[str, Any] = {**dict(memory), **dict(schedule), "seed": int(config.get("seed", 0))}
+    return _settings(_encode([config.get("memory", {}), config.get("schedule", {}), config.get("seed", 0)]))
+
+
+@lru_cache(maxsize=64)
+def _settings(sections: bytes) -> Settings:
+    """Of the same words the same: each round asks several times."""
+    of_memory, of_schedule, seed = msgspec.json.decode(sections)
+    memory, schedule = MemoryConfig.model_validate(of_memory), ScheduleConfig.model_validate(of_schedule)
+    found: dict[str, Any] = {**dict(memory), **dict(schedule), "seed": int(seed)}
     return Settings(**{name: found[name] for name in Settings.__struct_fields__})
 
 
@@ -76,8 +125,3 @@ def _filter(low: str, high: str, tau: str, variant: str) -> Filter:
 def filter_in(config: FilterConfig) -> Filter:
     """The filter of a configuration that is not stored yet."""
     return Filter(config.p_low, config.p_high, config.tau, config.variant)
-
-
-def _known(section: type[MemoryConfig] | type[ScheduleConfig], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration may hold keys of another version; those of this one decide."""
-    return {key: value for key, value in values.items() if key in section.model_fields}

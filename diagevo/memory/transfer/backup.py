@@ -139,7 +139,7 @@ def restore(file: Path, database: Database, *, replace: bool = False, root: Path
         raise ConfigError(f"{file} is not a regular file", hint="name one that diagevo db backup wrote")
     refuse_folder(database)
     runs, position = _checked(file, str(file), "name another backup: a file that diagevo db backup wrote")
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     aside: list[Path] = []
     before, folder = _runs_of(database), runs_folder(database, root)
     with ExitStack() as held:

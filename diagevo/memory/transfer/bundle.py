@@ -140,6 +140,11 @@ class _Checked(HistoryReader):
         r = recorded
         if not self._ids.add(r.event_id):
             raise twice(self._bundle.called, EXPORT_AGAIN)
+        if isinstance(event, GroupIngested) and len(set(event.tags)) < len(event.tags):
+            raise InconsistentError(
+                f"#{r.position}: a tag of {event.subject()} stands twice",
+                hint="ingest the run's files again, into a new run, and export that one",
+            )
         if isinstance(event, (GroupIngested, CandidateScored, FailureObserved)):
             self._file.execute("INSERT INTO place VALUES (?, ?, ?)", (r.type, r.round, r.position))
         return super()._add(recorded, event)
@@ -210,7 +215,7 @@ def _take_events(bundle: UntrustedBundle, reading: HistoryReader) -> None:
     try:
         reading.take(bundle.events(), bundle.called, EXPORT_AGAIN, bundle.note)
     except InconsistentError as error:
-        raise _impossible(bundle, error.message) from error
+        raise _impossible(bundle, error.message, error.hint) from error
 
 
 def _refuse(bundle: UntrustedBundle, mismatch: tuple[int, str] | None) -> None:
@@ -218,8 +223,8 @@ def _refuse(bundle: UntrustedBundle, mismatch: tuple[int, str] | None) -> None:
         raise _impossible(bundle, f"#{mismatch[0]}: {mismatch[1]}")
 
 
-def _impossible(bundle: UntrustedBundle, what: str) -> InconsistentError:
-    return InconsistentError(f"{bundle.called} has an impossible history: {what}", hint=EXPORT_AGAIN)
+def _impossible(bundle: UntrustedBundle, what: str, hint: str | None = None) -> InconsistentError:
+    return InconsistentError(f"{bundle.called} has an impossible history: {what}", hint=hint or EXPORT_AGAIN)
 
 
 def _brought(rows: Iterator[dict[str, Any]], run_id: str) -> Iterator[dict[str, Any]]:

@@ -15,6 +15,7 @@ from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.read.asking import ask
 from diagevo.private import private, private_file, private_folder
 from diagevo.text.escaping import json_text
+from diagevo.text.turns import joined, turns
 
 Kind = Literal["sft", "dpo", "prompts"]
 PAGE = 500
@@ -181,18 +182,32 @@ def _row(
 ) -> dict[str, Any]:
     """The part that a trainer reads. `pair`: the response that passed, and the one that failed."""
     passed, failed = pair
-    prompt = question if templated else [_message("user", question)]
+    prompt = question if templated else _messages("user", question)
     if kind == "prompts":
         return {"prompt": prompt, "answer": scored.label if scored.truth is None else scored.truth}
     if templated:
         return {"prompt": prompt} | (
             {"completion": passed} if kind == "sft" else {"chosen": passed, "rejected": failed}
         )
-    chosen = [_message("assistant", passed)]
+    chosen = _messages("assistant", passed)
     if kind == "sft":
-        return {"messages": [_message("user", question), *chosen]}
-    return {"prompt": prompt, "chosen": chosen, "rejected": [_message("assistant", failed)]}
+        return {"messages": [*prompt, *chosen]}
+    return {"prompt": prompt, "chosen": chosen, "rejected": _messages("assistant", failed)}
 
 
-def _message(role: str, content: str) -> dict[str, str]:
-    return {"role": role, "content": content}
+_ROLES = {"human": "user", "gpt": "assistant", "model": "assistant", "function": "tool"} | {
+    role: role for role in ("system", "user", "assistant", "tool")
+}
+"""Of turns, what chat templates call them."""
+
+
+def _messages(role: str, text: str) -> list[dict[str, str]]:
+    """The messages that a text was made of; one of this role where it is a text of its own, or has a speaker
+    that chat templates do not know."""
+    found = turns(text)
+    if joined(found) != text or any(turn.role not in _ROLES for turn in found):
+        return [{"role": role, "content": text}]
+    return [
+        {"role": _ROLES[turn.role], **({"name": turn.name} if turn.name else {}), "content": turn.text}
+        for turn in found
+    ]
