@@ -4,6 +4,7 @@ import re
 import unicodedata
 
 from diagevo.answers.cache import remembered
+from diagevo.answers.names import names_as_commands
 from diagevo.answers.numerals import plain_numbers
 
 MAX_ANSWER = 1_000
@@ -43,7 +44,7 @@ _ALIASES = {
     "geqslant": "ge", "neq": "ne", "ast": "cdot", "dbinom": "binom", "tbinom": "binom",
     "varnothing": "emptyset",
     "lbrace": "{", "rbrace": "}", "lbrack": "[", "rbrack": "]", "colon": ":", "percent": "%",
-    "degree": "^\\circ ", "degrees": "^\\circ ", "arccot": "acot", "lvert": "|", "rvert": "|", "vert": "|",
+    "degree": "^\\circ ", "degrees": "^\\circ ", "lvert": "|", "rvert": "|", "vert": "|",
     "pounds": "GBP", "euro": "EUR", "yen": "JPY", "textdollar": "USD",
     "langle": "(", "rangle": ")",
     "mid": "|", "gt": ">", "lt": "<", "div": "/", "land": "and", "lor": "or", "infin": "infty",
@@ -66,7 +67,13 @@ _COMMAND = re.compile(r"\\([A-Za-z]++)")
 _MATRIX = re.compile(r"\\begin\s*+\{|\\\\\s*+\[")
 _ESCAPED_TWICE = re.compile(r"\\\\(?=[A-Za-z(){}\[\]])")
 _TIGHT = re.compile(r"\\!\s*+")
-_GAP_OF_THOUSANDS = re.compile(r"(?<=\d)\\[,;: ]\s*+(?=\d{3}(?!\d))")  # 32\,349
+_GAP_OF_THOUSANDS = re.compile(  # 32\,349, but not 3456\,789
+    r"(?<![\d.,])\d{1,3}(?:\\[,;: ]\s*+\d{3})++(?!\d)"
+    r"|\.\d{3}(?:\\[,;: ]\s*+\d{3}(?!\d))*+(?:\\[,;: ]\s*+\d{1,2}(?!\d))?+"
+)
+_GAPS = re.compile(r"\\[,;: ]\s*+")
+_BETWEEN = re.compile(r"(?<=\d)\s*+\\q?quad(?![A-Za-z])\s*+(?=[-+]?\d)")
+"""A wide gap between two numbers, which are two."""
 _COMMA = re.compile(r"(?:(?<!\s)\s++)?+\{\s*+,\s*+\}\s*+")
 _DEGREES = re.compile(r"\^\s*+(?:\{\s*+)?\\(?:circ|degree)\s*+\}?")
 _ORDINAL = re.compile(r"(?<=\d)\s*+(?:\^\s*+)?(?:\{\s*+)?(?:st|nd|rd|th)\s*\}?(?![A-Za-z])")  # 5th
@@ -76,7 +83,8 @@ _FRAC = re.compile(
     r"\\(frac|binom)\s*+(?:\{([^{}]*+)\}|(\\[A-Za-z]++|[0-9A-Za-z]))\s*+(?:\{([^{}]*+)\}|([0-9A-Za-z]))"
 )
 _SQRT = re.compile(r"\\sqrt\s*+([0-9A-Za-z])")
-_SINGLE = re.compile(r"([\^_])\s*+\{\s*+([0-9A-Za-z])\s*+\}")
+_SINGLE = re.compile(r"([\^_])\s*+\{\s*+([0-9A-Za-z])\s*+\}(?!\.?\d|[eE][-+]?\d)")
+"""Braces that can go: those of 2^{3}4 cannot, since 2^34 is another number."""
 _SPACES = re.compile(r"\s++")
 _SEGMENT = re.compile(r"\\(?:overline|overleftrightarrow)\s*+\{\s*+([A-Z]{2,}+)\s*+\}")
 _ACCENT = re.compile(r"\\(vec|hat|bar|overline|widehat|tilde|overrightarrow)\s*+\{\s*+([A-Za-z])\s*+\}")
@@ -97,7 +105,12 @@ _COMBINATIONS = re.compile(
 _CALLED = re.compile(r"(?<![\w\\])C\((\d++)\s*+,\s*+(\d++)\)|(?<!\w)(\d++)C(\d++)(?!\w)")
 _PER_MILLE = re.compile(r"(?<![a-z])(?:per ?mill?e?|basis points?|bps?)(?![a-z])")
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?", re.ASCII)
-_INDEXED_POWER = re.compile(r"([A-Za-z])\^(\w|\{[^{}]*+\})_(\w|\{[^{}]*+\})")
+_INDEXED_POWER = re.compile(r"([A-Za-z])\^(?:(\w)|\{([^{}]*+)\})_(?:(\w)|\{([^{}]*+)\})")
+_MEANT_SPACE = re.compile(
+    r"((?<=[\d.]) (?=[\d.])|(?<=\d) (?=[eE][-+]?\d)"
+    r"|(?<=[^\W\d_]{2}) (?=[^\W\d_])|(?<=[^\W\d_]) (?=[^\W\d_]{2}))| "
+)
+"""A space between two digits or two words, and any other."""
 _BOX = re.compile(r"\\++(?:boxed|fbox)\s*+(?=\{)")
 _BRACES = re.compile(r"(?<!\\)[{}]")
 _DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ('"', '"'))
@@ -289,16 +302,23 @@ def normalise(text: str) -> str:
     text = _MOD.sub(lambda match: f" mod {match[1] or match[2] or match[3] or ''} ", text)
     text = _COMBINATIONS.sub(_combinations, text)
     text = _CALLED.sub(lambda m: f"\\binom{{{m[1] or m[3]}}}{{{m[2] or m[4]}}}", text)
+    text = names_as_commands(text)
+    text = _INDEXED_POWER.sub(lambda m: f"{m[1]}_{{{m[4] or m[5]}}}^{{{m[2] or m[3]}}}", text)
     text = _SINGLE.sub(r"\1\2", text)
     text = _SPACES.sub(" ", text)
-    text = _INDEXED_POWER.sub(r"\1_\3^\2", text)
     return strip_wrappers(text)
+
+
+def squeezed(text: str) -> str:
+    """A text without the spaces that say nothing: 3 4 is not 34, and 2 e3 not 2e3."""
+    return _MEANT_SPACE.sub(r"\1", text) if " " in text else text
 
 
 def _without_commands(text: str) -> str:
     """A text without commands of form; each of the others has one name, and its groups have braces."""
     text = _TIGHT.sub("", text)
-    text = _GAP_OF_THOUSANDS.sub("", text)
+    text = _GAP_OF_THOUSANDS.sub(lambda match: _GAPS.sub("", match[0]), text)
+    text = _BETWEEN.sub(", ", text)
     text = _GAP.sub(" ", text)
     for _ in range(3):
         text = _TEXT.sub(
