@@ -22,8 +22,8 @@ coth sech csch sin cos tan cot sec csc exp log ln lg sqrt gcd lcm max min det"""
 _GREEK_NAMES = """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda rho sigma tau upsilon phi
 chi psi omega"""
 _CAPITALS = frozenset({"gamma", "delta", "theta", "lambda", "sigma", "upsilon", "phi", "psi", "omega"})
-_OPERATORS = {"plus": "+", "minus": "-", "times": r"\cdot ", "multiplied by": r"\cdot ", "divided by": "/",
-              "over": "/"}  # fmt: skip
+_OPERATORS = {"plus": "+ ", "minus": "- ", "times": r"\cdot ", "multiplied by": r"\cdot ", "divided by": "/ ",
+              "over": "/ "}  # fmt: skip
 _CONSTANTS = {name: f"\\{name} " for name in [*_GREEK_NAMES.split(), "pi"]}
 _CONSTANTS |= {
     name.title(): f"\\{name.title() if name in _CAPITALS else name} " for name in _GREEK_NAMES.split()

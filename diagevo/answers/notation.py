@@ -42,7 +42,8 @@ _MARKED_DIGIT = re.compile("(?:(?:\\d[\u0304\u0305])+)|(\\d)\u0307")
 _ALIASES = {
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "leq": "le", "leqslant": "le", "geq": "ge",
     "geqslant": "ge", "neq": "ne", "ast": "cdot", "dbinom": "binom", "tbinom": "binom",
-    "varnothing": "emptyset",
+    "varnothing": "emptyset", "varepsilon": "epsilon", "vartheta": "theta", "varphi": "phi", "varrho": "rho",
+    "varsigma": "sigma",
     "lbrace": "{", "rbrace": "}", "lbrack": "[", "rbrack": "]", "colon": ":", "percent": "%",
     "degree": "^\\circ ", "degrees": "^\\circ ", "lvert": "|", "rvert": "|", "vert": "|",
     "pounds": "GBP", "euro": "EUR", "yen": "JPY", "textdollar": "USD",
@@ -72,8 +73,11 @@ _GAP_OF_THOUSANDS = re.compile(  # 32\,349, but not 3456\,789
     r"|\.\d{3}(?:\\[,;: ]\s*+\d{3}(?!\d))*+(?:\\[,;: ]\s*+\d{1,2}(?!\d))?+"
 )
 _GAPS = re.compile(r"\\[,;: ]\s*+")
-_BETWEEN = re.compile(r"(?<=\d)\s*+\\q?quad(?![A-Za-z])\s*+(?=[-+]?\d)")
+_BETWEEN = re.compile(r"(?<=\d)\s*+\\q?quad(?![A-Za-z])\s*+(?=[-+]?\d|[A-Za-z]\w*+\s*+=)")
 """A wide gap between two numbers, which are two."""
+_IN_DEGREES = re.compile(
+    r"(\\(?:sin|cos|tan|cot|sec|csc)(?:\^\{?\d\}?)?)\s*+(\(?)\s*+(\d++(?:\.\d++)?)\s*+degrees(?![a-z])"
+)
 _COMMA = re.compile(r"(?:(?<!\s)\s++)?+\{\s*+,\s*+\}\s*+")
 _DEGREES = re.compile(r"\^\s*+(?:\{\s*+)?\\(?:circ|degree)\s*+\}?")
 _ORDINAL = re.compile(r"(?<=\d)\s*+(?:\^\s*+)?(?:\{\s*+)?(?:st|nd|rd|th)\s*\}?(?![A-Za-z])")  # 5th
@@ -87,7 +91,9 @@ _SINGLE = re.compile(r"([\^_])\s*+\{\s*+([0-9A-Za-z])\s*+\}(?!\.?\d|[eE][-+]?\d)
 """Braces that can go: those of 2^{3}4 cannot, since 2^34 is another number."""
 _SPACES = re.compile(r"\s++")
 _SEGMENT = re.compile(r"\\(?:overline|overleftrightarrow)\s*+\{\s*+([A-Z]{2,}+)\s*+\}")
-_ACCENT = re.compile(r"\\(vec|hat|bar|overline|widehat|tilde|overrightarrow)\s*+\{\s*+([A-Za-z])\s*+\}")
+_ACCENT = re.compile(
+    r"\\(vec|hat|bar|overline|widehat|tilde|overrightarrow)\s*+\{\s*+(\\[A-Za-z]++|[A-Za-z])\s*+\}"
+)
 _DOTS = re.compile(r"\\(?:[lc]dots|dots[cbmio]?)(?![A-Za-z])|(?<=[-,+*/:;=<>])\s*+\.{3,}")
 _TIMES = re.compile(r"(?<=\d)(?:\s++[xX]\s++(?=\d)|[xX](?=10\s*+\^))")
 _TEMPERATURE = re.compile(r"degrees\s++(?:([CFK])(?![A-Za-z])|(?=(?i:celsius|fahrenheit|kelvin)))")
@@ -303,6 +309,8 @@ def normalise(text: str) -> str:
     text = _COMBINATIONS.sub(_combinations, text)
     text = _CALLED.sub(lambda m: f"\\binom{{{m[1] or m[3]}}}{{{m[2] or m[4]}}}", text)
     text = names_as_commands(text)
+    if "degrees" in text:
+        text = _IN_DEGREES.sub(r"\1 \2(\3\\pi /180)", text)
     text = _INDEXED_POWER.sub(lambda m: f"{m[1]}_{{{m[4] or m[5]}}}^{{{m[2] or m[3]}}}", text)
     text = _SINGLE.sub(r"\1\2", text)
     text = _SPACES.sub(" ", text)

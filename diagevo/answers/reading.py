@@ -114,7 +114,7 @@ _SMALL_WORDS = frozenset({"and", "or", "percent", "percentage", "pct"})
 
 _NAMED = (
     r"(?:(?:\\(?:vec|hat|bar|tilde|d?dot|mathcal|Delta|delta)\s?+)?+(?:\{[A-Za-z]\}|\\?[A-Za-z]++)"
-    r"(?:_(?:\{[^{}]*+\}|\w|\\[A-Za-z]++))?'*+|\\[Dd]elta)"
+    r"(?:_(?:\{[^{}]*+\}|\w|\\[A-Za-z]++))?(?:\^(?:\*|\{\*\}))?'*+|\\[Dd]elta)"
 )
 _NAME = re.compile(
     rf"\s*+(?:(?:\\angle|\\triangle)?\s*+{_NAMED}(?:\s*+\([^()]*+\))?|\\frac\{{{_NAMED}\}}\{{{_NAMED}\}}"

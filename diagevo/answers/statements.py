@@ -26,11 +26,13 @@ _NO_NAME = re.compile(
 _MATHEMATICS = re.compile(r"[\d=^_\\+*/|<>{}%]")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 _ABOUT = re.compile(r"\\?[^\W\d_]++(?:_\w|_\{[^{}]*+\})?(?:\([^()]*+\))?|\d++\w*+")
-_SAYS_NOTHING_WORDS = """the a an so thus hence therefore then we i you he she it they get gets got have has
-had find finds obtain obtained our your his her their its answer final result solution value values total overall
-number amount of in for to that which this there here as by at on with from must should would will can and
-following correct required desired given needed above exactly only just about approximately roughly function
-expression equation is are was were be equal equals gives becomes"""
+_SAYS_NOTHING_WORDS = """
+the a an so thus hence therefore then we i you he she it they get gets got have has had find finds obtain
+obtained our your his her their its answer final result solution value values total overall number amount
+of in for to that which this there here as by at on with from must should would will can and following
+correct required desired given needed above exactly only just about approximately roughly function
+expression equation is are was were be equal equals gives becomes
+"""
 _SAYS_NOTHING = frozenset(_SAYS_NOTHING_WORDS.split())
 
 
@@ -49,9 +51,9 @@ def statements(text: str) -> Iterator[tuple[str, str]]:
         return
     bold = _BOLD_END.search(text)
     whole = text[: bold.start()] if bold else text
-    whole = normalise(
-        whole if whole.count("$") % 2 else _DELIMITERS.sub(" ", whole)
-    )  # a lone $ is a currency
+    if whole.count("$") % 2 == 0:  # a lone one is a currency
+        whole = _DELIMITERS.sub(" ", whole)
+    whole = normalise(whole)
     links, begin = list(_LINK.finditer(whole)), _BEGIN.search(whole)
     if bold:
         sides = whole, bold["bold"]
@@ -62,6 +64,7 @@ def statements(text: str) -> Iterator[tuple[str, str]]:
     else:
         return
     for words, value in (sides, sides[::-1]):
-        named = _LETTERS.search(words) and not _NO_NAME.search(words) and not _LINK.search(words.strip(" :"))
-        if named and _MATHEMATICS.search(value):
+        named = _LETTERS.search(words) or (links and words.strip())
+        clear = not _NO_NAME.search(words) and not _LINK.search(words.strip(" :"))
+        if named and clear and _MATHEMATICS.search(value):
             yield about(words), value

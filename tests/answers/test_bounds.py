@@ -17,7 +17,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from diagevo.answers import (
-    comparison, kinds, names, notation, numerals, reading, statements, terms, units, values, votes,
+    comparison,
+    kinds,
+    names,
+    notation,
+    numerals,
+    reading,
+    statements,
+    terms,
+    units,
+    values,
+    votes,
 )  # fmt: skip
 from diagevo.answers import extraction as answers
 from diagevo.arithmetic import grammar
