@@ -95,6 +95,7 @@ def _readable(text: str) -> bool:
     return known and not _FOREIGN.search(_COMMANDS.sub(" ", spelled))
 
 
+@remembered
 def _spelling(text: str) -> str:
     answer = stated(text)
     return answer.text if isinstance(answer, Opaque) else squeezed(normalise(answer))

@@ -112,11 +112,10 @@ _CALLED = re.compile(r"(?<![\w\\])C\((\d++)\s*+,\s*+(\d++)\)|(?<!\w)(\d++)C(\d++
 _PER_MILLE = re.compile(r"(?<![a-z])(?:per ?mill?e?|basis points?|bps?)(?![a-z])")
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?", re.ASCII)
 _INDEXED_POWER = re.compile(r"([A-Za-z])\^(?:(\w)|\{([^{}]*+)\})_(?:(\w)|\{([^{}]*+)\})")
-_MEANT_SPACE = re.compile(
-    r"((?<=[\d.]) (?=[\d.])|(?<=\d) (?=[eE][-+]?\d)"
-    r"|(?<=[^\W\d_]{2}) (?=[^\W\d_])|(?<=[^\W\d_]) (?=[^\W\d_]{2}))| "
+_IDLE_SPACE = re.compile(
+    r" (?!(?<=[\d.] )[\d.]|(?<=\d )[eE][-+]?\d|(?<=[^\W\d_]{2} )[^\W\d_]|(?<=[^\W\d_] )[^\W\d_]{2})"
 )
-"""A space between two digits or two words, and any other."""
+"""A space that does not part two numbers or two words."""
 _BOX = re.compile(r"\\++(?:boxed|fbox)\s*+(?=\{)")
 _BRACES = re.compile(r"(?<!\\)[{}]")
 _DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ('"', '"'))
@@ -319,7 +318,7 @@ def normalise(text: str) -> str:
 
 def squeezed(text: str) -> str:
     """A text without the spaces that say nothing: 3 4 is not 34, and 2 e3 not 2e3."""
-    return _MEANT_SPACE.sub(r"\1", text) if " " in text else text
+    return _IDLE_SPACE.sub("", text) if " " in text else text
 
 
 def _without_commands(text: str) -> str:

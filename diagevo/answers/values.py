@@ -10,7 +10,7 @@ import cmath
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -54,17 +54,22 @@ def closed(text: str) -> bool:
     return infinite(text) != 0 or (term is not None and not symbols(term))
 
 
-def _parts(term: Term) -> Iterator[Term]:
-    """A term and all terms in it."""
+def symbols(term: Term) -> set[str]:
+    return _names_and_kinds(term)[0]
+
+
+def _names_and_kinds(term: Term) -> tuple[set[str], set[str]]:
+    """The unknowns of a term, and what kinds of terms are in it."""
+    names, kinds = set[str](), set[str]()
     parts = [term]
     while parts:
         part = parts.pop()
-        yield part
-        parts += [inner for inner in part[1:] if isinstance(inner, tuple)]
-
-
-def symbols(term: Term) -> set[str]:
-    return {part[1] for part in _parts(term) if part[0] == "s"}
+        kinds.add(part[0])
+        if part[0] == "s":
+            names.add(part[1])
+        elif part[0] != "n":
+            parts += [inner for inner in part[1:] if isinstance(inner, tuple)]
+    return names, kinds
 
 
 def exact(term: Term) -> Fraction | None:
@@ -239,8 +244,8 @@ def equal_values(a: Term, b: Term) -> bool | None:
     A difference at a point where every unknown is positive settles it. Agreement settles it only if it holds
     at positive and at mixed points. Values closer than rounding can tell apart settle nothing.
     """
-    names = sorted(symbols(a) | symbols(b))
-    kinds = {part[0] for term in (a, b) for part in _parts(term)} if names else set[str]()
+    (left_names, left_kinds), (right_names, right_kinds) = _names_and_kinds(a), _names_and_kinds(b)
+    names, kinds = sorted(left_names | right_names), left_kinds | right_kinds
     bent = not kinds.isdisjoint(_BENT)
     agreed = 0
     for number in range(POSITIVE_POINTS + NEGATIVE_POINTS if names else 1):
@@ -263,6 +268,6 @@ def equal_values(a: Term, b: Term) -> bool | None:
         agreed += 1
     if agreed == 0:
         return None
-    if not kinds.isdisjoint(_STEPPED):
+    if names and not kinds.isdisjoint(_STEPPED):
         return None
     return True if agreed >= (5 if names else 1) else None
