@@ -12,21 +12,9 @@ from fractions import Fraction
 from typing import TypeVar
 
 from diagevo.answers.cache import remembered
+from diagevo.answers.forms import Answer, Assignment, Collection, Opaque, Rounded, Scalar, Within, Words
 from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, has_content, nesting, normalise, squeezed
-from diagevo.answers.reading import (
-    Answer,
-    Assignment,
-    Collection,
-    Opaque,
-    Rounded,
-    Scalar,
-    Within,
-    Words,
-    has_word,
-    prose_piece,
-    readings,
-    stated,
-)
+from diagevo.answers.reading import has_word, prose_piece, readings, stated
 from diagevo.answers.terms import parse
 from diagevo.answers.units import Unit
 from diagevo.answers.values import closed, equal_values, exact, infinite, symbols, value_at
@@ -54,7 +42,9 @@ sigma tau phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Ome
 _READ = frozenset(_READ_NAMES.split())
 """Commands that math-verify reads as they are meant; it passes over others, so that 5 ⊕ 7 would be 7."""
 _COMMANDS = re.compile(r"\\([A-Za-z]++)")
-_FOREIGN = re.compile(r"""[A-Za-z]\d|[^\x00-\x7f]|[?"'&~#]| mod |\.\.|\b[A-Z]{2,}\b""")
+_FOREIGN = re.compile(
+    r"""[A-Za-z]\d|[^\x00-\x7f]|[?"'&~#]| mod |\.\.|\b[A-Z]{2,}\b|[fghFGH]\^\{?-1\}?\s?\("""
+)
 _TWO_NUMBERS = re.compile(r"\d (?!\d{3}(?!\d))\d")
 _ENVIRONMENTS = re.compile(
     r"\\(?:begin|end)\s*+\{\w++\}|&|\\mathbb\s*+\{?\s*+[A-Z]\s*+\}?|\\lim\s*+_\s*+\{[^{}]*+\}"

@@ -28,11 +28,16 @@ _CONSTANTS = {name: f"\\{name} " for name in [*_GREEK_NAMES.split(), "pi"]}
 _CONSTANTS |= {
     name.title(): f"\\{name.title() if name in _CAPITALS else name} " for name in _GREEK_NAMES.split()
 }
+_CONSTANTS |= {name: f"\\{name} " for name in ("mu", "nu", "xi")}
 _CONSTANTS |= dict.fromkeys(("infinity", "Infinity", "infty", "inf"), r"\infty ")
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
+_PRODUCTS = frozenset({"mu", "nu", "xi"})
+"""Names that may be a product of letters."""
 _ALSO_UNITS = frozenset({"sec", "min"})
 _VALUE_ENDS = tuple("0123456789})")
-_LINKS = frozenset({"and", "or", "by", "multiplied", "divided", "percent", "mod", *_OPERATORS})
+_LINK_NAMES = "and or by multiplied divided percent mod square root of the squared cubed"
+_LINKS = frozenset([*_LINK_NAMES.split(), *_OPERATORS])
+_REALS = frozenset({"all real numbers", "the set of all real numbers", "all reals", "any real number"})
 
 _CALL = re.compile(
     rf"(?:(?<![A-Za-z\\])|\\(?=abs|floor|ceil))(?P<name>{'|'.join([*_WRITTEN, *_OF_TWO])})\s?[({{]"
@@ -44,6 +49,8 @@ _LONGEST_FIRST = sorted([*_FUNCTIONS, *_CONSTANTS], key=len, reverse=True)
 _NAME = re.compile(rf"(?<![A-Za-z\\])(?P<name>{'|'.join(_LONGEST_FIRST)})(?![A-Za-z])")
 _SIGNED_INFINITY = re.compile(r"(?<![A-Za-z])(?P<sign>minus|negative|plus|positive)\s++(?=infinity)")
 _TWO_O = re.compile(r"(?<=[-+(,\[ ])oo(?=\s?[,)\]])")
+_ROOT_OF = re.compile(r"(?<![A-Za-z])(?:the\s)?square\sroot\sof\s(\d++(?:\.\d++)?|[A-Za-z](?![A-Za-z])|\\pi)")
+_POWER_OF = re.compile(r"(?<=[\w)}])\s(squared|cubed)(?![A-Za-z])")
 _OPERATOR = re.compile(
     rf"(?<=[\w)}}|!])\s++(?P<name>{'|'.join(_OPERATORS)})\s++(?=[-\d(\\|{{]|[A-Zb-z](?![A-Za-z]))"
 )
@@ -57,6 +64,8 @@ def names_as_commands(text: str) -> str:
     """
     if _WORD.search(text) is None and "\\" not in text:
         return text
+    if text.lower() in _REALS:
+        return r"\mathbb{R}"
     text = _calls(text)
     text = _GLUED.sub(lambda match: f"\\{match['name']}", text)
     words = _WORD.findall(text)
@@ -70,12 +79,16 @@ def names_as_commands(text: str) -> str:
     text = _SIGNED_INFINITY.sub(lambda match: "-" if match["sign"][0] in "mn" else "+", text)
     text = _TWO_O.sub(r"\\infty ", text)
     text = _NAME.sub(_named, text)
+    text = _ROOT_OF.sub(r"\\sqrt{\1}", text)
+    text = _POWER_OF.sub(lambda match: "^2" if match[1] == "squared" else "^3", text)
     return _OPERATOR.sub(lambda match: f" {_OPERATORS[match['name']]}", text)
 
 
 def _named(match: re.Match[str]) -> str:
     name, behind = match["name"], match.string[match.end() : match.end() + 1]
     if name in _CONSTANTS:
+        if name in _PRODUCTS and behind != "_":
+            return match[0]
         apart = name.lower() in ("pi", "infinity") or not behind.isdigit()
         infimum = name == "inf" and behind in ("_", "{", "(")
         return _CONSTANTS[name] if apart and not infimum else match[0]

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from diagevo.answers.cache import remembered
 from diagevo.answers.extraction import boxed_answer
+from diagevo.answers.forms import Answer, Assignment, Collection, Opaque, Rounded, Scalar, Within, Words
 from diagevo.answers.kinds import as_spelled, in_small_letters, text_type
 from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, is_number, nesting, normalise, strip_wrappers
-from diagevo.answers.numerals import number_words
-from diagevo.answers.statements import about, statements
+from diagevo.answers.numerals import number_words, with_decimal_comma
+from diagevo.answers.sentences import about, hedged, statements
 from diagevo.answers.terms import parse
 from diagevo.answers.units import Unit, in_steps, is_unit, is_word, split_unit
 from diagevo.answers.values import closed, infinite, rounds
@@ -36,72 +36,6 @@ MAX_DEPTH = 2 * MAX_NESTING
 """Deepest reading of a piece within a piece."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """A number or term. `text` is the whole of it, `value` what is left without unit and percent sign."""
-
-    text: str
-    value: str
-    unit: Unit | None = None
-    parts: int = 1
-    """Of how many parts a whole has: 100 in 5%, 1,000 in 5‰."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """`x = 5`, `f(x) = …`, and `1 < x < 2` as x and its interval. `x ∈ …` is a set without a name.
-
-    A name may be words: `rank A = 3`, "the minimum is 6"; then it has a space, or a word of `has_word`.
-    """
-
-    name: str
-    value: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Collection:
-    """`kind`: "list" (sets and bare lists, unordered), "union", "matrix", "row", brackets "()" to "[]",
-    "sequence" (a list with dots), "range" (5-7) or "remainder" (3 R 2)."""
-
-    kind: str
-    items: tuple[Answer, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A text answer, a choice, a date, a version, a code: equal if spelled alike, whatever its case (a single
-    letter keeps its own)."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """An answer with the domain of a name: `x = 2kπ, k ∈ ℤ`."""
-
-    answer: Answer
-    name: str
-    domain: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rounded:
-    """A value, and a decimal that it is rounded to: `x = 1/3 ≈ 0.33`."""
-
-    exact: Answer
-    shown: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Opaque:
-    """For math-verify: mathematics of another form, or prose in which the answer must be searched for."""
-
-    text: str
-    prose: bool = False
-
-
-Answer = Scalar | Assignment | Collection | Words | Within | Rounded | Opaque
-
 _WORDS = re.compile(r"(?<![^\W\d_])(?<!\\)[^\W\d_]+(?:['-][^\W\d_]{2,})*")
 _COMMANDS = re.compile(r"\\(?:begin|end)\s*+\{\w++\}|\\[A-Za-z]++")
 _MATHS = re.compile(
@@ -117,7 +51,7 @@ _NAMED = (
     r"(?:_(?:\{[^{}]*+\}|\w|\\[A-Za-z]++))?(?:\^(?:\*|\{\*\}))?'*+|\\[Dd]elta)"
 )
 _NAME = re.compile(
-    rf"\s*+(?:(?:\\angle|\\triangle)?\s*+{_NAMED}(?:\s*+\([^()]*+\))?|\\frac\{{{_NAMED}\}}\{{{_NAMED}\}}"
+    rf"\s*+(?:(?:\\angle|\\triangle)?\s*+{_NAMED}(?:\s*+\([^()]*+\))?|\\frac\{{(?:d\^\d)?{_NAMED}\}}\{{{_NAMED}(?:\^\d)?\}}"
     rf"|{_NAMED}\s*+[/:]\s*+{_NAMED}|\|{_NAMED}\||\({_NAMED}(?:\s*+,\s*+{_NAMED})++\))\s*+"
 )
 _MEMBER = re.compile(rf"\s*+{_NAMED}\s*+\\in(?![A-Za-z])\s*+(?P<set>.*)", re.DOTALL)
@@ -131,7 +65,6 @@ _THOUSANDS = re.compile(
     r"(?P<sign>(?:[A-Z]{3}\s*+)?+[-+]?\s*+)(?P<whole>[1-9]\d{0,2}(?:,\d{3})++|[1-9]\d{0,2}(?: \d{3}(?!\d))++)"
     r"(?P<rest>(?:\.\d++)?(?![\d.])[^,;]*+)"
 )
-_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(?P<whole>\d++|\d{1,3}(?:[. ]\d{3})++),(?P<part>\d++)(?![\d.,])")
 _SHORT_DECIMAL = re.compile(r"[-+]?\d++,\d++")
 _SEPARATOR = re.compile(r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])", re.IGNORECASE)
 _AND = re.compile(r"(?<![A-Za-z\\])and(?![A-Za-z])", re.IGNORECASE)
@@ -142,7 +75,7 @@ _BASE = re.compile(
     r"(?P<base>\d++|two|three|four|five|six|seven|eight|nine)\s*+\}?"
 )
 _DIGIT = re.compile(r"\d")
-_GROUPING = re.compile(r"[ ,.]")
+_GROUPING = re.compile(r"[ ,]")
 _MATHEMATICS = re.compile(r"[\d=^_\\+*/|<>{}%]")
 _STATES = re.compile(r"(?<!\\)\$|\\[(\[]|(?i:\b(?:answer|solution|result|total|it's|is|are|equals)\b|=|:\s)")
 """Prose that states an answer: a formula, or "the answer is"."""
@@ -153,10 +86,15 @@ _MATRIX = re.compile(
     r"(?P<body>(?:(?!\\begin|\\hline|\\end).)*+)\\end\s*+\{(?P=kind)\}\s*+[)\]]?",
     re.DOTALL,
 )
+_CASES = re.compile(
+    r"(?:\\\{\s*+)?\\begin\s*+\{(?P<kind>cases|array)\}(?:\s*+\{[clr\s]*+\})?"
+    r"(?P<body>(?:(?!\\begin|\\hline|\\end)[^&])*+)\\end\s*+\{(?P=kind)\}\s*+\.?",
+    re.DOTALL,
+)
 _PREFIX = re.compile(
     r"(?i:(?:the\s++)?(?:final\s++)?answer\s*+(?:is|:)\s*+:?|(?:答案|答え|答)\s*+[是为為は]?\s*+:?"
     r"|(?:antwort|respuesta|réponse|resposta|risposta|ответ)\s*+:"
-    r"|about|approximately|roughly|approx\.?|around|\\approx)\s*+"
+    r"|about|approximately|roughly|approx\.?|around|\\approx|=)\s*+"
 )
 _CODES = re.compile("USD|EUR|GBP|JPY|INR")
 _CURRENCIES = r"(?:(?:USD|EUR|GBP|JPY|INR)\s*+)?+"
@@ -276,6 +214,8 @@ def readings(text: str) -> tuple[Answer, ...]:
     """What an answer may mean, the likeliest first: `1,22` is a decimal with a comma, or a list of two."""
     answer = stated(text)
     if isinstance(answer, Opaque):
+        if hedged(answer.text):
+            return (Words(as_spelled(normalise(answer.text))),)
         return (_statement(answer.text) or answer,)
     spelled = normalise(answer)
     if is_number(spelled):
@@ -285,11 +225,11 @@ def readings(text: str) -> tuple[Answer, ...]:
     try:
         first = _Reader().read(spelled)
         if _is_prose(first):
-            statement = _statement(answer)
-            if statement is None and _STATES.search(answer):
+            statement = None if hedged(answer) else _statement(answer)
+            if statement is None and not hedged(answer) and _STATES.search(answer):
                 return (Opaque(answer, prose=True),)
             return (statement or Words(as_spelled(spelled)),)
-        decimal = _with_decimal_comma(spelled) if "," in spelled else None
+        decimal = with_decimal_comma(spelled) if "," in spelled else None
         if decimal is not None:
             return first, _Reader().read(decimal)
         if _INDIAN.fullmatch(spelled):
@@ -314,18 +254,6 @@ def _is_prose(answer: Answer) -> bool:
     return False
 
 
-def _with_decimal_comma(text: str) -> str | None:
-    """A text with its one comma as a decimal point: 3,14 and 1.234,56, but not 1,234 and (1,2)."""
-    commas = text.count(",")
-    found = _DECIMAL_COMMA.search(text) if commas == 1 else None
-    if found is None or any(bracket in text for bracket in ("(", "[", "\\{")):
-        return None
-    whole, part = found["whole"], found["part"]
-    if whole.isdigit() and len(part) == 3 and len(whole) < 4 and whole[0] != "0":
-        return None
-    return f"{text[: found.start()]}{_GROUPING.sub('', whole)}.{part}{text[found.end() :]}"
-
-
 def _is_known(answer: Answer) -> bool:
     """Whether all of an answer is a value or term that is understood here, and no name."""
     match answer:
@@ -345,7 +273,7 @@ def _statement(text: str) -> Answer | None:
     """The answer of one sentence, with what the sentence says that it is; None where words are left in it."""
     for name, value in statements(text):
         spelled = normalise(value)
-        read = _Reader().read(_with_decimal_comma(spelled) or spelled)
+        read = _Reader().read(with_decimal_comma(spelled) or spelled)
         if _is_known(read):
             return Assignment(name, read) if name else read
     return None
@@ -553,12 +481,21 @@ class _Reader:
             return self._parts(text)
         match = _MATRIX.fullmatch(text)
         if match is None:
-            return Opaque(text)
+            return self._cases(text)
         rows = [row for row in match["body"].split("\\\\") if row.strip()]
         return Collection(
             "matrix",
             tuple(Collection("row", tuple(self.read(cell) for cell in row.split("&"))) for row in rows),
         )
+
+    def _cases(self, text: str) -> Answer:
+        r"""A system in braces, an equation a row; a function by cases has conditions behind &."""
+        match = _CASES.fullmatch(text)
+        rows = [row for row in match["body"].split("\\\\") if row.strip()] if match else []
+        read = [self.read(row) for row in rows]
+        if len(read) > 1 and all(isinstance(row, Assignment) and row.name for row in read):
+            return Collection("list", tuple(read))
+        return Opaque(text)
 
     def _parts(self, text: str) -> Answer:
         """Lists first, then unions, brackets, relations; what is left is a scalar."""

@@ -23,7 +23,7 @@ from diagevo.answers import (
     notation,
     numerals,
     reading,
-    statements,
+    sentences,
     terms,
     units,
     values,
@@ -37,7 +37,7 @@ from diagevo.selfplay import questions
 from tests.answers.backtracking import Steps, TooManySteps, steps
 
 GRADING: list[ModuleType] = [
-    answers, comparison, kinds, names, notation, numerals, reading, statements, terms, units, values, votes,
+    answers, comparison, kinds, names, notation, numerals, reading, sentences, terms, units, values, votes,
     of_benchmarks,
 ]  # fmt: skip
 LETTERS = "ABCDI"
@@ -114,7 +114,7 @@ def lines(work: Callable[[], Any], limit: int = 2_000_000) -> int:
 
 
 def fresh() -> None:
-    for cached in (notation.normalise, reading.stated, reading.readings, terms.parse):
+    for cached in (notation.normalise, comparison._spelling, reading.stated, reading.readings, terms.parse):
         cached.cache_clear()
 
 

@@ -14,6 +14,11 @@ MAX_STATEMENT = 200
 """Longest sentence whose words are compared; longer ones reason, and reasons differ."""
 
 _DELIMITERS = re.compile(r"\$\$|(?<!\\)\$|(?<!\\)\\[()\[\]]")
+_BOUND = (
+    r"at\s(?:least|most)|(?:more|less|fewer|greater|smaller|larger|higher|lower)\sthan|up\sto|nearly|almost|not"
+    r"|never"
+)
+_HEDGED = re.compile(rf"\b(?:{_BOUND})\s\W*+\d\S*+\Z", re.IGNORECASE)
 _SENTENCES = re.compile(r"[.?!;](?=\s)|\n")
 _BOLD_END = re.compile(r"\*\*(?P<bold>[^*\n]++)\*\*[\s.!]*+\Z")
 _LINK = re.compile(
@@ -41,6 +46,11 @@ def about(name: str) -> str:
     tokens = _ABOUT.findall(name)
     said = {token if len(token) < 2 or "(" in token else token.casefold() for token in tokens}
     return " ".join(sorted(said - _SAYS_NOTHING))
+
+
+def hedged(text: str) -> bool:
+    """Whether a sentence ends in what its answer is not, or in a bound of it: "at least 3" is not 3."""
+    return len(text) <= MAX_STATEMENT and _HEDGED.search(text.strip().rstrip(".! $")) is not None
 
 
 def statements(text: str) -> Iterator[tuple[str, str]]:
