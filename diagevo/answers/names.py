@@ -35,9 +35,19 @@ _PRODUCTS = frozenset({"mu", "nu", "xi"})
 """Names that may be a product of letters."""
 _ALSO_UNITS = frozenset({"sec", "min"})
 _VALUE_ENDS = tuple("0123456789})")
-_LINK_NAMES = "and or by multiplied divided percent mod square root of the squared cubed"
+_LINK_NAMES = "and or by multiplied divided percent mod square root of the squared cubed factorial choose"
 _LINKS = frozenset([*_LINK_NAMES.split(), *_OPERATORS])
 _REALS = frozenset({"all real numbers", "the set of all real numbers", "all reals", "any real number"})
+
+_COMPUTING_NAMES = """
+sum product difference quotient ratio square squared cube cubed root sqrt cbrt log ln exp sin cos tan cot
+sec csc arcsin arccos arctan sinh cosh tanh mod modulo gcd lcm min max minimum maximum factorial choose
+binomial power plus minus times over divided multiplied multiply divide add adding added subtract
+subtracting subtracted less more fewer than negative inverse average mean median absolute abs floor ceil
+fraction remainder reciprocal percent quarter quarters third thirds fourth fifth twice thrice double
+triple half halves base digits between from under half-way opposite decrease increase"""
+COMPUTING = frozenset(_COMPUTING_NAMES.split())
+"""Words that compute: a number or an expression beside one is not all there is."""
 
 _CALL = re.compile(
     rf"(?:(?<![A-Za-z\\])|\\(?=abs|floor|ceil))(?P<name>{'|'.join([*_WRITTEN, *_OF_TWO])})\s?[({{]"
@@ -50,7 +60,10 @@ _NAME = re.compile(rf"(?<![A-Za-z\\])(?P<name>{'|'.join(_LONGEST_FIRST)})(?![A-Z
 _SIGNED_INFINITY = re.compile(r"(?<![A-Za-z])(?P<sign>minus|negative|plus|positive)\s++(?=infinity)")
 _TWO_O = re.compile(r"(?<=[-+(,\[ ])oo(?=\s?[,)\]])")
 _ROOT_OF = re.compile(r"(?<![A-Za-z])(?:the\s)?square\sroot\sof\s(\d++(?:\.\d++)?|[A-Za-z](?![A-Za-z])|\\pi)")
-_POWER_OF = re.compile(r"(?<=[\w)}])\s(squared|cubed)(?![A-Za-z])")
+_BEHIND = {"squared": "^2", "cubed": "^3", "factorial": "!"}
+_POWER_OF = re.compile(rf"(?<=[\w)}}])\s({'|'.join(_BEHIND)})(?![A-Za-z])")
+_UNION = re.compile(r"(?<=[)\]])\s?U\s?(?=[(\[])")
+_CHOSEN_OF = re.compile(r"(?<![\w.])(\d++|[a-zA-Z]) choose (\d++|[a-zA-Z])(?!\w)")
 _OPERATOR = re.compile(
     rf"(?<=[\w)}}|!])\s++(?P<name>{'|'.join(_OPERATORS)})\s++(?=[-\d(\\|{{]|[A-Zb-z](?![A-Za-z]))"
 )
@@ -62,6 +75,8 @@ def names_as_commands(text: str) -> str:
     A name with its argument in brackets is a function wherever it stands. Otherwise names are words where
     other words stand around them: the alpha particle, the max.
     """
+    if "U" in text:
+        text = _UNION.sub(r" \\cup ", text)
     if _WORD.search(text) is None and "\\" not in text:
         return text
     if text.lower() in _REALS:
@@ -80,7 +95,8 @@ def names_as_commands(text: str) -> str:
     text = _TWO_O.sub(r"\\infty ", text)
     text = _NAME.sub(_named, text)
     text = _ROOT_OF.sub(r"\\sqrt{\1}", text)
-    text = _POWER_OF.sub(lambda match: "^2" if match[1] == "squared" else "^3", text)
+    text = _POWER_OF.sub(lambda match: _BEHIND[match[1]], text)
+    text = _CHOSEN_OF.sub(r"\\binom{\1}{\2}", text)
     return _OPERATOR.sub(lambda match: f" {_OPERATORS[match['name']]}", text)
 
 

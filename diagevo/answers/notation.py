@@ -14,7 +14,7 @@ MAX_NESTING = 60
 """Deepest brackets that are read as mathematics."""
 
 _SIGN_NAMES = """× times √ sqrt ∞ infty ≠ ne ≈ approx ∪ cup ∩ cap ∈ in ± pm ∓ mp ∅ emptyset ≡ equiv → to ∑ sum
-∏ prod ∫ int ∖ setminus · cdot ⋅ cdot ∙ cdot ≤ le ⩽ le ≥ ge ⩾ ge"""
+∏ prod ∫ int ∖ setminus · cdot ⋅ cdot ∙ cdot ≤ le ⩽ le ≥ ge ⩾ ge ⌊ lfloor ⌋ rfloor ⌈ lceil ⌉ rceil"""
 _PLAIN_SIGNS = r"""− - – - — - ‐ - ‑ - ‒ - “ " ” " ″ " ’ ' ‘ ' ′ ' 。 . 【 [ 】 ] ÷ / ⁄ / ∛ \sqrt[3]
 ∜ \sqrt[4] º ° 、 , € EUR £ GBP ¥ JPY ₹ INR"""
 

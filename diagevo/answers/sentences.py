@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from diagevo.answers.names import COMPUTING
 from diagevo.answers.notation import normalise
 
 MAX_STATEMENT = 200
@@ -73,6 +74,8 @@ def statements(text: str) -> Iterator[tuple[str, str]]:
         sides = whole[: begin.start()], whole[begin.start() :]
     else:
         return
+    if not bold and not links and not COMPUTING.isdisjoint(sides[0].lower().split()):
+        return  # twice 3
     for words, value in (sides, sides[::-1]):
         named = _LETTERS.search(words) or (links and words.strip())
         clear = not _NO_NAME.search(words) and not _LINK.search(words.strip(" :"))

@@ -48,6 +48,8 @@ class _Reader:
     """Recursive descent over the tokens of one term."""
 
     def __init__(self, text: str) -> None:
+        if " mod " in text:
+            raise _Unknown  # no product of letters
         self.tokens: list[tuple[str, str, bool]] = []
         gap = False
         for match in _TOKEN.finditer(text):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from diagevo.answers.names import COMPUTING
 from diagevo.answers.units import CANONICAL, MULTIPLIERS, is_unit
 
 NUMBER = re.compile(r"(?<![\w.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w.])\.\d+")
@@ -49,15 +50,7 @@ _OTHERS = (
     ";4 quarter quarters fourth;5 fifth;6 sixth;7 week weeks days daily weekly;24 day days hours"
     ";12 dozen dozens month months year years foot feet inches;52 weeks year years;365 year years"
 )
-_COMPUTING = """
-sum product difference quotient ratio square squared cube cubed root sqrt cbrt log ln exp sin cos tan cot
-sec csc arcsin arccos arctan sinh cosh tanh mod modulo gcd lcm min max minimum maximum factorial choose
-binomial power plus minus times over divided multiplied multiply divide add adding added subtract
-subtracting subtracted less more fewer than negative inverse average mean median absolute abs floor ceil
-fraction remainder reciprocal percent quarter quarters third thirds fourth fifth twice thrice double triple
-half halves base digits
-"""
-_MATHS = frozenset(_COMPUTING.split()) | MULTIPLIERS.keys()
+_MATHS = COMPUTING | MULTIPLIERS.keys()
 """Words that compute: an expression beside one, or with one between its numbers, is not all there is."""
 _RESETS = re.compile(
     r"[.,:;!?](?=\s)|[→⇒]"
