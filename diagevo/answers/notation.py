@@ -304,13 +304,16 @@ def normalise(text: str) -> str:
     text = _PERCENT.sub("%", text)
     text = _PER_MILLE.sub(lambda match: "‱" if match[0].startswith("b") else "‰", text)
     text = _TIMES.sub(r" \\times ", text)
-    text = _MOD.sub(lambda match: f" mod {match[1] or match[2] or match[3] or ''} ", text)
-    text = _COMBINATIONS.sub(_combinations, text)
-    text = _CALLED.sub(lambda m: f"\\binom{{{m[1] or m[3]}}}{{{m[2] or m[4]}}}", text)
+    if "mod" in text:
+        text = _MOD.sub(lambda match: f" mod {match[1] or match[2] or match[3] or ''} ", text)
+    if "C" in text or "P" in text:
+        text = _COMBINATIONS.sub(_combinations, text)
+        text = _CALLED.sub(lambda m: f"\\binom{{{m[1] or m[3]}}}{{{m[2] or m[4]}}}", text)
     text = names_as_commands(text)
     if "degrees" in text:
         text = _IN_DEGREES.sub(r"\1 \2(\3\\pi /180)", text)
-    text = _INDEXED_POWER.sub(lambda m: f"{m[1]}_{{{m[4] or m[5]}}}^{{{m[2] or m[3]}}}", text)
+    if "_" in text and "^" in text:
+        text = _INDEXED_POWER.sub(lambda m: f"{m[1]}_{{{m[4] or m[5]}}}^{{{m[2] or m[3]}}}", text)
     text = _SINGLE.sub(r"\1\2", text)
     text = _SPACES.sub(" ", text)
     return strip_wrappers(text)
