@@ -44,10 +44,11 @@ class Head:
 
 
 class Appended(NamedTuple):
-    """The position of each event, and whether it is new."""
+    """The position of each event, whether it is new, and when the new ones are recorded."""
 
     positions: list[int]
     fresh: list[bool]
+    recorded_at: str
 
 
 class Log:
@@ -79,7 +80,7 @@ class Log:
             events: What to append.
 
         Returns:
-            The position of each event, and whether it is new.
+            The position of each event, whether it is new, and when the new ones are recorded.
 
         Raises:
             ConflictError: An id is recorded already with other content.
@@ -103,6 +104,7 @@ class Log:
             new: list[Pending] = []
             positions: list[int] = []
             fresh: list[bool] = []
+            at = now()
             for event in events:
                 position = known.get(event.event_id)
                 fresh.append(position is None)
@@ -113,8 +115,8 @@ class Log:
             if new:
                 if stored[0] is None:
                     self.create_run(connection, run_id)
-                self._record(connection, _chained(run_id, head, last, new, now()))
-            return Appended(positions, fresh)
+                self._record(connection, _chained(run_id, head, last, new, at))
+            return Appended(positions, fresh, at)
 
     def _known(self, run_id: str, events: Sequence[Pending]) -> dict[str, int]:
         """Positions of those events that the run has. Raises ConflictError where the content differs, or
