@@ -65,7 +65,7 @@ def ingest_randomly(memory: Memory, rng: random.Random, *, again: bool) -> None:
 
     def play_more(number: int) -> None:
         for _ in range(number):
-            steps.append(_step(rng, len(steps) + 1))
+            steps.append(_step(rng, 2 * len(steps) + 2))
             record(steps[-1])
 
     def diagnosed() -> None:
@@ -79,11 +79,14 @@ def ingest_randomly(memory: Memory, rng: random.Random, *, again: bool) -> None:
         diagnosed()
         at = rng.randint(1, len(steps))
         del steps[at - 1 :]
-        steps.append(_step(rng, at))
+        steps.append(_step(rng, 2 * at))
         record(steps[-1], resumed=True)
         if rng.random() < 0.5:
             diagnosed()
     play_more(rng.randint(0, 2))
+    if again:  # files that came late: before all steps, and between two
+        for late in (1, 2 * rng.randint(1, len(steps)) + 1):
+            record(_step(rng, late))
 
 
 def _step(rng: random.Random, number: int) -> RolloutStep:
