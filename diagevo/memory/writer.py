@@ -161,7 +161,7 @@ class RunWriter:
 
     def _head(self) -> heads.ChainHead:
         [last] = self.log.read(self.run_id, newest_first=True, limit=1)
-        return heads.of(last)
+        return heads.of(last, self.log.entry(self.run_id))
 
     def close(self) -> None:
         """Keep the chain's head, give the lock back and close the connections."""

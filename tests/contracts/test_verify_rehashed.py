@@ -1,5 +1,7 @@
 """What `verify` says of a log that somebody changed and hashed again, and of rows beside the log."""
 
+from datetime import datetime, timedelta
+
 import pytest
 from msgspec import structs
 
@@ -81,3 +83,37 @@ def test_hashed_nonsense_is_a_fault_at_its_event_and_not_our_crash(
     [fault] = [f for f in _faults(played) if f.check == "replay"]
     assert message in fault.message
     assert fault.position in changed
+
+
+def test_a_second_row_of_the_last_position_is_found(played: Store) -> None:
+    played.tamper("INSERT INTO log (id, position) VALUES (2, 7)")
+    [fault] = _faults(played)
+    assert (fault.check, fault.message[-25:]) == ("positions", "; log has 2 rows, not one")
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "'2020-01-01T00:00:00.000000+00:00'",
+        "'2999-01-01T00:00:00.000000+00:00'",
+        "'yesterday'",
+        "replace(committed_at, '+00:00', 'Z')",
+    ],
+)
+def test_the_time_of_a_commit_is_that_of_its_event(played: Store, time: str) -> None:
+    played.tamper(f"UPDATE round_summary SET committed_at = {time} WHERE round = 1")
+    [fault] = _faults(played)
+    assert fault.message.startswith("round_summary 1 has committed_at")
+
+
+@pytest.mark.parametrize(("later", "faults"), [(-1, 1), (1, 0), (59, 0), (60, 1)])
+def test_a_commit_of_an_older_version_may_say_a_time_shortly_after_its_event(
+    played: Store, later: int, faults: int
+) -> None:
+    """It looked at the clock again."""
+    with played.log() as log:
+        [event] = log.read("a", types=["RoundCommitted"], rounds=(1, 1))
+    at = datetime.fromisoformat(event.recorded_at) + timedelta(seconds=later)
+    text = at.isoformat(timespec="microseconds")
+    played.tamper(f"UPDATE round_summary SET committed_at = '{text}' WHERE round = 1")
+    assert len(_faults(played)) == faults

@@ -1,7 +1,5 @@
 """The second half of `memory verify --deep`: what is stored beside the chain. Texts and replies against
-their digests, pages with the types of their values, tables and views.
-
-PostgreSQL checks pages, types and views itself.
+their digests, and pages with the types of their values, which PostgreSQL checks itself.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +15,6 @@ from diagevo.memory.events.records import Recorded
 from diagevo.memory.log.artifacts import Seen, is_text
 from diagevo.memory.log.check import integrity
 from diagevo.memory.log.log import Log
-from diagevo.memory.log.migrate import declared, shape
 from diagevo.memory.log.prepared import PAGE
 from diagevo.memory.log.tables import ARTIFACT, REPLY, VECTOR
 
@@ -29,24 +26,12 @@ def check_stored(log: Log, run_id: str, report: Verification) -> None:
             found = integrity(connection, "sqlite")
             if not found.ok:
                 report.faults.append(Fault("pages", found.detail))
-            report.faults.extend(_wrong_schema(connection))
         report.faults.extend(_wrong_vectors(connection))
         report.notes.extend(_undigested(connection))
     report.faults.extend(_wrong_replies(log))
     _check_texts(log, run_id, report)
     if not any(fault.check == "text" for fault in report.faults):  # which name the event
         report.faults.extend(_wrong_contents(log))
-
-
-def _wrong_schema(connection: Connection) -> Iterator[Fault]:
-    """Tables, indexes and views that are not those that the migrations make; `check` looks at
-    triggers."""
-    present = shape(connection)
-    for name, made in declared().items():
-        if name not in present:
-            yield Fault("schema", f"{name} is missing")
-        elif present[name] != made:
-            yield Fault("schema", f"{name} is not as the migrations make it")
 
 
 def _wrong_vectors(connection: Connection) -> Iterator[Fault]:

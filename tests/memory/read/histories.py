@@ -38,6 +38,7 @@ def histories(store: Store, seed: int, *, again: bool = True) -> list[str]:
             memory.supersede(rng.randint(2, memory.state.round), "once more")
             _measure(memory)
             play_on(memory, rng, rounds=1, pool=6, lossy=True)
+            _measure(memory)
             _rename(memory, rng)
             play_on(memory, rng, rounds=1, pool=6, commit=rng.random() < 0.5)
     database = Database(store.url)
@@ -77,10 +78,11 @@ def ingest_randomly(memory: Memory, rng: random.Random, *, again: bool) -> None:
     if again:
         Rounds(memory).supersede(rng.choice([one.round for one in memory.state.began]), "once more")
         diagnosed()
-        at = rng.randint(1, len(steps))
-        del steps[at - 1 :]
-        steps.append(_step(rng, 2 * at))
-        record(steps[-1], resumed=True)
+        if rng.random() < 0.6:
+            at = rng.randint(1, len(steps))
+            del steps[at - 1 :]
+            steps.append(_step(rng, 2 * at))
+            record(steps[-1], resumed=True)
         if rng.random() < 0.5:
             diagnosed()
     play_more(rng.randint(0, 2))

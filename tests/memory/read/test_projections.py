@@ -19,13 +19,14 @@ from diagevo.memory.state.projection import ALL
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.rebuilding import rebuild_projections
 from tests.contracts.databases import Store
+from tests.memory.play import candidate, failure, first_round, recurrence
 from tests.memory.read.histories import histories
 from tests.memory.read.oracle import Oracle, Row
 
 JSON = {"invalid_reasons", "promoted_causes", "reactivated_causes", "tags", "votes", "parts", "metrics"}
 JSON |= {"conditions", "findings"}
 """Columns that hold JSON, whose spelling a database may choose."""
-SEEDS = (0, 1, 3, 4)
+SEEDS = (0, 1, 3, 4, 5)
 """Whose histories reach every table and view."""
 LEFT = {"snapshot": {"version", "state"}}
 """The bytes of the state, which `verify` folds again."""
@@ -122,3 +123,19 @@ def test_a_tag_that_stands_twice_in_an_event_is_counted_once(store: Store) -> No
         with database.read() as connection:
             assert wrong(connection, "ingested", compared) == []
     assert compared["v_tag"] > 1
+
+
+def test_causes_of_a_round_are_in_the_order_of_their_numbers(store: Store) -> None:
+    """c2 before c10."""
+    with store.open() as memory:
+        first_round(memory, [(f"mistake {number}", f"skill {number}", 1) for number in range(10)])
+        memory.open_round(2)
+        memory.score([candidate("r2.q0", 9, cause="c10"), candidate("r2.q1", 9, cause="c2")])
+        memory.observe([failure("r2.q0.a0"), failure("r2.q1.a0")])
+        memory.diagnosed([recurrence(f"r2.q{n}.a0", f"c{10 - 8 * n}", memory=memory) for n in (0, 1)])
+        memory.settle("r2.q0.a0")
+        memory.settle("r2.q1.a0")
+        memory.commit()
+    with closing(Database(store.url)) as database, database.read() as connection:
+        assert wrong(connection, "a", compared := Counter[str]()) == []
+    assert compared["v_reactivation"] == 2
