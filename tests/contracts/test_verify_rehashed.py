@@ -62,7 +62,7 @@ def test_a_row_of_a_projection_that_no_event_made_is_found(played: Store) -> Non
     [
         ('"responses":12', '"responses":0', "12 votes of 0 responses"),
         ('"config":{}', '"config":{"memory":{"theta_up":"x"}}', "cannot be"),
-        ('"config":{}', '"config":{"memory":[]}', "cannot be"),
+        ('"config":{}', '"config":{"memory":[]}', "memory of its configuration is no section"),
         ('"config":{}', '"config":{"schedule":{"policy":"fixed"}}', "cannot be"),
         ('"verdict":"kept"', '"verdict":"ke', "cannot be read"),
     ],

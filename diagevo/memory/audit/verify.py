@@ -24,7 +24,7 @@ from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
 from diagevo.memory.audit.groups import first_mismatch
 from diagevo.memory.events import RoundCommitted
 from diagevo.memory.events.decode import Fact
-from diagevo.memory.events.records import GENESIS, UNFIT, Chain, Recorded, is_time
+from diagevo.memory.events.records import GENESIS, UNFIT, Chain, Recorded
 from diagevo.memory.log import heads
 from diagevo.memory.log.check import differences, positions
 from diagevo.memory.log.database import Database
@@ -240,14 +240,13 @@ class _Replay:
         """A row of `round_summary`, with the time of its commit where it says one shortly after: versions up
         to 0.1 looked at the clock again when they wrote it."""
         *values, at = row
-        recorded = self._times.get(row[1])
+        recorded = self._times.get(row[1], "")
         try:
-            if recorded is None or not is_time(at):
-                return row
+            read = datetime.fromisoformat(at)
+            near = timedelta(0) <= read - datetime.fromisoformat(recorded) < LATE
         except (TypeError, ValueError):
             return row
-        late = datetime.fromisoformat(at) - datetime.fromisoformat(recorded)
-        return (*values, recorded) if timedelta(0) <= late < LATE else row
+        return (*values, recorded) if near and read.isoformat(timespec="microseconds") == at else row
 
     def _wrong_snapshots(self) -> Iterator[str]:
         """A missing snapshot costs time only; one that is read as another state is a fault. One that was

@@ -275,7 +275,7 @@ class Chain:
             raise ValueError("it holds a NUL, which no database keeps")
         if not 0 <= recorded.round <= LARGEST:
             raise ValueError(f"its round is {recorded.round}")
-        if not is_time(recorded.recorded_at):
+        if not _is_time(recorded.recorded_at):
             raise ValueError(f"its time is {recorded.recorded_at!r}, not one of UTC with microseconds")
         if recorded.event_id != event_id(recorded.round, recorded.type, event.key()):
             raise ValueError("its id is another event's")
@@ -292,7 +292,7 @@ class Chain:
         return event
 
 
-def is_time(text: str) -> bool:
+def _is_time(text: str) -> bool:
     """As `log.now` writes it, and not before there were such logs."""
     found = datetime.fromisoformat(text)
     return found.isoformat(timespec="microseconds") == text and text.endswith("+00:00") and found.year >= 2020

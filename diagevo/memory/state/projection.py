@@ -241,8 +241,8 @@ def sum_rows(groups: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
     for group in groups:
         n, passes = group["rollouts"], group["passes"]
         values = 1, passes == n, 0 < passes < n, passes == 0, n, passes
-        # A set: a file may name a tag twice.
-        for tag in {"": None} | {f"#{tag}": None for tag in msgspec.json.decode(group["tags"])}:
+        # A set: logs from before tags were each once may have one twice.
+        for tag in ("", *dict.fromkeys(f"#{tag}" for tag in msgspec.json.decode(group["tags"]))):
             key = group["run_id"], group["batch"], group["step"], tag
             found[key] = [a + b for a, b in zip(found.get(key, [0] * len(SUMS)), values, strict=True)]
     names = ("run_id", "batch", "step", "tag", *SUMS)

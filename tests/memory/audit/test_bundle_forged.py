@@ -11,21 +11,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 from sqlalchemy import update
 
+from diagevo.config.models import Config
 from diagevo.errors import ConfigError, StoreError
+from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import Embedder
-from diagevo.memory.events.records import event_id
+from diagevo.memory.events.records import Recorded, event_id
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import ARTIFACT, Artifacts, digest_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.vectors import Vectors, text_hash
+from diagevo.memory.state.scoring import SECTIONS
 from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
 from diagevo.memory.transfer.bundle_file import Writer
 from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory.audit.forging import Rows, alter, forge_events, rows_of, write_rows
+from tests.memory.audit.played import play
 
 pytestmark = pytest.mark.slow
 
@@ -223,6 +228,54 @@ def test_a_history_that_does_not_follow_is_refused_though_its_chain_holds(
 
     forge_events(bundle, promote)
     assert "CausePromoted" in refused(bundle, empty)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"theta_dup":0.5', '"theta_dup":0.99', "memory.theta_dup is 0.99, and a cause at 0.8 was shown"),
+        ('"theta_dup":0.5', '"theta_dup":0.05', "memory.theta_dup is 0.05, and the nearest, at 0.1, was not"),
+        ('"theta_dup":0.5', '"theta_dup":"0.5"', "cannot be: '<=' not supported"),
+        ('"theta_merge":0.5', '"theta_merge":0.99', "memory.theta_merge is 0.99, and the nodes are at 0.51"),
+        ('"config":{', '"config":{"roles":"text",', "roles of its configuration is no section"),
+        ('"memory":{', '"memory":[],"was":{', "memory of its configuration is no section"),
+        (
+            '"models":{',
+            '"models":{"challenger":{"name":"m","revision":"1"},',
+            "it names a challenger, and has no settings that one is trained with",
+        ),
+    ],
+)
+def test_a_configuration_that_the_judgements_below_it_contradict_is_refused_and_named(
+    bundle: Path, empty: Database, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    def forge(rows: Rows) -> None:
+        told = json.loads(rows[0]["payload"].replace(old, new))
+        if "challenger" in told["models"]:  # and nothing that one is trained with
+            told["config"] = {}
+        payload = json.dumps(told, separators=(",", ":"), sort_keys=True)
+        assert payload != rows[0]["payload"]
+        rows[0]["payload"] = payload
+
+    forge_events(bundle, forge)
+    assert said in refused(bundle, empty)
+    (tmp_path / "own").mkdir()
+    store = Store(empty.url.render_as_string(hide_password=False), tmp_path / "own")
+    play(store.url, "played", root=store.root)
+    records = [Recorded(**row) for row in rows_of(bundle, "event")]
+    store.rewrite(lambda row: records[row.sequence - 1].payload, run="played")
+    with store.log() as log:
+        faults = verify(log, "played", tmp_path / "nowhere").faults
+    assert [said in fault.message for fault in faults if fault.check == "replay"] == [True]
+
+
+def test_the_sections_of_a_configuration_are_those_that_there_are() -> None:
+    sections = {
+        name
+        for name, field in Config.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    }
+    assert sections == SECTIONS
 
 
 @pytest.mark.parametrize(
