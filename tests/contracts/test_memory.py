@@ -232,6 +232,28 @@ def test_a_run_is_configured_once(store: Store) -> None:
             memory.configure(configured("1"))
 
 
+def test_a_further_configuration_is_recorded_once_and_another_one_after_it(store: Store) -> None:
+    with store.open() as memory:
+        first_round(memory, [("drops a carry", "add", 1)])
+        memory.reconfigure({"seed": 1})
+        memory.reconfigure({"seed": 1})
+        memory.reconfigure({"seed": 2})
+        memory.open_round(2)
+        memory.reconfigure({"seed": 2, "diagnosis": {"workers": 3}})  # who is asked
+        with pytest.raises(OutOfOrderError, match="round 2 is open"):
+            memory.reconfigure({"seed": 3})
+        told = [r.event for r in memory.log.read("a", types=["RunConfigured"])]
+        assert [(event.number, event.config) for event in told] == [
+            (1, {}),
+            (2, {"seed": 1}),
+            (3, {"seed": 2}),
+            (4, {"seed": 2, "diagnosis": {"workers": 3}}),
+        ]
+        assert memory.config == told[-1].config
+    with store.log() as log:
+        assert verify(log, "a", store.root / "a").faults == []
+
+
 def test_a_measurement_may_come_at_any_time_and_changes_no_state(store: Store) -> None:
     def measured(value: float) -> CheckpointEvaluated:
         return CheckpointEvaluated(

@@ -132,6 +132,9 @@ def test_what_has_no_digest_is_said_to_be_unchecked_and_its_form_is_checked(play
     assert report.notes == [
         "outside the chain, so types were checked and values were not (rows of): 1 vector"
     ]
+    columns = "run_id, round, question_id, question, label"
+    played.tamper(f"INSERT INTO oracle ({columns}) VALUES ('a', 1, 'q', '', '')")
+    assert _verified(played).notes == [f"{report.notes[0]}, 1 oracle"]
     played.tamper("UPDATE vector SET model = 'hand@1/7'")
     assert _told(_verified(played)) == [("vectors", None)]
 

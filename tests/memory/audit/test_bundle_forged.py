@@ -25,8 +25,9 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.vectors import Vectors, text_hash
 from diagevo.memory.state.scoring import SECTIONS
+from diagevo.memory.transfer import bundle_file
 from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
-from diagevo.memory.transfer.bundle_file import Writer
+from diagevo.memory.transfer.bundle_file import UntrustedBundle, Writer
 from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory.audit.forging import Rows, alter, forge_events, rows_of, write_rows
@@ -410,6 +411,31 @@ def test_a_row_that_weighs_too_much_is_neither_read_nor_written(
         out.add("artifact", {"digest": "0" * 64, "content": b"x" * 90_000})
         with pytest.raises(StoreError, match="row 2 of artifact has more than 100,000 bytes"):
             out.add("artifact", {"digest": "1" * 64, "content": b"x" * 100_000})
+
+
+def test_a_row_of_64_mib_is_written_and_read_and_no_larger_one(tmp_path: Path) -> None:
+    """What the writer takes, the reader takes too: the length counts all columns of the row."""
+    most = 64 * 2**20 - 1000
+    with closing(Writer(tmp_path / "out")) as out:
+        out.add("artifact", {"digest": "0" * 64, "content": b"x" * most})
+        with pytest.raises(StoreError, match="row 2 of artifact has more than 67,108,864 bytes"):
+            out.add("artifact", {"digest": "1" * 64, "content": b"x" * (64 * 2**20 + 1)})
+        out.add("run", {"run_id": "a", "sequence": 0, "hash": "", "created_at": "", "imported": None})
+    with closing(UntrustedBundle(tmp_path / "out")) as bundle:
+        [row] = bundle.rows("artifact")
+        assert len(row["content"]) == most
+
+
+def test_the_look_at_a_whole_file_may_take_longer_for_a_larger_one(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second more for each 4 MiB: here no time passes, and that is all there is."""
+    monkeypatch.setattr(bundle_file, "SECONDS", 0)
+    monkeypatch.setattr(bundle_file.time, "monotonic", lambda: 1000.0)
+    check_bundle(bundle)
+    monkeypatch.setattr(bundle_file.time, "monotonic", iter([1000.0, 1000.0, *[1001.0] * 10**6]).__next__)
+    with pytest.raises(StoreError, match="a step takes more than 0 s"):
+        check_bundle(bundle)
 
 
 def test_reading_that_does_not_end_is_ended(
