@@ -8,6 +8,7 @@ import pytest
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.log.check import MADE, check, digest, found_in
 from diagevo.memory.log.migrate import declared
+from diagevo.memory.read.views import views
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory.play import first_round
 
@@ -237,6 +238,30 @@ def test_a_log_that_can_be_changed_is_told_on_sqlite(
     sqlite_stores: SQLiteStores, tmp_path: Path, attack: str
 ) -> None:
     _is_told(sqlite_stores.new(tmp_path), *ON_SQLITE[attack])
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["CREATE OR REPLACE VIEW v_tag AS SELECT * FROM v_tag_before WHERE passes > 1"],
+        ["DROP VIEW v_tag", "CREATE VIEW v_tag AS SELECT run_id AS run, tag FROM ingested_sum"],
+    ],
+)
+def test_a_view_that_shows_something_else_is_told_by_the_deep_check_of_postgresql(
+    postgres_stores: PostgresStores, tmp_path: Path, statements: list[str]
+) -> None:
+    store = postgres_stores.new(tmp_path)
+    with store.open() as memory:
+        first_round(memory, [])
+    with store.log() as log:
+        assert "schema" not in {f.check for f in verify(log, "a", store.root / "a", deep=True).faults}
+        with log.database.write() as connection:
+            query = views("postgresql")["v_tag"]
+            for statement in statements:
+                connection.exec_driver_sql(statement.replace("v_tag_before", f"({query}) before"))
+        faults = verify(log, "a", store.root / "a", deep=True).faults
+    told = [fault.message for fault in faults if fault.check == "schema"]
+    assert told == [f"view v_tag {ALTERED}"]
 
 
 @pytest.mark.parametrize("attack", ON_POSTGRES)

@@ -200,7 +200,8 @@ class Oracle:
         number = commit.round
         first = memory.reference[1]
         # Equation 1: 1 / (1 + z/k), z = F / F₁.
-        epsilon = Fraction(1) if not memory.failures else k * first / (k * first + memory.failures)
+        free = not memory.failures or first is None
+        epsilon = Fraction(1) if free else k * first / (k * first + memory.failures)
         states = Counter(one["state"] for one in memory.causes.values())
         [opened] = self.of("RoundOpened", round=number)
         return {
