@@ -200,8 +200,9 @@ class Oracle:
         number = commit.round
         first = memory.reference[1]
         # Equation 1: 1 / (1 + z/k), z = F / F₁.
-        free = not memory.failures or first is None
-        epsilon = Fraction(1) if free else k * first / (k * first + memory.failures)
+        epsilon = Fraction(1)
+        if first is not None and memory.failures:
+            epsilon = k * first / (k * first + memory.failures)
         states = Counter(one["state"] for one in memory.causes.values())
         [opened] = self.of("RoundOpened", round=number)
         return {
