@@ -132,11 +132,16 @@ def test_an_imported_run_cannot_become_ones_own(store: Store) -> None:
         fork(History(log.database, "b", store.root), 1, "c", root=store.root)
         assert [verify(log, run, store.root / run).faults for run in "abc"] == [[], [], []]
     store.tamper("UPDATE run SET imported = NULL")
-    with store.log() as log:
-        [b], [c] = (verify(log, run, store.root / run).faults for run in "bc")
-        assert verify(log, "a", store.root / "a").faults == []
-    assert "the database says that it is one's own: this decides whether its endpoints" in b.message
-    assert c.message.partition(" (")[0] == b.message.partition(" (")[0]
+    for later in (False, True):  # also after heads that have what the database said by then
+        if later:
+            for run in "abc":
+                with store.open(run) as memory:
+                    _round(memory)
+        with store.log() as log:
+            [b], [c] = (verify(log, run, store.root / run).faults for run in "bc")
+            assert verify(log, "a", store.root / "a").faults == []
+        assert "the database says that it is one's own: this decides whether its endpoints" in b.message
+        assert c.message.partition(" (")[0] == b.message.partition(" (")[0]
 
 
 def test_a_line_of_an_older_version_says_nothing_of_the_run(played: Store) -> None:

@@ -154,12 +154,13 @@ class Comparison:
                 )
 
     def of_run(self, entry: Entry) -> Iterator[str]:
-        """What is otherwise in the database than in the last line that speaks of it: a run that was removed
-        and imported again has another one from then on."""
-        number, kept = next(
-            ((number, head.run) for number, head in reversed(self.kept.lines) if head.run is not None),
-            (0, entry),
-        )
+        """What is otherwise in the database than the first line says that speaks of it. A run that was lost
+        and imported again has another one from the line on that its import wrote: the head that it came with.
+        Other lines have what the database said by then, after a change too."""
+        number, kept = 0, entry
+        for place, head in self.kept.lines:
+            if head.run is not None and (not number or head.run.imported == head.hash):
+                number, kept = place, head.run
         if kept.created_at != entry.created_at:
             yield (
                 f"the run came into the database at {kept.created_at}, which says {entry.created_at}"
