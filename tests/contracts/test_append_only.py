@@ -229,6 +229,7 @@ def _is_told(store: Store, statements: list[str], named: str) -> None:
 
 
 def test_a_database_that_is_right_is_known_without_making_another(store: Store) -> None:
+    """A revision that makes something else has another digest, which is put into `MADE`."""
     with store.log() as log, log.database.read() as connection:
         assert digest(found_in(connection, store.dialect)) == MADE[store.dialect]
 
