@@ -17,6 +17,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 Row = dict[str, Any]
+STANDING = {"RoundCommitted", "RoundsSuperseded", "CauseRenamed", "CauseDismissed", "CauseReinstated"}
+"""Events after which the tables have the memory as it stands."""
 VERDICTS = ("kept", "too_easy", "too_hard", "contested", "no_label", "invalid")
 
 
@@ -99,7 +101,7 @@ class Oracle:
                     now.causes[told["cause_id"]] |= {"state": "active", "frequency": 1}
                 case "CauseMatched":
                     one = now.causes[told["cause_id"]]
-                    one["frequency"] += one["state"] == "active"
+                    one["frequency"] += one["state"] != "mastered"
                 case "NodeCreated":
                     now.nodes[told["node_id"]] = {"label": told["label"], "members": []}
                 case "CauseCreated":
@@ -109,6 +111,11 @@ class Oracle:
                     now.nodes[told["node_id"]]["members"].append(told["cause_id"])
                 case "NodesMerged":
                     _merge(now, told["survivor"], told["absorbed"], told["label"])
+                case "CauseDismissed":
+                    now.causes[told["cause_id"]]["state"] = "dismissed"
+                case "CauseReinstated":
+                    one = now.causes[told["cause_id"]]
+                    one["state"] = "active" if one["frequency"] else "mastered"
                 case "CauseRenamed":
                     now.causes[told["cause_id"]]["description"] = told["description"]
                 case "RoundCommitted":
@@ -118,7 +125,7 @@ class Oracle:
                 case "RoundsSuperseded":
                     self._supersede(event)
                     now = deepcopy(began[told["first"]])
-            if event.type in ("RoundCommitted", "RoundsSuperseded", "CauseRenamed"):
+            if event.type in STANDING:
                 self.told = deepcopy(now)
 
     def _open(self, event: Event) -> None:
