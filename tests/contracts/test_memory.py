@@ -242,7 +242,7 @@ def test_a_further_configuration_is_recorded_once_and_another_one_after_it(store
         memory.reconfigure({"seed": 2, "diagnosis": {"workers": 3}})  # who is asked
         with pytest.raises(OutOfOrderError, match="round 2 is open"):
             memory.reconfigure({"seed": 3})
-        told = [r.event for r in memory.log.read("a", types=["RunConfigured"])]
+        told = [fact.event for fact in memory.log.chosen("a", [RunConfigured])]
         assert [(event.number, event.config) for event in told] == [
             (1, {}),
             (2, {"seed": 1}),
