@@ -69,7 +69,9 @@ def _frames(history: History, right: Figures) -> None:
 
 def _matrix(history: History, right: Figures) -> None:
     failures: dict[str, int] = {}
-    for cause, cells in matrix(history).rows:
+    found = matrix(history)
+    assert (found.rounds, found.left_out) == (tuple(right.rounds), 0)
+    for cause, cells in found.rows:
         failures[cause.cause_id] = sum(cell.failures for cell in cells if cell is not None)
     committed = {name: cause for name, cause in right.cause_of.items() if _round_of(name) in right.rounds}
     assert failures == {cause: list(committed.values()).count(cause) for cause in failures}
