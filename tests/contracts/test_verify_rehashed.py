@@ -9,6 +9,8 @@ from diagevo.memory.audit.verify import Fault, verify
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log import heads
 from tests.contracts.databases import Store
+from tests.ingest.conftest import CONFIGURED, step
+from tests.ingest.test_recording import diagnose, record
 from tests.memory.play import candidate, first_round
 
 
@@ -117,3 +119,17 @@ def test_a_commit_of_an_older_version_may_say_a_time_shortly_after_its_event(
     text = at.isoformat(timespec="microseconds")
     played.tamper(f"UPDATE round_summary SET committed_at = '{text}' WHERE round = 1")
     assert len(_faults(played)) == faults
+
+
+def test_a_group_whose_question_is_otherwise_is_a_fault_at_its_event(store: Store) -> None:
+    with store.open("ingested") as memory:
+        memory.configure(CONFIGURED)
+        record(memory, step(1, a="+-"), step(2, a="+-"), step(3, b="+"))
+        diagnose(memory, {"a": "drops a carry"})
+    store.rewrite(lambda row: row.payload.replace('"answer":"7"', '"answer":"8"'), run="ingested")
+    (store.root / "ingested" / heads.NAME).unlink()
+    with store.log() as log:
+        [fault] = verify(log, "ingested", store.root / "ingested").faults
+        [event] = log.read("ingested", after=(fault.position or 0) - 1, until=fault.position)
+    assert (fault.check, event.type) == ("replay", "CandidateScored")
+    assert fault.message.startswith(f"#{fault.position}: ")
