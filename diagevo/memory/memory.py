@@ -526,12 +526,12 @@ class Memory:
 
         Raises:
             NotFoundError: There is no such cause.
-            ConfigError: No reason is given, or the cause is dismissed already.
+            ConfigError: The reason is empty, no line or too long for one, or the cause is dismissed already.
             OutOfOrderError: A round is open.
         """
+        refuse_no_line("reason", because)
+        refuse_no_line("name", by)
         with self.atomic():
-            if not because.strip():
-                raise ConfigError("a dismissal needs a reason", hint="say why the cause is no fault")
             if self.cause(cause_id).state == "dismissed":
                 raise ConfigError(
                     f"{cause_id} is dismissed already", hint=f"why: diagevo memory why {cause_id}"
@@ -555,6 +555,7 @@ class Memory:
             ConfigError: The cause is not dismissed.
             OutOfOrderError: A round is open.
         """
+        refuse_no_line("name", by)
         with self.atomic():
             if (cause := self.cause(cause_id)).state != "dismissed":
                 raise ConfigError(f"{cause_id} is not dismissed", hint=f"it is {cause.state.capitalize()}")

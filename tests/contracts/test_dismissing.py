@@ -121,7 +121,7 @@ def test_a_dismissal_that_is_taken_back_counts_what_was_matched_since(dismissed:
         assert (memory.state.failures, memory.state.epsilon) == (5, Fraction(2, 7))  # 4/(4 + 5·2)
         with pytest.raises(ConfigError, match="is not dismissed"):
             memory.reinstate("c1", "bob")
-        with pytest.raises(ConfigError, match="needs a reason"):
+        with pytest.raises(ConfigError, match="the reason is empty"):
             memory.dismiss("c2", " ", "bob")
         memory.open_round(3)
         with pytest.raises(OutOfOrderError, match="round 3 is open"):

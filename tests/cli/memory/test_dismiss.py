@@ -86,7 +86,7 @@ def test_the_first_page_counts_it_apart_and_its_own_page_says_why(home: Path) ->
     ("given", "words"),
     [
         (("c2",), "say why it is no fault, or take it back"),
-        (("c2", "--because", " "), "a dismissal needs a reason"),
+        (("c2", "--because", " "), "the reason is empty"),
         (("c2", "--undo"), "c2 is not dismissed"),
         (("c1", "--because", "again"), "c1 is dismissed already"),
         (("c1", "--because", "again", "--undo"), "say why it is no fault, or take it back"),

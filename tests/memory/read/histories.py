@@ -37,7 +37,9 @@ def histories(store: Store, seed: int, *, again: bool = True) -> list[str]:
             _rename(memory, rng)
             memory.supersede(rng.randint(2, memory.state.round), "once more")
             _measure(memory)
+            _dismiss(memory, rng)
             play_on(memory, rng, rounds=1, pool=6, lossy=True)
+            _dismiss(memory, rng)
             _measure(memory)
             _rename(memory, rng)
             play_on(memory, rng, rounds=1, pool=6, commit=rng.random() < 0.5)
@@ -76,6 +78,7 @@ def ingest_randomly(memory: Memory, rng: random.Random, *, again: bool) -> None:
     diagnosed()
     play_more(rng.randint(1, 4))
     if again:
+        _dismiss(memory, rng)
         Rounds(memory).supersede(rng.choice([one.round for one in memory.state.began]), "once more")
         diagnosed()
         if rng.random() < 0.6:
@@ -110,6 +113,15 @@ def _rename(memory: Memory, rng: random.Random) -> None:
     if memory.state.causes:
         cause = rng.choice(sorted(memory.state.causes))
         memory.rename(cause, f"in better words, after round {memory.state.round}")
+
+
+def _dismiss(memory: Memory, rng: random.Random) -> None:
+    """Some causes; one of those that are dismissed comes back."""
+    for cause in list(memory.state.causes.values()):
+        if cause.state == "dismissed":
+            memory.reinstate(cause.cause_id, "an auditor")
+        elif rng.random() < 0.4:
+            memory.dismiss(cause.cause_id, "the label is wrong", "an auditor")
 
 
 def _measure(memory: Memory) -> None:
