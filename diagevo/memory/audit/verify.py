@@ -233,20 +233,21 @@ class _Replay:
             for database in (self.log.database, self.made)
         )
         if target is ROUND:
-            stored = map(self._as_recorded, stored)
+            stored = (self._as_recorded(names, row) for row in stored)
         return projection.wrong_rows(target, names, stored, expected)
 
-    def _as_recorded(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _as_recorded(self, names: Sequence[str], row: tuple[Any, ...]) -> tuple[Any, ...]:
         """A row of `round_summary`, with the time of its commit where it says one shortly after: versions up
         to 0.1 looked at the clock again when they wrote it."""
-        *values, at = row
-        recorded = self._times.get(row[1], "")
+        place = names.index("committed_at")
+        at, recorded = row[place], self._times.get(row[names.index("round")], "")
         try:
             read = datetime.fromisoformat(at)
             near = timedelta(0) <= read - datetime.fromisoformat(recorded) < LATE
         except (TypeError, ValueError):
             return row
-        return (*values, recorded) if near and read.isoformat(timespec="microseconds") == at else row
+        exact = read.isoformat(timespec="microseconds") == at
+        return (*row[:place], recorded, *row[place + 1 :]) if near and exact else row
 
     def _wrong_snapshots(self) -> Iterator[str]:
         """A missing snapshot costs time only; one that is read as another state is a fault. One that was
