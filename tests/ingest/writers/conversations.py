@@ -6,12 +6,16 @@ It reads the types that openai, anthropic, google-genai and botocore publish, in
 and need not have DiagEvo. A text is its own path, so that a reader that loses it can be told which it lost.
 """
 
+# The interfaces' packages are no dependencies of ours.
+# pyright: reportMissingImports=false
+
 import gzip
 import json
 import sys
 import types
 import typing
 from collections.abc import Iterator
+from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,8 +38,8 @@ def filled(kind: Any, path: str, within: tuple[Any, ...] = ()) -> list[Value]:
         return list(parts)
     if origin in (typing.Union, types.UnionType):
         return [each for part in parts for each in filled(part, path, within)]
-    if isinstance(kind, type) and issubclass(kind, str) and kind is not str:
-        return [next(iter(kind)).value]  # an enumeration
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [next(iter(kind)).value]
     if kind in (str, bytes):
         return [f"<{path}>"]
     if kind in (int, float):
@@ -135,7 +139,7 @@ def main(file: str) -> None:
     packages = ("openai", "anthropic", "google-genai", "botocore")
     made = {"made_with": {name: version(name) for name in packages}}
     seen: set[tuple[str, str]] = set()
-    lines = [made]
+    lines: list[Any] = [made]
     for interface, values in conversations():
         for value in values:
             if new := {(interface, field) for field in _named(value)} - seen:
