@@ -7,7 +7,7 @@ feature reaches where labels are dealt anew is the threshold for all (Westfall a
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,14 +38,12 @@ class Tested:
 
 @dataclass(slots=True)
 class Side:
-    """The features of a prompt's responses, each sorted and once."""
+    """The features of responses among which labels are exchanged, each sorted and once."""
 
     passed: list[np.ndarray]
     failed: list[np.ndarray]
     borrowed: bool = False
-    """The passes are of other prompts: labels are exchanged between prompts, not within."""
-    harmless: bool = False
-    """And what stands in `failed` passed."""
+    """The passes are of other prompts."""
 
 
 Signed = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -66,22 +64,21 @@ def signed(side: Side) -> list[Signed]:
     ]
 
 
-def tested(sides: Sequence[Side]) -> Tested:
-    """The signed features that labels exchanged do not explain: within their prompts, and, of prompts whose
-    passes are borrowed, between them."""
+def tested(within: Sequence[Side], between: Sequence[Sequence[Side]]) -> Tested:
+    """The signed features that labels dealt anew do not explain.
+
+    Args:
+        within: Responses to one prompt each.
+        between: One response of each prompt, of prompts that are near to each other; of the same prompts, in
+            the same order, as many times as each has responses. Their labels are dealt to prompts, and what a
+            prompt shows in half of its responses counts half.
+    """
     rng = np.random.default_rng(0)
-    sides = _often(sides)
-    own, borrowed = ([side for side in sides if side.borrowed is each] for each in (False, True))
-    labels = _dealt(np.array([not side.harmless for side in borrowed]), rng)
-    ways: list[tuple[list[_Part], Callable[[int], np.ndarray]]] = [
-        ([_within(side) for side in own], lambda place: _hits(own[place], rng)),
-        (_between(borrowed), lambda place: labels[:, place]),
-    ]
-    given = [(parts, hits) for parts, hits in ways if parts]
-    if not given:
+    ways = [[[side] for side in within], [list(sides) for sides in between]]
+    found = [_kept(_often(way), rng, ALPHA) for way in ways if way]
+    if not found:
         nothing = np.zeros(0)
         return Tested(nothing.astype(np.uint64), nothing.astype(np.int8), nothing, nothing)
-    found = [_kept(parts, hits, ALPHA / len(given)) for parts, hits in given]
     names, signs, seen, expected = (
         np.concatenate([getattr(each, field) for each in found])
         for field in ("names", "signs", "seen", "expected")
@@ -96,16 +93,22 @@ _Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Names, signs, and the chance that failures alone show it."""
 
 
-def _often(sides: Sequence[Side]) -> list[Side]:
+def _often(blocks: Sequence[Sequence[Side]]) -> list[list[Side]]:
     """With the features alone that FEWEST of them have: no other can tell anything."""
-    each = [np.unique(np.concatenate([*side.passed, *side.failed])) for side in sides]
+    each = [
+        np.unique(np.concatenate([one for side in sides for one in (*side.passed, *side.failed)]))
+        for sides in blocks
+    ]
     names, number = np.unique(np.concatenate([*each, np.zeros(0, np.uint64)]), return_counts=True)
     names = names[number >= FEWEST]
 
     def kept(responses: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [one[np.isin(one, names, assume_unique=True)] for one in responses]
 
-    return [replace(side, passed=kept(side.passed), failed=kept(side.failed)) for side in sides]
+    return [
+        [replace(side, passed=kept(side.passed), failed=kept(side.failed)) for side in sides]
+        for sides in blocks
+    ]
 
 
 def _sorted(names: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -124,7 +127,7 @@ def _dealt(failed: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return found
 
 
-def _within(side: Side) -> _Part:
+def _part(side: Side) -> _Part:
     passed, failed = side.passed[:MOST], side.failed[:MOST]
     n, m = len(passed), len(failed)
     names, held = np.unique(np.concatenate([*passed, *failed]), return_counts=True)
@@ -135,8 +138,8 @@ def _within(side: Side) -> _Part:
     return np.concatenate([names[kept], names[lacking]]), signs, chances
 
 
-def _hits(side: Side, rng: np.random.Generator) -> np.ndarray:
-    """(features of `_within`, 1 + DEALT): whether failures alone show it, by the labels."""
+def _hits(side: Side, labels: np.ndarray) -> np.ndarray:
+    """(features of `_part`, 1 + DEALT): whether failures alone show it, by the labels."""
     responses = [*side.passed[:MOST], *side.failed[:MOST]]
     n = len(side.passed[:MOST])
     names = np.unique(np.concatenate(responses))
@@ -144,54 +147,52 @@ def _hits(side: Side, rng: np.random.Generator) -> np.ndarray:
     for place, each in enumerate(responses):
         has[np.searchsorted(names, each), place] = 1
     m, held = len(responses) - n, has.sum(axis=1, keepdims=True)
-    among = has @ _dealt(np.arange(n + m) >= n, rng).astype(np.float32).T
+    among = has @ labels.astype(np.float32).T
     kept, lacking = held[:, 0] <= m, (held[:, 0] < n + m) & (held[:, 0] >= n)
     return np.vstack([among[kept] == held[kept], n + among[lacking] == held[lacking]])
-
-
-def _between(sides: Sequence[Side]) -> list[_Part]:
-    """Each prompt that shows a signed feature is one that failed, as often as prompts fail."""
-    share = sum(not side.harmless for side in sides) / max(len(sides), 1)
-    parts: list[_Part] = []
-    for side in sides:
-        only, lacks, _ = (np.unique(np.concatenate(each)) for each in zip(*signed(side), strict=True))
-        signs = np.repeat(np.array([1, -1], np.int8), [len(only), len(lacks)])
-        parts.append((np.concatenate([only, lacks]), signs, np.full(len(signs), share)))
-    return parts
 
 
 _POWERS = (0.2, 0.4, 0.6, 0.8, 0.95)
 
 
-def _kept(parts: Sequence[_Part], hits: Callable[[int], np.ndarray], alpha: float) -> Tested:
+def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: float) -> Tested:
     """Those that chance does not explain, at `alpha` for all together.
 
     Two bounds on the same hits, each by Chernoff: as many as there are, of independent trials with the mean
     chance; and as unlikely as they are, each hit weighed by the logarithm of its own chance. The least that
     is found where labels are dealt anew is the threshold (Westfall and Young 1993).
     """
+    parts = [_part(side) for sides in blocks for side in sides]
+    shares = np.concatenate(
+        [np.full(len(sides), 1 / len(sides)) for sides in blocks]
+    )  # of a side in its block
     names, signs, chances = (np.concatenate(each) for each in zip(*parts, strict=True))
+    share = np.repeat(shares, [len(part[0]) for part in parts])
     order, first = _sorted(names, signs)
-    weights = -np.log(np.clip(chances, 1e-300, 1.0))
+    weights = -np.log(np.clip(chances, 1e-300, 1.0)) * share
 
     def summed(values: np.ndarray) -> np.ndarray:
         return np.add.reduceat(values[order], first) if len(first) else np.zeros(0)
 
-    trials = np.diff(np.r_[first, len(names)])
-    able = (trials >= FEWEST) & (summed(weights) >= -np.log(alpha))
+    trials = summed(share)
+    able = (trials > FEWEST - 0.5) & (summed(weights) >= -np.log(alpha))
     column = np.empty(len(names), np.int64)
-    column[order] = np.repeat(np.where(able, np.cumsum(able) - 1, -1), trials)
-    expected, trials = summed(chances)[able], trials[able]
-    bounds = [summed(np.log1p(chances ** (1 - power) - chances))[able] for power in _POWERS]
+    column[order] = np.repeat(np.where(able, np.cumsum(able) - 1, -1), np.diff(np.r_[first, len(names)]))
+    expected, trials = summed(chances * share)[able], trials[able]
+    bounds = [summed(np.log1p(chances ** (1 - power) - chances) * share)[able] for power in _POWERS]
     seen, shown = (np.zeros((int(able.sum()), 1 + DEALT)) for _ in range(2))
-    start = 0
-    for place, part in enumerate(parts):
-        columns, weight = column[start : start + len(part[0])], weights[start : start + len(part[0])]
-        start += len(part[0])
-        kept = columns >= 0
-        hit = np.broadcast_to(hits(place), (len(kept), 1 + DEALT))[kept]
-        seen[columns[kept]] += hit
-        shown[columns[kept]] += hit * weight[kept, None]
+    start = place = 0
+    for sides in blocks:
+        n, m = len(sides[0].passed[:MOST]), len(sides[0].failed[:MOST])
+        labels = _dealt(np.arange(n + m) >= n, rng)
+        for side in sides:
+            at = slice(start, start + len(parts[place][0]))
+            start, place = at.stop, place + 1
+            columns = column[at]
+            kept = columns >= 0
+            hit = _hits(side, labels)[kept] * share[at][kept, None]
+            seen[columns[kept]] += hit
+            shown[columns[kept]] -= hit * np.log(np.clip(chances[at][kept, None], 1e-300, 1.0))
     p = np.zeros_like(seen)
     for start in range(0, len(p), BLOCK):
         at = slice(start, start + BLOCK)
@@ -203,7 +204,7 @@ def _kept(parts: Sequence[_Part], hits: Callable[[int], np.ndarray], alpha: floa
     reached = p[:, 1:].min(axis=0, initial=0)  # a Gumbel distribution's quantile: steadier than one of them
     scale = float(reached.std()) * math.sqrt(6) / math.pi
     least = float(reached.mean()) + scale * (float(np.euler_gamma) + math.log(-math.log(1 - alpha)))
-    good = p[:, 0] < least
+    good = p[:, 0] < min(least, float(reached.min()))
     return Tested(
         names[order][first][able][good], signs[order][first][able][good], seen[good, 0], expected[good]
     )
