@@ -89,8 +89,18 @@ def tested(within: Sequence[Side], between: Sequence[Sequence[Side]]) -> Tested:
     return Tested(names[order][first], signs[order][first], seen, expected)
 
 
-_Part = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Names, signs, and the chance that failures alone show it."""
+@dataclass(slots=True)
+class _Part:
+    """The signed features of a side: of those that have a feature, or lack it, how many fail by chance."""
+
+    names: np.ndarray
+    signs: np.ndarray
+    chances: np.ndarray
+    """That all of them fail; 0 where they are too many."""
+    trials: np.ndarray
+    """How many they are."""
+    size: int
+    failed: int
 
 
 def _often(blocks: Sequence[Sequence[Side]]) -> list[list[Side]]:
@@ -128,28 +138,25 @@ def _dealt(failed: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _part(side: Side) -> _Part:
-    passed, failed = side.passed[:MOST], side.failed[:MOST]
-    n, m = len(passed), len(failed)
-    names, held = np.unique(np.concatenate([*passed, *failed]), return_counts=True)
-    table = _chances(n, m)
-    kept, lacking = held <= m, (held < n + m) & (held >= n)
-    signs = np.repeat(np.array([1, -1], np.int8), [kept.sum(), lacking.sum()])
-    chances = np.concatenate([table[held[kept]], table[n + m - held[lacking]]])
-    return np.concatenate([names[kept], names[lacking]]), signs, chances
+    n, m = len(side.passed), len(side.failed)
+    names, held = np.unique(np.concatenate([*side.passed, *side.failed]), return_counts=True)
+    names, held = names[held < n + m], held[held < n + m]  # what all have tells nothing
+    trials = np.concatenate([held, n + m - held])
+    chances = np.where(trials <= m, _chances(n, m)[np.minimum(trials, m)], 0.0)
+    signs = np.repeat(np.array([1, -1], np.int8), len(names))
+    return _Part(np.concatenate([names, names]), signs, chances, trials.astype(float), n + m, m)
 
 
-def _hits(side: Side, labels: np.ndarray) -> np.ndarray:
-    """(features of `_part`, 1 + DEALT): whether failures alone show it, by the labels."""
-    responses = [*side.passed[:MOST], *side.failed[:MOST]]
-    n = len(side.passed[:MOST])
+def _failing(side: Side, part: _Part, labels: np.ndarray) -> np.ndarray:
+    """(features of `part`, 1 + DEALT): how many of those that have it, or lack it, fail by the labels."""
+    responses = [*side.passed, *side.failed]
     names = np.unique(np.concatenate(responses))
     has = np.zeros((len(names), len(responses)), np.float32)
     for place, each in enumerate(responses):
-        has[np.searchsorted(names, each), place] = 1
-    m, held = len(responses) - n, has.sum(axis=1, keepdims=True)
+        has[names.searchsorted(each), place] = 1
+    has = has[has.sum(axis=1) < len(responses)]
     among = has @ labels.astype(np.float32).T
-    kept, lacking = held[:, 0] <= m, (held[:, 0] < n + m) & (held[:, 0] >= n)
-    return np.vstack([among[kept] == held[kept], n + among[lacking] == held[lacking]])
+    return np.vstack([among, part.failed - among])
 
 
 _POWERS = (0.2, 0.4, 0.6, 0.8, 0.95)
@@ -158,47 +165,65 @@ _POWERS = (0.2, 0.4, 0.6, 0.8, 0.95)
 def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: float) -> Tested:
     """Those that chance does not explain, at `alpha` for all together.
 
-    Two bounds on the same hits, each by Chernoff: as many as there are, of independent trials with the mean
-    chance; and as unlikely as they are, each hit weighed by the logarithm of its own chance. The least that
-    is found where labels are dealt anew is the threshold (Westfall and Young 1993).
+    Bounds by Chernoff. On the prompts in which only failures show it: as many as there are, of independent
+    trials with the mean chance; and as unlikely as they are, each weighed by the logarithm of its own chance.
+    And on how many fail of all that show it, and pass of all that do not: a hypergeometric number is a sum of
+    independent trials (Vatutin and Mikhailov 1982). The least that is found where labels are dealt anew is
+    the threshold (Westfall and Young 1993).
     """
-    parts = [_part(side) for sides in blocks for side in sides]
-    shares = np.concatenate(
-        [np.full(len(sides), 1 / len(sides)) for sides in blocks]
-    )  # of a side in its block
-    names, signs, chances = (np.concatenate(each) for each in zip(*parts, strict=True))
-    share = np.repeat(shares, [len(part[0]) for part in parts])
+    sides = [
+        replace(side, passed=side.passed[:MOST], failed=side.failed[:MOST])
+        for block in blocks
+        for side in block
+    ]
+    parts = [_part(side) for side in sides]
+    shares = [1 / len(block) for block in blocks for _ in block]
+    lengths = [len(part.names) for part in parts]
+    share = np.repeat(shares, lengths)
+    names, signs, chances, each = (
+        np.concatenate([getattr(part, field) for part in parts])
+        for field in ("names", "signs", "chances", "trials")
+    )
+    size, failed = (
+        np.repeat([getattr(part, field) for part in parts], lengths) for field in ("size", "failed")
+    )
     order, first = _sorted(names, signs)
-    weights = -np.log(np.clip(chances, 1e-300, 1.0)) * share
+    weights = -np.log(np.clip(chances, 1e-300, 1.0)) * (chances > 0)
 
     def summed(values: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(values[order], first) if len(first) else np.zeros(0)
+        return np.add.reduceat((values * share)[order], first) if len(first) else np.zeros(0)
 
-    trials = summed(share)
-    able = (trials > FEWEST - 0.5) & (summed(weights) >= -np.log(alpha))
+    able = (summed(chances > 0) > FEWEST - 0.5) & (summed(weights) >= -np.log(alpha))
     column = np.empty(len(names), np.int64)
     column[order] = np.repeat(np.where(able, np.cumsum(able) - 1, -1), np.diff(np.r_[first, len(names)]))
-    expected, trials = summed(chances * share)[able], trials[able]
-    bounds = [summed(np.log1p(chances ** (1 - power) - chances) * share)[able] for power in _POWERS]
-    seen, shown = (np.zeros((int(able.sum()), 1 + DEALT)) for _ in range(2))
+    expected, trials = summed(chances)[able], summed(chances > 0)[able]
+    bounds = [summed(np.log1p(chances ** (1 - power) - chances))[able] for power in _POWERS]
+    fail, others = failed / size, size - each
+    seen, shown, inside = (np.zeros((int(able.sum()), 1 + DEALT)) for _ in range(3))
     start = place = 0
-    for sides in blocks:
-        n, m = len(sides[0].passed[:MOST]), len(sides[0].failed[:MOST])
+    for block in blocks:
+        n, m = len(sides[place].passed), len(sides[place].failed)
         labels = _dealt(np.arange(n + m) >= n, rng)
-        for side in sides:
-            at = slice(start, start + len(parts[place][0]))
-            start, place = at.stop, place + 1
+        for _ in block:
+            at = slice(start, start + lengths[place])
             columns = column[at]
             kept = columns >= 0
-            hit = _hits(side, labels)[kept] * share[at][kept, None]
-            seen[columns[kept]] += hit
-            shown[columns[kept]] -= hit * np.log(np.clip(chances[at][kept, None], 1e-300, 1.0))
+            among = _failing(sides[place], parts[place], labels)[kept]
+            hit = among == each[at][kept, None]
+            seen[columns[kept]] += hit * shares[place]
+            shown[columns[kept]] += hit * (weights[at][kept, None] * shares[place])
+            inside[columns[kept]] += among * shares[place]
+            start, place = at.stop, place + 1
+    having, lacking, passing = (summed(each)[able], summed(others)[able], summed(size - failed - each)[able])
+    mean, other = summed(each * fail)[able], summed(others * (1 - fail))[able]
     p = np.zeros_like(seen)
     for start in range(0, len(p), BLOCK):
         at = slice(start, start + BLOCK)
         bound = tail(seen[at].T, expected[at], trials[at])
-        for power, each in zip(_POWERS, bounds, strict=True):
-            bound = np.minimum(bound, each[at] - power * shown[at].T)
+        for power, least in zip(_POWERS, bounds, strict=True):
+            bound = np.minimum(bound, least[at] - power * shown[at].T)
+        bound = np.minimum(bound, tail(inside[at].T, mean[at], having[at]))
+        bound = np.minimum(bound, tail(inside[at].T + passing[at], other[at], lacking[at]))
         p[at] = bound.T
     p[seen < FEWEST] = 0
     reached = p[:, 1:].min(axis=0, initial=0)  # a Gumbel distribution's quantile: steadier than one of them

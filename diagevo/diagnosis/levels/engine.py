@@ -230,10 +230,14 @@ class Levels:
     ) -> tuple[list[Side], list[list[Side]]]:
         """What labels are dealt among: responses within each prompt, and prompts among their neighbours, of
         which those that never passed failed. `of`: the features of a response."""
+        by_copies = any(
+            not {each.text for each in prompt.passed}.isdisjoint(each.response.text for each in prompt.failed)
+            for prompt in prompts.values()
+        )
         within = [
             Side([of(prompt, each) for each in passed], [of(prompt, each) for each in failed])
             for prompt in prompts.values()
-            for passed, failed in _exchangeable(prompt)
+            for passed, failed in _exchangeable(prompt, by_copies)
         ]
         between: list[list[Side]] = []
         for group in self._neighbours.groups:
@@ -485,24 +489,28 @@ def _failures(prompts: Iterable[Prompt]) -> Iterable[Failure]:
     return (each for prompt in prompts for each in prompt.failed)
 
 
-def _exchangeable(prompt: Prompt) -> Iterator[tuple[list[Response], list[Response]]]:
-    """Responses that passed and that failed, once each, of those that were given equally often.
+def _exchangeable(prompt: Prompt, by_copies: bool) -> Iterator[tuple[list[Response], list[Response]]]:
+    """Responses that passed and that failed, once each: who grades gives equal texts one reward.
 
-    Copies are one response: who grades gives them one reward. One that passed and failed tells nothing, and
-    what is given often passes as a whole more seldom than what is given once.
+    Where that is not so (`by_copies`), a text that passed and failed tells nothing, and what is given often
+    is seldom all wrong, so that only texts that were given equally often are held against each other.
     """
     passed, failed = (
         Counter(each.text for each in side)
         for side in (prompt.passed, [each.response for each in prompt.failed])
     )
     texts = {each.text: each for each in [*prompt.passed, *(each.response for each in prompt.failed)]}
-    for copies in sorted({*passed.values(), *failed.values()}):
+    for copies in sorted({*passed.values(), *failed.values()}) if by_copies else [None]:
         sides = tuple(
-            [texts[text] for text, number in side.items() if number == copies and text not in other]
+            [
+                texts[text]
+                for text, number in side.items()
+                if copies is None or (number == copies and text not in other)
+            ][: contrast.MOST]
             for side, other in ((passed, failed), (failed, passed))
         )
         if all(sides):
-            yield sides[0][: contrast.MOST], sides[1][: contrast.MOST]
+            yield sides[0], sides[1]
 
 
 def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:
