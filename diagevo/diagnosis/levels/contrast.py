@@ -9,6 +9,7 @@ feature reaches where labels are dealt anew is the threshold for all (Westfall a
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -99,7 +100,8 @@ class _Part:
     """That all of them fail; 0 where they are too many."""
     trials: np.ndarray
     """How many they are."""
-    size: int
+    moments: np.ndarray
+    """(ODDS, features): logarithm of the mean of odds to the power of how many fail."""
     failed: int
 
 
@@ -144,7 +146,7 @@ def _part(side: Side) -> _Part:
     trials = np.concatenate([held, n + m - held])
     chances = np.where(trials <= m, _chances(n, m)[np.minimum(trials, m)], 0.0)
     signs = np.repeat(np.array([1, -1], np.int8), len(names))
-    return _Part(np.concatenate([names, names]), signs, chances, trials.astype(float), n + m, m)
+    return _Part(np.concatenate([names, names]), signs, chances, trials, _moments(n, m)[:, trials], m)
 
 
 def _failing(side: Side, part: _Part, labels: np.ndarray) -> np.ndarray:
@@ -160,6 +162,8 @@ def _failing(side: Side, part: _Part, labels: np.ndarray) -> np.ndarray:
 
 
 _POWERS = (0.2, 0.4, 0.6, 0.8, 0.95)
+_ODDS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.5)
+"""Logarithms of the odds by which what shows a feature fails more often: a likelihood ratio each."""
 
 
 def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: float) -> Tested:
@@ -167,9 +171,8 @@ def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: flo
 
     Bounds by Chernoff. On the prompts in which only failures show it: as many as there are, of independent
     trials with the mean chance; and as unlikely as they are, each weighed by the logarithm of its own chance.
-    And on how many fail of all that show it, and pass of all that do not: a hypergeometric number is a sum of
-    independent trials (Vatutin and Mikhailov 1982). The least that is found where labels are dealt anew is
-    the threshold (Westfall and Young 1993).
+    And on how many fail of all that show it, which within a prompt is a hypergeometric number. The least that
+    is found where labels are dealt anew is the threshold (Westfall and Young 1993).
     """
     sides = [
         replace(side, passed=side.passed[:MOST], failed=side.failed[:MOST])
@@ -184,9 +187,6 @@ def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: flo
         np.concatenate([getattr(part, field) for part in parts])
         for field in ("names", "signs", "chances", "trials")
     )
-    size, failed = (
-        np.repeat([getattr(part, field) for part in parts], lengths) for field in ("size", "failed")
-    )
     order, first = _sorted(names, signs)
     weights = -np.log(np.clip(chances, 1e-300, 1.0)) * (chances > 0)
 
@@ -198,7 +198,9 @@ def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: flo
     column[order] = np.repeat(np.where(able, np.cumsum(able) - 1, -1), np.diff(np.r_[first, len(names)]))
     expected, trials = summed(chances)[able], summed(chances > 0)[able]
     bounds = [summed(np.log1p(chances ** (1 - power) - chances))[able] for power in _POWERS]
-    fail, others = failed / size, size - each
+    moments = [
+        summed(np.concatenate([part.moments[row] for part in parts]))[able] for row in range(len(_ODDS))
+    ]
     seen, shown, inside = (np.zeros((int(able.sum()), 1 + DEALT)) for _ in range(3))
     start = place = 0
     for block in blocks:
@@ -214,16 +216,14 @@ def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: flo
             shown[columns[kept]] += hit * (weights[at][kept, None] * shares[place])
             inside[columns[kept]] += among * shares[place]
             start, place = at.stop, place + 1
-    having, lacking, passing = (summed(each)[able], summed(others)[able], summed(size - failed - each)[able])
-    mean, other = summed(each * fail)[able], summed(others * (1 - fail))[able]
     p = np.zeros_like(seen)
     for start in range(0, len(p), BLOCK):
         at = slice(start, start + BLOCK)
         bound = tail(seen[at].T, expected[at], trials[at])
         for power, least in zip(_POWERS, bounds, strict=True):
             bound = np.minimum(bound, least[at] - power * shown[at].T)
-        bound = np.minimum(bound, tail(inside[at].T, mean[at], having[at]))
-        bound = np.minimum(bound, tail(inside[at].T + passing[at], other[at], lacking[at]))
+        for odds, least in zip(_ODDS, moments, strict=True):
+            bound = np.minimum(bound, least[at] - odds * inside[at].T)
         p[at] = bound.T
     p[seen < FEWEST] = 0
     reached = p[:, 1:].min(axis=0, initial=0)  # a Gumbel distribution's quantile: steadier than one of them
@@ -240,6 +240,17 @@ def _chances(n: int, m: int) -> np.ndarray:
     found = np.ones(m + 1)
     for held in range(1, m + 1):
         found[held] = found[held - 1] * (m - held + 1) / (n + m - held + 1)
+    return found
+
+
+@cache
+def _moments(n: int, m: int) -> np.ndarray:
+    """(odds, 1 + n + m): by how many of the n + m have it."""
+    found = np.zeros((len(_ODDS), 1 + n + m))
+    for held in range(1, n + m + 1):
+        failing = np.arange(max(0, held - n), min(held, m) + 1)
+        ways = np.array([math.comb(m, a) * math.comb(n, held - a) for a in failing.tolist()], float)
+        found[:, held] = np.log(np.exp(np.outer(_ODDS, failing)) @ (ways / ways.sum()))
     return found
 
 
