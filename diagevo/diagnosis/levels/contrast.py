@@ -225,7 +225,7 @@ def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: flo
         for odds, least in zip(_ODDS, moments, strict=True):
             bound = np.minimum(bound, least[at] - odds * inside[at].T)
         p[at] = bound.T
-    p[seen < FEWEST] = 0
+    p[inside < FEWEST] = 0
     reached = p[:, 1:].min(axis=0, initial=0)  # a Gumbel distribution's quantile: steadier than one of them
     scale = float(reached.std()) * math.sqrt(6) / math.pi
     least = float(reached.mean()) + scale * (float(np.euler_gamma) + math.log(-math.log(1 - alpha)))

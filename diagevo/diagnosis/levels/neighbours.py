@@ -15,7 +15,7 @@ from diagevo.diagnosis.levels.material import Prompt
 
 LINKED = 2_000
 """Prompts that are linked with each other: the work grows with the square."""
-GROUP = 8
+GROUP = 12
 """Prompts of a group at most: enough that some pass and some fail, and few enough to be about one thing."""
 NEAREST = 5
 """Prompts with a pass whose passes stand in for those of a prompt that has none."""
