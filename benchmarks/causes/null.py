@@ -15,8 +15,8 @@ from functools import partial
 from benchmarks.causes.planted import DOMAINS
 from benchmarks.causes.rows import LabelledRow
 
-SETS = 6
-"""Sets of a shape; of those in FEW, which are long, so many."""
+SETS, LONG_SETS = 4, 1
+"""Sets of a shape, and of the one that is long."""
 WORDS = (
     *("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india", "juliett", "kilo"),
     *("lima", "mike", "november", "oscar", "papa", "quebec", "romeo", "sierra", "tango", "uniform", "victor"),
@@ -175,13 +175,13 @@ def each(rows: list[LabelledRow], rng: random.Random, share: float = 0.5) -> lis
 def half(rows: list[LabelledRow], rng: random.Random) -> list[LabelledRow]:
     """Half of the prompts fail whole; in the others to each response."""
     whole = by_group(rows, lambda: rng.random() < 0.5)
-    return rewarded(rows, [whole[row.group] or rng.random() < 0.5 for row in rows])
+    return rewarded(rows, [whole[row.group] > 0 or rng.random() < 0.5 for row in rows])
 
 
 def prompts(rows: list[LabelledRow], rng: random.Random, share: float = 0.4) -> list[LabelledRow]:
     """To whole prompts."""
     whole = by_group(rows, lambda: rng.random() < share)
-    return rewarded(rows, [whole[row.group] for row in rows])
+    return rewarded(rows, [whole[row.group] > 0 for row in rows])
 
 
 def rates(rows: list[LabelledRow], rng: random.Random) -> list[LabelledRow]:
@@ -308,3 +308,7 @@ def _shapes() -> dict[str, Shape]:
 
 LONG = "15,000 failures"
 SHAPES: Mapping[str, Shape] = _shapes()
+
+
+def sets_of(name: str) -> int:
+    return LONG_SETS if name == LONG else SETS

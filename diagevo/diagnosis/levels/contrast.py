@@ -14,7 +14,9 @@ from functools import cache
 import numpy as np
 
 ALPHA = 0.02
-"""Chance that anything at all is found where labels say nothing."""
+"""Chance that a feature is found by chance beside others that are not."""
+NOTHING = 0.0002
+"""Chance that anything at all is found where labels say nothing: what is first found must be so unlikely."""
 DEALT = 99
 """How often the labels are dealt anew."""
 MOST = 16
@@ -229,7 +231,9 @@ def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: flo
     reached = p[:, 1:].min(axis=0, initial=0)  # a Gumbel distribution's quantile: steadier than one of them
     scale = float(reached.std()) * math.sqrt(6) / math.pi
     least = float(reached.mean()) + scale * (float(np.euler_gamma) + math.log(-math.log(1 - alpha)))
-    good = p[:, 0] < min(least, float(reached.min()))
+    least = min(least, float(reached.min()))
+    # Logarithms of p-values: what is r times as unlikely lies log r below.
+    good = p[:, 0] < (least if p[:, 0].min(initial=0) < least - math.log(alpha / NOTHING) else -np.inf)
     return Tested(
         names[order][first][able][good], signs[order][first][able][good], seen[good, 0], expected[good]
     )
