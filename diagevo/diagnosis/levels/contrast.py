@@ -7,7 +7,7 @@ feature reaches where labels are dealt anew is the threshold for all (Westfall a
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -108,11 +108,8 @@ class _Part:
 
 
 def _often(blocks: Sequence[Sequence[Side]]) -> list[list[Side]]:
-    """With the features alone that FEWEST of them have: no other can tell anything."""
-    each = [
-        np.unique(np.concatenate([one for side in sides for one in (*side.passed, *side.failed)]))
-        for sides in blocks
-    ]
+    """With the features alone that FEWEST prompts have: no other can tell anything."""
+    each = [np.unique(np.concatenate(responses)) for sides in blocks for responses in _prompts(sides)]
     names, number = np.unique(np.concatenate([*each, np.zeros(0, np.uint64)]), return_counts=True)
     names = names[number >= FEWEST]
 
@@ -123,6 +120,12 @@ def _often(blocks: Sequence[Sequence[Side]]) -> list[list[Side]]:
         [replace(side, passed=kept(side.passed), failed=kept(side.failed)) for side in sides]
         for sides in blocks
     ]
+
+
+def _prompts(sides: Sequence[Side]) -> Iterable[Sequence[np.ndarray]]:
+    """Of each prompt of a block its responses."""
+    responses = [[*side.passed, *side.failed] for side in sides]
+    return zip(*responses, strict=True) if sides[0].borrowed else responses
 
 
 def _sorted(names: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -195,7 +198,7 @@ def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: flo
     def summed(values: np.ndarray) -> np.ndarray:
         return np.add.reduceat((values * share)[order], first) if len(first) else np.zeros(0)
 
-    able = (summed(chances > 0) > FEWEST - 0.5) & (summed(weights) >= -np.log(alpha))
+    able = summed(weights) >= -np.log(alpha)
     column = np.empty(len(names), np.int64)
     column[order] = np.repeat(np.where(able, np.cumsum(able) - 1, -1), np.diff(np.r_[first, len(names)]))
     expected, trials = summed(chances)[able], summed(chances > 0)[able]

@@ -113,11 +113,11 @@ class Levels:
         found = contrast.tested(*self._dealt(clean, of))
         rows, keys = self._rows(left, of)
         self._groups: Groups | None = None
+        weak, untested = self._vocabulary.counts(), frozenset(self._changes.values())
         if len(found.names):
-            weak, untested = self._vocabulary.counts(), frozenset(self._changes.values())
             self._groups = grouped(found, rows, weak=weak, untested=untested)
         elif len(rows) >= SAME and len({each.response.own_text for each in _failures(left)}) == 1:
-            self._groups = alike(rows)
+            self._groups = alike(rows, untested)
         features.clear()
         self._placed: dict[str, _Place] = {}
         self._causes = self._described(left, rows, keys, known or {}) if self._groups is not None else []

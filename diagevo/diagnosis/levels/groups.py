@@ -146,13 +146,12 @@ def _distances(rows: np.ndarray, possible: np.ndarray) -> np.ndarray:
     return 1.0 - rows @ rows.T / np.sqrt(length * length.T)
 
 
-def alike(rows: Sequence[tuple[int, Signed]]) -> Groups:
+def alike(rows: Sequence[tuple[int, Signed]], untested: frozenset[int]) -> Groups:
     """One group of failures that are one and the same response: it is known by what no pass has."""
-    keys = [
-        [(name, sign) for name in marks.tolist()] for sign, marks in ((1, rows[0][1][0]), (-1, rows[0][1][1]))
-    ]
+    _, (only, lacks, _) = rows[0]
+    keys = [(name, sign) for names, sign in ((only, 1), (lacks, -1)) for name in names.tolist()]
     one = np.ones((1, 1))
-    return Groups([[*keys[0], *keys[1]]], one[0], one, [[0]])
+    return Groups([[key for key in keys if key[0] not in untested]], one[0], one, [[0]])
 
 
 def _incidence(keys: Sequence[tuple[int, int]], rows: Sequence[Signed]) -> np.ndarray:
