@@ -41,6 +41,7 @@ SPOKEN = 4
 """Letters from which a word says something by itself."""
 SAID = 4
 """Ways to say something that are shown."""
+PASSED_NEAR = "responses that passed on prompts like these"
 COMPUTED = (
     "§a given number not used",
     "§several given numbers not used",
@@ -365,7 +366,7 @@ class Levels:
             cause = (
                 of_key[same]
                 if same is not None
-                else self._cause(found, self._example(found, [of[key] for key in members[number]]), taken)
+                else self._cause(found, [of[key] for key in members[number]], taken)
             )
             taken.add(cause.key)
             causes.append(cause)
@@ -381,7 +382,7 @@ class Levels:
                     self._names[name] = ONE + ", ".join(sorted(used, key=lambda word: (-said[word], word)))
 
     def _example(self, leaders: Sequence[tuple[int, int]], members: Sequence[tuple[Prompt, Response]]) -> str:
-        """Where such words lead, the sentence that says what no pass says with most of them."""
+        """Where such words lead, the unusual sentence with most of them."""
         names = [self._names.get(name, "") for name, sign in leaders if sign > 0]
         said = {name.removeprefix(NEW) for name in names if name.startswith(NEW)}
         new = [each for member in members for each in self._vocabulary.new(*member)] if said else []
@@ -400,9 +401,11 @@ class Levels:
             names.update(self._vocabulary.named(prompt, prompt.passed[0], wanted - names.keys()))
         return names
 
-    def _cause(self, leaders: Sequence[tuple[int, int]], example: str, taken: set[str]) -> LocalCause:
-        """Its words from the features that lead it, with a sentence that says what no pass says."""
-        first = leaders[0]
+    def _cause(
+        self, leaders: Sequence[tuple[int, int]], members: Sequence[tuple[Prompt, Response]], taken: set[str]
+    ) -> LocalCause:
+        """Its words from the features that lead it, with a sentence that says what hardly any other says."""
+        first, example = leaders[0], self._example(leaders, members)
         name = self._names.get(first[0], "?")
         key = f"3:{'+' if first[1] > 0 else '-'}{name}"
         while key in taken:
@@ -412,13 +415,14 @@ class Levels:
         lacks = _apart(name for name, sign in shown if sign < 0)[:2]
         has = _apart(name for name, sign in shown if sign > 0 and not name.startswith(NEW))[:2]
         if example:
-            has = [*has[:1], f"a sentence unlike any that passed: {_cut(example)}"]
+            has = [*has[:1], f"an unusual sentence: {_cut(example)}"]
         parts = [f"leaves out {' and '.join(lacks)}"] if lacks else []
         parts += [_having(has)] if has else []
         if first[1] > 0:
             parts.reverse()
         if len(parts) == 1 and not example and SIBLING not in parts[0]:
-            parts = [f"{parts[0]}, unlike every passing response"]
+            borrowed = 2 * sum(not prompt.passed for prompt, _ in members) > len(members)
+            parts = [f"{parts[0]}, unlike {PASSED_NEAR if borrowed else 'every passing response'}"]
         return LocalCause(key, level, "; ".join(parts), SKILLS[level])
 
     def _evidence(

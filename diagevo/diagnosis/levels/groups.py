@@ -146,12 +146,13 @@ def _distances(rows: np.ndarray, possible: np.ndarray) -> np.ndarray:
     return 1.0 - rows @ rows.T / np.sqrt(length * length.T)
 
 
-def alike(rows: Sequence[tuple[int, Signed]], untested: frozenset[int]) -> Groups:
+def alike(rows: Sequence[tuple[int, Signed]], untested: frozenset[int]) -> Groups | None:
     """One group of failures that are one and the same response: it is known by what no pass has."""
     _, (only, lacks, _) = rows[0]
     keys = [(name, sign) for names, sign in ((only, 1), (lacks, -1)) for name in names.tolist()]
+    keys = [key for key in keys if key[0] not in untested]
     one = np.ones((1, 1))
-    return Groups([[key for key in keys if key[0] not in untested]], one[0], one, [[0]])
+    return Groups([keys], one[0], one, [[0]]) if keys else None
 
 
 def _incidence(keys: Sequence[tuple[int, int]], rows: Sequence[Signed]) -> np.ndarray:
