@@ -25,6 +25,7 @@ from benchmarks.causes.baselines import MINILM, baselines, lines
 from benchmarks.causes.null import SHAPES, sets_of
 from benchmarks.causes.others import sets as labelled_by_others
 from benchmarks.causes.product import Diagnosed, diagnosed
+from benchmarks.causes.product import found as found_in
 from benchmarks.causes.rows import LabelledRow, one_each, read, shuffled, write
 from diagevo.errors import ConfigError
 
@@ -190,7 +191,7 @@ def _nothing(asked: argparse.Namespace) -> int:
         print(name, file=sys.stderr, flush=True)
         for place in range(sets_of(name)):
             rows = each(random.Random(f"{name} {asked.seed + place}"))
-            told = diagnosed(rows)
+            told = found_in(rows)
             failures = sum(row.failed for row in rows)
             explained = sum(cause is not None for cause in told.by_row)
             found.append(Null(name, failures, len(told.causes), explained))

@@ -186,19 +186,15 @@ class Levels:
 
     def _claimed(self, every: Sequence[Prompt]) -> set[str]:
         """The kinds that failures show more often than passes do, more than chance allows."""
-        failed, passed = Counter[str](), Counter[str]()
-        fails = passes = 0
         shown: dict[tuple[str, str], Iterable[str]] = {}
+        failed = Counter[str]()
         for prompt in every:
             for each in prompt.failed:
                 self._learned[each.key] = self._shown(prompt, each)
                 failed.update(self._learned[each.key].keys())
                 shown[prompt.key, each.response.text] = self._learned[each.key].keys()
-            for each in prompt.passed[: contrast.MOST]:
-                passed.update(self._kinds_of(prompt, each))
-            fails, passes = fails + len(prompt.failed), passes + len(prompt.passed[: contrast.MOST])
-        if not passes:  # nothing can be held against it, and such a response speaks for itself
-            return failed.keys() - RIGHT
+        if not any(prompt.passed for prompt in every):
+            return failed.keys() - RIGHT  # nothing can be held against it, and it speaks for itself
         if not failed:
             return set()
         numbers = {kind: 0 if kind in RIGHT else place for place, kind in enumerate(KINDS)}
@@ -210,8 +206,10 @@ class Levels:
         found = contrast.tested(*self._dealt({each.key: each for each in every}, of))
         signs = dict(zip(found.names.tolist(), found.signs.tolist(), strict=True))
         claimed = {kind for kind in KINDS if kind not in RIGHT and signs.get(numbers[kind]) == 1}
-        right, wrong = (sum(each[kind] for kind in RIGHT) for each in (passed, failed))
-        if signs.get(0) == -1 and 2 * right >= passes and 2 * wrong / fails <= right / passes:
+        right = sum(not RIGHT.isdisjoint(kinds) for kinds in self._passing.values())
+        wrong = sum(not RIGHT.isdisjoint(self._learned[each.key]) for each in _failures(every))
+        fails, passes = sum(len(prompt.failed) for prompt in every), len(self._passing)
+        if signs.get(0) == -1 and 2 * right >= passes and 2 * wrong * passes <= right * fails:
             claimed |= RIGHT & failed.keys()
         return claimed
 
