@@ -102,13 +102,13 @@ class Levels:
         clean = {each.key: self._unexplained(each) for each in every}
         left = [each for each in (clean[each.key] for each in failing) if each.failed]
         self._changes = self._changes_of(left)
-        features: dict[tuple[str, str], np.ndarray] = {}
+        self._features: dict[tuple[str, str], np.ndarray] = {}
 
         def of(prompt: Prompt, response: Response) -> np.ndarray:
             key = prompt.key, response.text
-            if key not in features:
-                features[key] = self._vocabulary.features(prompt, response)
-            return features[key]
+            if key not in self._features:
+                self._features[key] = self._vocabulary.features(prompt, response)
+            return self._features[key]
 
         self._borrowed: dict[str, np.ndarray] = {}
         found = contrast.tested(*self._dealt(clean, of))
@@ -119,9 +119,9 @@ class Levels:
             self._groups = grouped(found, rows, weak=weak, untested=untested)
         elif len(rows) >= SAME and len({each.response.own_text for each in _failures(left)}) == 1:
             self._groups = alike(rows, untested)
-        features.clear()
         self._placed: dict[str, _Place] = {}
         self._causes = self._described(left, rows, keys, known or {}) if self._groups is not None else []
+        self._features.clear()
 
     @property
     def causes(self) -> list[LocalCause]:
@@ -388,15 +388,15 @@ class Levels:
 
     def _named(self, failing: Sequence[Prompt], wanted: set[int]) -> dict[int, str]:
         names: dict[int, str] = {}
-        for prompt in failing:
-            for response in [*(each.response for each in prompt.failed), *prompt.passed]:
-                if len(names) == len(wanted):
-                    return names
-                names.update(self._vocabulary.named(prompt, response, wanted - names.keys()))
-        for prompt in self._neighbours.passed():
+        passed = ((prompt, prompt.passed[0]) for prompt in self._neighbours.passed())
+        own = ((prompt, each) for prompt in failing for each in prompt.responses)
+        for prompt, response in (*own, *passed):
             if len(names) == len(wanted):
                 break
-            names.update(self._vocabulary.named(prompt, prompt.passed[0], wanted - names.keys()))
+            there = self._features.get((prompt.key, response.text))
+            left = wanted - names.keys()
+            if there is None or not left.isdisjoint(there.tolist()):
+                names.update(self._vocabulary.named(prompt, response, left))
         return names
 
     def _cause(

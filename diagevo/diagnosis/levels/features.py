@@ -207,18 +207,18 @@ def _from(number: float, known: Mapping[float, str]) -> set[str]:
     found: set[str] = set()
     least, most = min(known) - NEAR, max(known) + NEAR
     for one, kind in known.items():
+        if one in (0, 1):
+            continue
         for name, other in (
-            ("a product", number / one if one else None),
+            ("a product", number / one),
             ("a sum", number - one),
             ("a subtraction", one - number),
-            ("a division", one / number if number else None),
+            ("a division", one / number if number else 0.0),
         ):
-            if other is None or not least < other < most:
+            if not least < other < most or other == 0:
                 continue
             second = known.get(other if other.is_integer() else round(other, 9))
-            if second is None:
-                continue
-            if (name in ("a product", "a division") and other == 1) or other == 0 or one in (0, 1):
+            if second is None or (other == 1 and name in ("a product", "a division")):
                 continue
             if name == "a sum" and kind == second == "a constant":
                 continue

@@ -91,6 +91,7 @@ class Sentences:
             self._all.update(pairs)
             self._own.update((prompt.key, *pair) for pair in pairs)
         self._few = UNUSUAL * len(spread)
+        self._some = self._few + max(self._own.values(), default=0)
 
     def new(
         self, prompt: Prompt, response: Response, topic: frozenset[str]
@@ -98,7 +99,8 @@ class Sentences:
         """Line, text and words of each sentence most of which hardly any response to another prompt has."""
         for line, text, words in _sentences(response, topic):
             pairs = list(pairwise(words))
-            rare = sum(self._all[pair] - self._own[prompt.key, *pair] <= self._few for pair in pairs)
+            seldom = [pair for pair in pairs if self._all[pair] <= self._some]
+            rare = sum(self._all[pair] - self._own[prompt.key, *pair] <= self._few for pair in seldom)
             if 2 * rare > len(pairs):
                 yield line, text, words
 
