@@ -205,11 +205,23 @@ class Levels:
 
         found = contrast.tested(*self._dealt({each.key: each for each in every}, of))
         signs = dict(zip(found.names.tolist(), found.signs.tolist(), strict=True))
-        claimed = {kind for kind in KINDS if kind not in RIGHT and signs.get(numbers[kind]) == 1}
+        # Of a few, too few to test, what half of the failures show and no pass.
+        passes = sum(len(prompt.passed) for prompt in every)
+        fails = sum(len(prompt.failed) for prompt in every)
+        passing = set[str]().union(*self._passing.values())
+        plain = {
+            kind
+            for kind, number in failed.items()
+            if 2 * number >= fails and min(number, passes) >= contrast.FEWEST and kind not in passing
+        }
+        claimed = {kind for kind in KINDS if kind in plain or signs.get(numbers[kind]) == 1} - RIGHT
         right = sum(not RIGHT.isdisjoint(kinds) for kinds in self._passing.values())
         wrong = sum(not RIGHT.isdisjoint(self._learned[each.key]) for each in _failures(every))
-        fails, passes = sum(len(prompt.failed) for prompt in every), len(self._passing)
-        if signs.get(0) == -1 and 2 * right >= passes and 2 * wrong * passes <= right * fails:
+        if (
+            signs.get(0) == -1
+            and 2 * right >= len(self._passing)
+            and 2 * wrong * len(self._passing) <= right * fails
+        ):
             claimed |= RIGHT & failed.keys()
         return claimed
 
