@@ -1,8 +1,9 @@
 """`python -m benchmarks causes`: are the causes that `diagnose` names true of failures whose cause is known?
 
 Planted modes whose wording varies as a model's does (`planted`), labels of others (`--others FOLDER`), or
-any labelled rows (`--rows FILE`). Each set goes the product's own way; plain baselines stand beside it, from
-the same run. With `--model` and `--base-url` a language model is measured in place of `--local`.
+any labelled rows (`--rows FILE`); with `--null`, sets whose rewards say nothing. Each set goes the product's
+own way; plain baselines stand beside it, from the same run. With `--model` and `--base-url` a language model
+is measured in place of `--local`.
 """
 
 import argparse
@@ -21,14 +22,34 @@ from rich.table import Table
 
 from benchmarks.causes import scores
 from benchmarks.causes.baselines import MINILM, baselines, lines
+from benchmarks.causes.null import SHAPES, sets_of
 from benchmarks.causes.others import sets as labelled_by_others
 from benchmarks.causes.product import Diagnosed, diagnosed
+from benchmarks.causes.product import found as found_in
 from benchmarks.causes.rows import LabelledRow, one_each, read, shuffled, write
 from diagevo.errors import ConfigError
 
 SHUFFLED, ALLOWED = 20, 1
 """Sets with shuffled rewards, and in how many of them causes may be printed."""
 SHOWN = 10
+
+
+BY_CHANCE = 0.05
+"""Share of sets whose rewards say nothing in which causes may be found, and of a set's failures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """What was found where rewards say nothing."""
+
+    name: str
+    failures: int
+    causes: int
+    explained: int
+
+    @property
+    def share(self) -> float:
+        return self.explained / max(self.failures, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +123,9 @@ def _asked(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--shuffled", type=int, default=SHUFFLED, metavar="N", help="sets with shuffled rewards"
     )
+    parser.add_argument(
+        "--null", action="store_true", help="only sets whose rewards say nothing: nothing may be found"
+    )
     parser.add_argument("--model", help="a served language model in place of --local")
     parser.add_argument("--base-url", help="its endpoint, ending in /v1")
     parser.add_argument("--minilm", type=Path, default=MINILM, metavar="FOLDER", help="made by make lm")
@@ -123,6 +147,8 @@ def _answered(asked: argparse.Namespace) -> int:
         else:
             _show([measured], {measured.name: (rows, found)}, asked.minilm)
         return 0
+    if asked.null:
+        return _nothing(asked)
     every = [(name, rows) for name, rows in _sets(asked) if _wanted(name, asked.set)]
     if not every:
         raise ConfigError(f"no set has {' or '.join(asked.set or [])} in its name")
@@ -153,6 +179,43 @@ def _answered(asked: argparse.Namespace) -> int:
         print(f"the product failed on {failed} of {len(every)} sets: see above")
         return 70
     return 1 if sum(map(bool, by_chance)) > ALLOWED else 0
+
+
+def _nothing(asked: argparse.Namespace) -> int:
+    """1 where causes are found in more sets, or for more of a set's failures, than chance may."""
+    shapes = {name: each for name, each in SHAPES.items() if _wanted(name, asked.set)}
+    if not shapes:
+        raise ConfigError(f"no shape has {' or '.join(asked.set or [])} in its name")
+    found: list[Null] = []
+    for name, each in shapes.items():
+        print(name, file=sys.stderr, flush=True)
+        for place in range(sets_of(name)):
+            rows = each(random.Random(f"{name} {asked.seed + place}"))
+            told = found_in(rows)
+            failures = sum(row.failed for row in rows)
+            explained = sum(cause is not None for cause in told.by_row)
+            found.append(Null(name, failures, len(told.causes), explained))
+    if asked.json:
+        print(json.dumps([asdict(each) for each in found]))
+    else:
+        table = Table("rewards say nothing", "sets", "failures", "sets with causes", "failures with a cause")
+        for name in shapes:
+            of = [each for each in found if each.name == name]
+            low, high = min(each.failures for each in of), max(each.failures for each in of)
+            table.add_row(
+                name,
+                str(len(of)),
+                f"{low:,}" if low == high else f"{low:,} to {high:,}",
+                str(sum(each.causes > 0 for each in of)),
+                f"at most {max(each.share for each in of):.0%}",
+            )
+        Console(width=None if sys.stdout.isatty() else 120).print(table)
+    some = sum(each.causes > 0 for each in found)
+    most = max(each.share for each in found)
+    print(
+        f"causes in {some} of {len(found)} sets, for {most:.0%} of a set's failures at most", file=sys.stderr
+    )
+    return 1 if some > BY_CHANCE * len(found) or most > BY_CHANCE else 0
 
 
 def _wanted(name: str, words: Sequence[str] | None) -> bool:

@@ -1,6 +1,7 @@
 """The product's own way: `ingest jsonl`, `diagnose`, and the causes as the log has them."""
 
 import json
+import multiprocessing
 import os
 import sqlite3
 import subprocess
@@ -8,6 +9,8 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from diagevo.cli.main import app
 
 from benchmarks.causes.rows import LabelledRow, write
 from benchmarks.rows import PEAK, PROGRAM, peak_of
@@ -70,6 +73,33 @@ def _played(arguments: Sequence[str], folder: Path) -> tuple[str, float, int]:
     if child.returncode not in (0, NOT_FOUND):
         raise subprocess.CalledProcessError(child.returncode, ["diagevo", *arguments], text)
     return text, used.ru_utime + used.ru_stime, peak_of(folder / "status")
+
+
+def found(rows: Sequence[LabelledRow]) -> Diagnosed:
+    """As `diagnosed`, in a child that has the program loaded: without its seconds and its peak."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(rows, folder / "rows.jsonl", labelled=False)
+        of_run = ["--run", "causes", "--db", f"sqlite:///{folder / 'diagevo.db'}"]
+        for words in (["ingest", "jsonl", str(folder / "rows.jsonl")], ["diagnose", "--local"]):
+            child = multiprocessing.get_context("fork").Process(
+                target=_forked, args=([*words, *of_run], folder)
+            )
+            child.start()
+            child.join()
+            if child.exitcode not in (0, NOT_FOUND):
+                text = (folder / "said").read_text()
+                raise subprocess.CalledProcessError(child.exitcode or 1, ["diagevo", *words], text)
+        return _read(folder / "diagevo.db", rows, (folder / "said").read_text(), 0.0, 0)
+
+
+def _forked(arguments: Sequence[str], folder: Path) -> None:
+    os.environ.update(DIAGEVO_HOME=str(folder), COLUMNS="100")
+    os.chdir(folder)
+    with (folder / "said").open("w") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+    app(list(arguments))
 
 
 def _read(database: Path, rows: Sequence[LabelledRow], printed: str, seconds: float, peak: int) -> Diagnosed:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.causes import main
+from benchmarks.causes.null import SETS
 from benchmarks.causes.planted import DOMAINS, planted
 from benchmarks.causes.rows import LabelledRow
 from benchmarks.causes.scores import index, located, recovered, style_only
@@ -82,6 +83,17 @@ def test_a_planted_set_has_five_modes_and_its_failures_are_worded_anew(domain: s
     ]
     assert len(same) < 0.05 * len(failed)
     assert rows == planted(domain, 0) != planted(domain, 1)
+
+
+@pytest.mark.parametrize(
+    "shape", ["noise, k = 5", "tools, k = 4, half", "empty, cut off, false: 10 failures, k"]
+)
+def test_where_rewards_say_nothing_there_are_no_causes(
+    shape: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--null", "--set", shape, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(each["failures"] > 0, each["causes"]) for each in found] == [(True, 0)] * SETS
 
 
 @pytest.mark.slow

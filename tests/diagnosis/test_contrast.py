@@ -22,19 +22,19 @@ def own(place: int) -> int:
 
 
 def test_features_that_go_together_are_one_test_and_not_thousands() -> None:
-    """Of four responses the two that failed have it, in each of six prompts: (1/6)^6 = 2e-5. A thousand
-    others beside it would ask for 1e-5 of each, were they a thousand chances."""
+    """Of four responses the two that failed have it, in each of nine prompts: (1/6)^9 = 1e-7. A thousand
+    others beside it would ask for 2e-8 of each, were they a thousand chances that count a run in 5,000."""
     together = range(5_000, 6_000)
     sides = [
         Side(
             [response(COMMON, own(2 * place)), response(COMMON, own(2 * place + 1))],
             [response(COMMON, MODE, *together), response(COMMON, MODE, *together)],
         )
-        for place in range(6)
+        for place in range(9)
     ]
-    found = contrast.tested(sides)
+    found = contrast.tested(sides, [])
     assert MODE in found.names.tolist()
-    assert found.seen.tolist() == [6] * 1_001
+    assert found.seen.tolist() == [9] * 1_001
 
 
 def test_labels_that_say_nothing_set_nothing_apart() -> None:
@@ -44,7 +44,38 @@ def test_labels_that_say_nothing_set_nothing_apart() -> None:
         for _ in range(60):
             drawn = [response(*rng.choice(300, 60, replace=False)) for _ in range(8)]
             sides.append(Side(drawn[:4], drawn[4:]))
-        assert not len(contrast.tested(sides).names)
+        assert not len(contrast.tested(sides, []).names)
+
+
+def test_prompts_with_more_failures_do_not_show_more() -> None:
+    """Of each prompt five responses that draw from the same words: where all five failed, any word is in one
+    of them more often than in a response that passed."""
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        between = []
+        for _ in range(30):
+            drawn = [[response(*rng.choice(60, 12, replace=False)) for _ in range(5)] for _ in range(8)]
+            sides = [[one[n] for one in drawn] for n in range(5)]
+            between.append([Side(each[:4], each[4:], borrowed=True) for each in sides])
+        assert not len(contrast.tested([], between).names)
+
+
+def test_what_prompts_that_never_passed_show_in_most_responses_sets_them_apart() -> None:
+    """Four of five responses of a prompt that never passed have it, in 24 groups of two such prompts and two
+    others."""
+    rng = np.random.default_rng(4)
+    between = [
+        [
+            Side(
+                [response(*rng.integers(5_000, 6_000, 4)) for _ in range(2)],
+                [response(*[MODE] * (n > 0), *rng.integers(5_000, 6_000, 4)) for _ in range(2)],
+                borrowed=True,
+            )
+            for n in range(5)
+        ]
+        for _ in range(24)
+    ]
+    assert contrast.tested([], between).names.tolist() == [MODE]
 
 
 def test_a_group_is_a_way_to_fail_and_not_a_topic() -> None:
@@ -63,7 +94,7 @@ def test_a_group_is_a_way_to_fail_and_not_a_topic() -> None:
         (place, marks) for place, side in enumerate(sides) for marks in contrast.signed(side)
     ]
     harmless = [response(check), response(word)]
-    groups = grouped(contrast.tested([*sides, *[Side(harmless, harmless)] * 3]), rows)
+    groups = grouped(contrast.tested([*sides, *[Side(harmless, harmless)] * 3], []), rows)
     assert same(ways, [groups.of(groups.row(marks)) for _, marks in rows])
 
 

@@ -7,13 +7,16 @@ feature reaches where labels are dealt anew is the threshold for all (Westfall a
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 ALPHA = 0.02
-"""Chance that anything at all is found where labels say nothing."""
+"""Chance that a feature is found by chance beside others that are not."""
+NOTHING = 0.0002
+"""Chance that anything at all is found where labels say nothing: what is first found must be so unlikely."""
 DEALT = 99
 """How often the labels are dealt anew."""
 MOST = 16
@@ -38,14 +41,12 @@ class Tested:
 
 @dataclass(slots=True)
 class Side:
-    """The features of a prompt's responses, each sorted and once."""
+    """The features of responses among which labels are exchanged, each sorted and once."""
 
     passed: list[np.ndarray]
     failed: list[np.ndarray]
     borrowed: bool = False
-    """The passes are of other prompts: labels are exchanged between prompts, not within."""
-    harmless: bool = False
-    """And what stands in `failed` passed."""
+    """The passes are of other prompts."""
 
 
 Signed = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -66,22 +67,21 @@ def signed(side: Side) -> list[Signed]:
     ]
 
 
-def tested(sides: Sequence[Side]) -> Tested:
-    """The signed features that labels exchanged do not explain: within their prompts, and, of prompts whose
-    passes are borrowed, between them."""
+def tested(within: Sequence[Side], between: Sequence[Sequence[Side]]) -> Tested:
+    """The signed features that labels dealt anew do not explain.
+
+    Args:
+        within: Responses to one prompt each.
+        between: One response of each prompt, of prompts that are near to each other; of the same prompts, in
+            the same order, as many times as each has responses. Their labels are dealt to prompts, and what a
+            prompt shows in half of its responses counts half.
+    """
     rng = np.random.default_rng(0)
-    sides = _often(sides)
-    own, borrowed = ([side for side in sides if side.borrowed is each] for each in (False, True))
-    labels = _dealt(np.array([not side.harmless for side in borrowed]), rng)
-    ways: list[tuple[list[_Part], Callable[[int], np.ndarray]]] = [
-        ([_within(side) for side in own], lambda place: _hits(own[place], rng)),
-        (_between(borrowed), lambda place: labels[:, place]),
-    ]
-    given = [(parts, hits) for parts, hits in ways if parts]
-    if not given:
+    ways = [[[side] for side in within], [list(sides) for sides in between]]
+    found = [_kept(_often(way), rng, ALPHA) for way in ways if way]
+    if not found:
         nothing = np.zeros(0)
         return Tested(nothing.astype(np.uint64), nothing.astype(np.int8), nothing, nothing)
-    found = [_kept(parts, hits, ALPHA / len(given)) for parts, hits in given]
     names, signs, seen, expected = (
         np.concatenate([getattr(each, field) for each in found])
         for field in ("names", "signs", "seen", "expected")
@@ -92,20 +92,40 @@ def tested(sides: Sequence[Side]) -> Tested:
     return Tested(names[order][first], signs[order][first], seen, expected)
 
 
-_Part = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Names, signs, and the chance that failures alone show it."""
+@dataclass(slots=True)
+class _Part:
+    """The signed features of a side: of those that have a feature, or lack it, how many fail by chance."""
+
+    names: np.ndarray
+    signs: np.ndarray
+    chances: np.ndarray
+    """That all of them fail; 0 where they are too many."""
+    trials: np.ndarray
+    """How many they are."""
+    moments: np.ndarray
+    """(ODDS, features): logarithm of the mean of odds to the power of how many fail."""
+    failed: int
 
 
-def _often(sides: Sequence[Side]) -> list[Side]:
-    """With the features alone that FEWEST of them have: no other can tell anything."""
-    each = [np.unique(np.concatenate([*side.passed, *side.failed])) for side in sides]
+def _often(blocks: Sequence[Sequence[Side]]) -> list[list[Side]]:
+    """With the features alone that FEWEST prompts have: no other can tell anything."""
+    each = [np.unique(np.concatenate(responses)) for sides in blocks for responses in _prompts(sides)]
     names, number = np.unique(np.concatenate([*each, np.zeros(0, np.uint64)]), return_counts=True)
     names = names[number >= FEWEST]
 
     def kept(responses: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [one[np.isin(one, names, assume_unique=True)] for one in responses]
 
-    return [replace(side, passed=kept(side.passed), failed=kept(side.failed)) for side in sides]
+    return [
+        [replace(side, passed=kept(side.passed), failed=kept(side.failed)) for side in sides]
+        for sides in blocks
+    ]
+
+
+def _prompts(sides: Sequence[Side]) -> Iterable[Sequence[np.ndarray]]:
+    """Of each prompt of a block its responses."""
+    responses = [[*side.passed, *side.failed] for side in sides]
+    return zip(*responses, strict=True) if sides[0].borrowed else responses
 
 
 def _sorted(names: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -124,86 +144,99 @@ def _dealt(failed: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return found
 
 
-def _within(side: Side) -> _Part:
-    passed, failed = side.passed[:MOST], side.failed[:MOST]
-    n, m = len(passed), len(failed)
-    names, held = np.unique(np.concatenate([*passed, *failed]), return_counts=True)
-    table = _chances(n, m)
-    kept, lacking = held <= m, (held < n + m) & (held >= n)
-    signs = np.repeat(np.array([1, -1], np.int8), [kept.sum(), lacking.sum()])
-    chances = np.concatenate([table[held[kept]], table[n + m - held[lacking]]])
-    return np.concatenate([names[kept], names[lacking]]), signs, chances
+def _part(side: Side) -> _Part:
+    n, m = len(side.passed), len(side.failed)
+    names, held = np.unique(np.concatenate([*side.passed, *side.failed]), return_counts=True)
+    names, held = names[held < n + m], held[held < n + m]  # what all have tells nothing
+    trials = np.concatenate([held, n + m - held])
+    chances = np.where(trials <= m, _chances(n, m)[np.minimum(trials, m)], 0.0)
+    signs = np.repeat(np.array([1, -1], np.int8), len(names))
+    return _Part(np.concatenate([names, names]), signs, chances, trials, _moments(n, m)[:, trials], m)
 
 
-def _hits(side: Side, rng: np.random.Generator) -> np.ndarray:
-    """(features of `_within`, 1 + DEALT): whether failures alone show it, by the labels."""
-    responses = [*side.passed[:MOST], *side.failed[:MOST]]
-    n = len(side.passed[:MOST])
+def _failing(side: Side, part: _Part, labels: np.ndarray) -> np.ndarray:
+    """(features of `part`, 1 + DEALT): how many of those that have it, or lack it, fail by the labels."""
+    responses = [*side.passed, *side.failed]
     names = np.unique(np.concatenate(responses))
     has = np.zeros((len(names), len(responses)), np.float32)
     for place, each in enumerate(responses):
-        has[np.searchsorted(names, each), place] = 1
-    m, held = len(responses) - n, has.sum(axis=1, keepdims=True)
-    among = has @ _dealt(np.arange(n + m) >= n, rng).astype(np.float32).T
-    kept, lacking = held[:, 0] <= m, (held[:, 0] < n + m) & (held[:, 0] >= n)
-    return np.vstack([among[kept] == held[kept], n + among[lacking] == held[lacking]])
-
-
-def _between(sides: Sequence[Side]) -> list[_Part]:
-    """Each prompt that shows a signed feature is one that failed, as often as prompts fail."""
-    share = sum(not side.harmless for side in sides) / max(len(sides), 1)
-    parts: list[_Part] = []
-    for side in sides:
-        only, lacks, _ = (np.unique(np.concatenate(each)) for each in zip(*signed(side), strict=True))
-        signs = np.repeat(np.array([1, -1], np.int8), [len(only), len(lacks)])
-        parts.append((np.concatenate([only, lacks]), signs, np.full(len(signs), share)))
-    return parts
+        has[names.searchsorted(each), place] = 1
+    has = has[has.sum(axis=1) < len(responses)]
+    among = has @ labels.astype(np.float32).T
+    return np.vstack([among, part.failed - among])
 
 
 _POWERS = (0.2, 0.4, 0.6, 0.8, 0.95)
+_ODDS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.5)
+"""Logarithms of the odds by which what shows a feature fails more often: a likelihood ratio each."""
 
 
-def _kept(parts: Sequence[_Part], hits: Callable[[int], np.ndarray], alpha: float) -> Tested:
+def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: float) -> Tested:
     """Those that chance does not explain, at `alpha` for all together.
 
-    Two bounds on the same hits, each by Chernoff: as many as there are, of independent trials with the mean
-    chance; and as unlikely as they are, each hit weighed by the logarithm of its own chance. The least that
+    Bounds by Chernoff. On the prompts in which only failures show it: as many as there are, of independent
+    trials with the mean chance; and as unlikely as they are, each weighed by the logarithm of its own chance.
+    And on how many fail of all that show it, which within a prompt is a hypergeometric number. The least that
     is found where labels are dealt anew is the threshold (Westfall and Young 1993).
     """
-    names, signs, chances = (np.concatenate(each) for each in zip(*parts, strict=True))
+    sides = [
+        replace(side, passed=side.passed[:MOST], failed=side.failed[:MOST])
+        for block in blocks
+        for side in block
+    ]
+    parts = [_part(side) for side in sides]
+    shares = [1 / len(block) for block in blocks for _ in block]
+    lengths = [len(part.names) for part in parts]
+    share = np.repeat(shares, lengths)
+    names, signs, chances, each = (
+        np.concatenate([getattr(part, field) for part in parts])
+        for field in ("names", "signs", "chances", "trials")
+    )
     order, first = _sorted(names, signs)
-    weights = -np.log(np.clip(chances, 1e-300, 1.0))
+    weights = -np.log(np.clip(chances, 1e-300, 1.0)) * (chances > 0)
 
     def summed(values: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(values[order], first) if len(first) else np.zeros(0)
+        return np.add.reduceat((values * share)[order], first) if len(first) else np.zeros(0)
 
-    trials = np.diff(np.r_[first, len(names)])
-    able = (trials >= FEWEST) & (summed(weights) >= -np.log(alpha))
+    able = summed(weights) >= -np.log(alpha)
     column = np.empty(len(names), np.int64)
-    column[order] = np.repeat(np.where(able, np.cumsum(able) - 1, -1), trials)
-    expected, trials = summed(chances)[able], trials[able]
+    column[order] = np.repeat(np.where(able, np.cumsum(able) - 1, -1), np.diff(np.r_[first, len(names)]))
+    expected, trials = summed(chances)[able], summed(chances > 0)[able]
     bounds = [summed(np.log1p(chances ** (1 - power) - chances))[able] for power in _POWERS]
-    seen, shown = (np.zeros((int(able.sum()), 1 + DEALT)) for _ in range(2))
-    start = 0
-    for place, part in enumerate(parts):
-        columns, weight = column[start : start + len(part[0])], weights[start : start + len(part[0])]
-        start += len(part[0])
-        kept = columns >= 0
-        hit = np.broadcast_to(hits(place), (len(kept), 1 + DEALT))[kept]
-        seen[columns[kept]] += hit
-        shown[columns[kept]] += hit * weight[kept, None]
+    moments = [
+        summed(np.concatenate([part.moments[row] for part in parts]))[able] for row in range(len(_ODDS))
+    ]
+    seen, shown, inside = (np.zeros((int(able.sum()), 1 + DEALT)) for _ in range(3))
+    start = place = 0
+    for block in blocks:
+        n, m = len(sides[place].passed), len(sides[place].failed)
+        labels = _dealt(np.arange(n + m) >= n, rng)
+        for _ in block:
+            at = slice(start, start + lengths[place])
+            columns = column[at]
+            kept = columns >= 0
+            among = _failing(sides[place], parts[place], labels)[kept]
+            hit = among == each[at][kept, None]
+            seen[columns[kept]] += hit * shares[place]
+            shown[columns[kept]] += hit * (weights[at][kept, None] * shares[place])
+            inside[columns[kept]] += among * shares[place]
+            start, place = at.stop, place + 1
     p = np.zeros_like(seen)
     for start in range(0, len(p), BLOCK):
         at = slice(start, start + BLOCK)
         bound = tail(seen[at].T, expected[at], trials[at])
-        for power, each in zip(_POWERS, bounds, strict=True):
-            bound = np.minimum(bound, each[at] - power * shown[at].T)
+        for power, least in zip(_POWERS, bounds, strict=True):
+            bound = np.minimum(bound, least[at] - power * shown[at].T)
+        for odds, least in zip(_ODDS, moments, strict=True):
+            bound = np.minimum(bound, least[at] - odds * inside[at].T)
         p[at] = bound.T
-    p[seen < FEWEST] = 0
+    p[inside < FEWEST] = 0
     reached = p[:, 1:].min(axis=0, initial=0)  # a Gumbel distribution's quantile: steadier than one of them
     scale = float(reached.std()) * math.sqrt(6) / math.pi
     least = float(reached.mean()) + scale * (float(np.euler_gamma) + math.log(-math.log(1 - alpha)))
-    good = p[:, 0] < least
+    least = min(least, float(reached.min()))
+    # Logarithms of p-values: what is r times as unlikely lies log r below.
+    good = p[:, 0] < (least if p[:, 0].min(initial=0) < least - math.log(alpha / NOTHING) else -np.inf)
     return Tested(
         names[order][first][able][good], signs[order][first][able][good], seen[good, 0], expected[good]
     )
@@ -214,6 +247,17 @@ def _chances(n: int, m: int) -> np.ndarray:
     found = np.ones(m + 1)
     for held in range(1, m + 1):
         found[held] = found[held - 1] * (m - held + 1) / (n + m - held + 1)
+    return found
+
+
+@cache
+def _moments(n: int, m: int) -> np.ndarray:
+    """(odds, 1 + n + m): by how many of the n + m have it."""
+    found = np.zeros((len(_ODDS), 1 + n + m))
+    for held in range(1, n + m + 1):
+        failing = np.arange(max(0, held - n), min(held, m) + 1)
+        ways = np.array([math.comb(m, a) * math.comb(n, held - a) for a in failing.tolist()], float)
+        found[:, held] = np.log(np.exp(np.outer(_ODDS, failing)) @ (ways / ways.sum()))
     return found
 
 

@@ -5,9 +5,8 @@ Nothing is read or written here, no model is asked, and the same prompts give th
 Long, but one file: one class learns the levels and asks them, and shares what it learned.
 """
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,19 +14,26 @@ import numpy as np
 from diagevo.diagnosis.levels import contrast
 from diagevo.diagnosis.levels.contrast import Side, Signed
 from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary
-from diagevo.diagnosis.levels.groups import Groups, grouped, most
+from diagevo.diagnosis.levels.groups import Groups, alike, grouped
 from diagevo.diagnosis.levels.located import Located, change, located, nearest
-from diagevo.diagnosis.levels.material import TOKEN, Evidence, Failure, LocalCause, Prompt, Response
+from diagevo.diagnosis.levels.material import (
+    TOKEN,
+    Evidence,
+    Failure,
+    LocalCause,
+    Prompt,
+    Response,
+    shuffled,
+)
+from diagevo.diagnosis.levels.neighbours import Neighbours
 from diagevo.diagnosis.levels.plain import FALSE, KINDS, Habits
 
 SAMPLED = 2_000
 """Prompts with a failure, and as many without, that are learned from; all failures get their causes."""
-CHANCE = 0.02
-"""Chance that a kind of level 1 is called a cause where labels say nothing."""
-SMALL = 12
-"""Prompts with failures below which no test can tell a pattern from chance."""
-NEIGHBOURS = 5
-"""Passing responses, to the questions nearest to it, that stand in for siblings where a prompt has none."""
+SAME = 3
+"""Failures, all of them one and the same response, from which they have a cause untested."""
+DRAWN = 4
+"""Responses of a prompt that are held against those of its neighbours."""
 SHOWN = 80
 ALIKE = 40
 """Features that go together, of which the most legible is shown."""
@@ -35,12 +41,15 @@ SPOKEN = 4
 """Letters from which a word says something by itself."""
 SAID = 4
 """Ways to say something that are shown."""
+PASSED_NEAR = "responses that passed on prompts like these"
 COMPUTED = (
     "§a given number not used",
     "§several given numbers not used",
     "§a number from nowhere",
 )
 SIBLING = "the nearest passing response"
+RIGHT = {"equal", "form"}
+"""Kinds of what is right: a cause where passes are right and failures are not, but for a few."""
 COMPARED, HARMLESS = 4, 0.25
 """Responses a side of a prompt whose changes are compared; how often passes show one that tells something,
 for once that failures do, at most."""
@@ -82,31 +91,37 @@ class Levels:
                 failures goes on under its name.
         """
         failing, passing = _ordered(failing), _ordered(passing)
+        every = sorted([*failing, *passing], key=lambda each: each.key)
         self._habits = Habits([each for prompt in [*failing, *passing] for each in prompt.passed[:2]])
         self._learned: dict[str, Mapping[str, Evidence]] = {}
-        self._kinds = self._claimed(failing, passing)
+        self._passing: dict[tuple[str, str], frozenset[str]] = {}
+        self._neighbours = Neighbours(every)
+        self._kinds = self._claimed(every)
         self._vocabulary = Vocabulary([*failing, *passing])
-        self._pool = _Pool(self._vocabulary, [*passing, *(each for each in failing if each.passed)])
-        left = [
-            prompt for prompt in ((_without(each, self._plain(each))) for each in failing) if prompt.failed
-        ]
+        # What level 1 explains is left out on both sides: else passes would have what no failure has left.
+        clean = {each.key: self._unexplained(each) for each in every}
+        left = [each for each in (clean[each.key] for each in failing) if each.failed]
         self._changes = self._changes_of(left)
-        rows, keys, sides = self._rows(left)
-        if sum(not side.harmless for side in sides) < SMALL:
-            self._groups = most(
-                [row for row, side in zip(rows, _each(sides), strict=False) if not side.borrowed]
-            )
-        else:
-            found = contrast.tested(sides)
-            self._groups = (
-                grouped(
-                    found, rows, weak=self._vocabulary.counts(), untested=frozenset(self._changes.values())
-                )
-                if len(found.names)
-                else None
-            )
+        self._features: dict[tuple[str, str], np.ndarray] = {}
+
+        def of(prompt: Prompt, response: Response) -> np.ndarray:
+            key = prompt.key, response.text
+            if key not in self._features:
+                self._features[key] = self._vocabulary.features(prompt, response)
+            return self._features[key]
+
+        self._borrowed: dict[str, np.ndarray] = {}
+        found = contrast.tested(*self._dealt(clean, of))
+        rows, keys = self._rows(left, of)
+        self._groups: Groups | None = None
+        weak, untested = self._vocabulary.counts(), frozenset(self._changes.values())
+        if len(found.names):
+            self._groups = grouped(found, rows, weak=weak, untested=untested)
+        elif len(rows) >= SAME and len({each.response.own_text for each in _failures(left)}) == 1:
+            self._groups = alike(rows, untested)
         self._placed: dict[str, _Place] = {}
         self._causes = self._described(left, rows, keys, known or {}) if self._groups is not None else []
+        self._features.clear()
 
     @property
     def causes(self) -> list[LocalCause]:
@@ -162,61 +177,123 @@ class Levels:
             return known
         return dict(reversed(list(self._habits.kinds(prompt, failure.response, failure.feedback))))
 
-    def _claimed(self, failing: Sequence[Prompt], passing: Sequence[Prompt]) -> set[str]:
+    def _kinds_of(self, prompt: Prompt, response: Response) -> frozenset[str]:
+        """The kinds of level 1 and 2 that a passing response shows."""
+        key = prompt.key, response.text
+        if key not in self._passing:
+            self._passing[key] = frozenset(kind for kind, _ in self._habits.kinds(prompt, response))
+        return self._passing[key]
+
+    def _claimed(self, every: Sequence[Prompt]) -> set[str]:
         """The kinds that failures show more often than passes do, more than chance allows."""
-        failed, passed = Counter[str](), Counter[str]()
-        fails = passes = 0
-        for prompt in [*failing, *passing]:
-            if prompt.failed:
-                fails += 1
-                for each in prompt.failed:
-                    self._learned[each.key] = self._shown(prompt, each)
-                failed.update({kind for each in prompt.failed for kind in self._learned[each.key]})
-            if prompt.passed:
-                passes += 1
-                shown = [
-                    {k for k, _ in self._habits.kinds(prompt, each)}
-                    for each in prompt.passed[: contrast.MOST]
-                ]
-                passed.update({kind for each in shown for kind in each})
-        claimed: set[str] = set()
-        for kind, number in failed.items():
-            if kind in ("equal", "form"):
-                right = passed["equal"] + passed["form"]
-                if right >= 0.5 * passes and (failed["equal"] + failed["form"]) / fails <= 0.5 * right / max(
-                    passes, 1
-                ):
-                    claimed.add(kind)
-                continue
-            total = number + passed[kind]
-            share = fails / (fails + passes) if passes else 0.5
-            chance = float(contrast.tail(np.array([number]), np.array([total * share]), np.array([total]))[0])
-            untested = fails < SMALL or not passes
-            if (untested and not passed[kind]) or chance <= math.log(CHANCE / len(KINDS)):
-                claimed.add(kind)
+        shown: dict[tuple[str, str], Iterable[str]] = {}
+        failed = Counter[str]()
+        for prompt in every:
+            for each in prompt.failed:
+                self._learned[each.key] = self._shown(prompt, each)
+                failed.update(self._learned[each.key].keys())
+                shown[prompt.key, each.response.text] = self._learned[each.key].keys()
+        if not any(prompt.passed for prompt in every):
+            return failed.keys() - RIGHT  # nothing can be held against it, and it speaks for itself
+        if not failed:
+            return set()
+        numbers = {kind: 0 if kind in RIGHT else place for place, kind in enumerate(KINDS)}
+
+        def of(prompt: Prompt, response: Response) -> np.ndarray:
+            kinds = shown.get((prompt.key, response.text)) or self._kinds_of(prompt, response)
+            return np.array(sorted({numbers[kind] for kind in kinds}), np.uint64)
+
+        found = contrast.tested(*self._dealt({each.key: each for each in every}, of))
+        signs = dict(zip(found.names.tolist(), found.signs.tolist(), strict=True))
+        # Of a few, too few to test, what half of the failures show and no pass.
+        passes = sum(len(prompt.passed) for prompt in every)
+        fails = sum(len(prompt.failed) for prompt in every)
+        passing = set[str]().union(*self._passing.values())
+        plain = {
+            kind
+            for kind, number in failed.items()
+            if 2 * number >= fails and min(number, passes) >= contrast.FEWEST and kind not in passing
+        }
+        claimed = {kind for kind in KINDS if kind in plain or signs.get(numbers[kind]) == 1} - RIGHT
+        right = sum(not RIGHT.isdisjoint(kinds) for kinds in self._passing.values())
+        wrong = sum(not RIGHT.isdisjoint(self._learned[each.key]) for each in _failures(every))
+        if (
+            signs.get(0) == -1
+            and 2 * right >= len(self._passing)
+            and 2 * wrong * len(self._passing) <= right * fails
+        ):
+            claimed |= RIGHT & failed.keys()
         return claimed
+
+    def _unexplained(self, prompt: Prompt) -> Prompt:
+        """Without the responses that show a kind of level 1 or 2 that is claimed."""
+        if not self._kinds:
+            return prompt
+        return replace(
+            _without(prompt, self._plain(prompt)),
+            passed=[each for each in prompt.passed if not self._kinds & self._kinds_of(prompt, each)],
+        )
 
     # Level 3
 
-    def _rows(self, failing: Sequence[Prompt]) -> tuple[list[tuple[int, Signed]], list[str], list[Side]]:
+    def _dealt(
+        self, prompts: Mapping[str, Prompt], of: Callable[[Prompt, Response], np.ndarray]
+    ) -> tuple[list[Side], list[list[Side]]]:
+        """What labels are dealt among: responses within each prompt, and prompts among their neighbours, of
+        which those that never passed failed. `of`: the features of a response."""
+        by_copies = any(
+            not {each.text for each in prompt.passed}.isdisjoint(each.response.text for each in prompt.failed)
+            for prompt in prompts.values()
+        )
+        within = [
+            Side([of(prompt, each) for each in passed], [of(prompt, each) for each in failed])
+            for prompt in prompts.values()
+            for passed, failed in _exchangeable(prompt, by_copies)
+        ]
+        between: list[list[Side]] = []
+        for group in self._neighbours.groups:
+            passed: list[tuple[Prompt, Sequence[Response]]] = []
+            failed: list[tuple[Prompt, Sequence[Response]]] = []
+            for whole in self._neighbours.prompts(group):
+                prompt = prompts[whole.key]
+                if prompt.passed:
+                    passed.append((prompt, prompt.passed))
+                elif prompt.failed and not whole.passed:
+                    failed.append((prompt, [each.response for each in prompt.failed]))
+            if passed and failed:
+                # As many of each: a prompt with more responses shows more.
+                drawn = min(DRAWN, *(len(responses) for _, responses in [*passed, *failed]))
+                between.append(
+                    [
+                        Side(
+                            [of(prompt, responses[place]) for prompt, responses in passed],
+                            [of(prompt, responses[place]) for prompt, responses in failed],
+                            borrowed=True,
+                        )
+                        for place in range(drawn)
+                    ]
+                )
+        return within, between
+
+    def _rows(
+        self, failing: Sequence[Prompt], of: Callable[[Prompt, Response], np.ndarray]
+    ) -> tuple[list[tuple[int, Signed]], list[str]]:
         rows: list[tuple[int, Signed]] = []
         keys: list[str] = []
-        sides: list[Side] = []
         for place, prompt in enumerate(failing):
-            side = self._side(prompt)
+            side = self._side(prompt, of)
             if side is None:
                 continue
-            sides.append(side)
             for failure, marks in zip(prompt.failed, self._marks(prompt, side), strict=True):
                 rows.append((place, marks))
                 keys.append(failure.key)
-        return rows, keys, [*sides, *self._pool.background(len(sides))]
+        return rows, keys
 
     def _changes_of(self, failing: Sequence[Prompt]) -> dict[str, int]:
         """The changes that failures show and passing responses beside each other do not, with their names as
         features: how else such responses vary is no mistake."""
         failing = [prompt for prompt in failing if prompt.passed]
-        if len(failing) < SMALL:
+        if not failing:
             return {}
         failed, passed = Counter[str | None](), Counter[str | None]()
         for prompt in failing:
@@ -241,16 +318,19 @@ class Levels:
             for name, (only, lacks, every) in zip(changes, found, strict=True)
         ]
 
-    def _side(self, prompt: Prompt) -> Side | None:
-        own = [self._vocabulary.features(prompt, each) for each in prompt.passed]
-        passed = own or self._pool.near(prompt)
+    def _side(self, prompt: Prompt, of: Callable[[Prompt, Response], np.ndarray]) -> Side | None:
+        passed = [of(prompt, each) for each in prompt.passed]
+        if not (own := bool(passed)):
+            for each in self._neighbours.near(prompt):
+                if each.key not in self._borrowed:
+                    self._borrowed[each.key] = of(each, each.passed[0])
+                passed.append(self._borrowed[each.key])
         if not passed:
             return None
-        failed = [self._vocabulary.features(prompt, each.response) for each in prompt.failed]
-        return Side(passed, failed, borrowed=not own)
+        return Side(passed, [of(prompt, each.response) for each in prompt.failed], borrowed=not own)
 
     def _held(self, groups: Groups, prompt: Prompt) -> dict[str, _Place]:
-        side = self._side(prompt)
+        side = self._side(prompt, self._vocabulary.features)
         marks = self._marks(prompt, side) if side is not None else []
         keys = [each.key for each in prompt.failed]
         return {key: _place(groups, each) for key, each in zip(keys, marks, strict=False)}
@@ -296,7 +376,7 @@ class Levels:
             cause = (
                 of_key[same]
                 if same is not None
-                else self._cause(found, self._example(found, [of[key] for key in members[number]]), taken)
+                else self._cause(found, [of[key] for key in members[number]], taken)
             )
             taken.add(cause.key)
             causes.append(cause)
@@ -312,7 +392,7 @@ class Levels:
                     self._names[name] = ONE + ", ".join(sorted(used, key=lambda word: (-said[word], word)))
 
     def _example(self, leaders: Sequence[tuple[int, int]], members: Sequence[tuple[Prompt, Response]]) -> str:
-        """Where such words lead, the sentence that says what no pass says with most of them."""
+        """Where such words lead, the unusual sentence with most of them."""
         names = [self._names.get(name, "") for name, sign in leaders if sign > 0]
         said = {name.removeprefix(NEW) for name in names if name.startswith(NEW)}
         new = [each for member in members for each in self._vocabulary.new(*member)] if said else []
@@ -320,20 +400,22 @@ class Levels:
 
     def _named(self, failing: Sequence[Prompt], wanted: set[int]) -> dict[int, str]:
         names: dict[int, str] = {}
-        for prompt in failing:
-            for response in [*(each.response for each in prompt.failed), *prompt.passed]:
-                if len(names) == len(wanted):
-                    return names
-                names.update(self._vocabulary.named(prompt, response, wanted - names.keys()))
-        for prompt, response in self._pool.responses():
+        passed = ((prompt, prompt.passed[0]) for prompt in self._neighbours.passed())
+        own = ((prompt, each) for prompt in failing for each in prompt.responses)
+        for prompt, response in (*own, *passed):
             if len(names) == len(wanted):
                 break
-            names.update(self._vocabulary.named(prompt, response, wanted - names.keys()))
+            there = self._features.get((prompt.key, response.text))
+            left = wanted - names.keys()
+            if there is None or not left.isdisjoint(there.tolist()):
+                names.update(self._vocabulary.named(prompt, response, left))
         return names
 
-    def _cause(self, leaders: Sequence[tuple[int, int]], example: str, taken: set[str]) -> LocalCause:
-        """Its words from the features that lead it, with a sentence that says what no pass says."""
-        first = leaders[0]
+    def _cause(
+        self, leaders: Sequence[tuple[int, int]], members: Sequence[tuple[Prompt, Response]], taken: set[str]
+    ) -> LocalCause:
+        """Its words from the features that lead it, with a sentence that says what hardly any other says."""
+        first, example = leaders[0], self._example(leaders, members)
         name = self._names.get(first[0], "?")
         key = f"3:{'+' if first[1] > 0 else '-'}{name}"
         while key in taken:
@@ -343,13 +425,14 @@ class Levels:
         lacks = _apart(name for name, sign in shown if sign < 0)[:2]
         has = _apart(name for name, sign in shown if sign > 0 and not name.startswith(NEW))[:2]
         if example:
-            has = [*has[:1], f"a sentence unlike any that passed: {_cut(example)}"]
+            has = [*has[:1], f"an unusual sentence: {_cut(example)}"]
         parts = [f"leaves out {' and '.join(lacks)}"] if lacks else []
         parts += [_having(has)] if has else []
         if first[1] > 0:
             parts.reverse()
         if len(parts) == 1 and not example and SIBLING not in parts[0]:
-            parts = [f"{parts[0]}, unlike every passing response"]
+            borrowed = 2 * sum(not prompt.passed for prompt, _ in members) > len(members)
+            parts = [f"{parts[0]}, unlike {PASSED_NEAR if borrowed else 'every passing response'}"]
         return LocalCause(key, level, "; ".join(parts), SKILLS[level])
 
     def _evidence(
@@ -401,62 +484,14 @@ def _place(groups: Groups, marks: Signed) -> _Place:
     return number, (np.intersect1d(only, led), np.intersect1d(lacks, led), every[:0])
 
 
-class _Pool:
-    """Passing responses of the run, by the words of their questions: siblings of prompts that have none."""
-
-    def __init__(self, vocabulary: Vocabulary, prompts: Sequence[Prompt]) -> None:
-        self._vocabulary = vocabulary
-        self._prompts = [prompt for prompt in prompts if prompt.passed][:SAMPLED]
-        self._places: dict[str, list[int]] = defaultdict(list)
-        for place, prompt in enumerate(self._prompts):
-            for word in prompt.words:
-                self._places[word].append(place)
-        self._features: dict[int, np.ndarray] = {}
-        self.used = False
-
-    def near(self, prompt: Prompt, without: int | None = None) -> list[np.ndarray]:
-        """Features of the responses to the nearest questions."""
-        if not self._prompts:
-            return []
-        self.used = True
-        score = np.zeros(len(self._prompts))
-        for word in sorted(prompt.words):  # a sum in another order differs in its last bit
-            places = self._places.get(word, ())
-            if places and len(places) < len(self._prompts):
-                score[places] += math.log(len(self._prompts) / len(places))
-        if without is not None:
-            score[without] = -1.0
-        best = np.argsort(-score, kind="stable")[:NEIGHBOURS]
-        return [self._of(int(place)) for place in best if score[place] >= 0]
-
-    def _of(self, place: int) -> np.ndarray:
-        if place not in self._features:
-            prompt = self._prompts[place]
-            self._features[place] = self._vocabulary.features(prompt, prompt.passed[0])
-        return self._features[place]
-
-    def background(self, fails: int) -> list[Side]:
-        """Each passing response beside those to the questions nearest to its own, as if it had failed."""
-        if not self.used or not fails:
-            return []
-        return [
-            Side(near, [self._of(place)], borrowed=True, harmless=True)
-            for place, prompt in enumerate(self._prompts)
-            if (near := self.near(prompt, place))
-        ]
-
-    def responses(self) -> Iterable[tuple[Prompt, Response]]:
-        return ((prompt, prompt.passed[0]) for prompt in self._prompts)
-
-
 def _ordered(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """By their texts, so that causes do not hang on the order of rows."""
+    """So that causes hang neither on the order of rows nor on how a text begins."""
     return sorted(
         (
             replace(
                 each,
-                passed=sorted(each.passed, key=lambda response: response.text),
-                failed=sorted(each.failed, key=lambda failure: (failure.response.text, failure.key)),
+                passed=shuffled(each.passed, lambda response: response),
+                failed=shuffled(each.failed, lambda failure: failure.response),
             )
             for each in prompts
         ),
@@ -464,9 +499,32 @@ def _ordered(prompts: Iterable[Prompt]) -> list[Prompt]:
     )
 
 
-def _each(sides: Iterable[Side]) -> Iterable[Side]:
-    """The side of each failure."""
-    return (side for side in sides for _ in side.failed)
+def _failures(prompts: Iterable[Prompt]) -> Iterable[Failure]:
+    return (each for prompt in prompts for each in prompt.failed)
+
+
+def _exchangeable(prompt: Prompt, by_copies: bool) -> Iterator[tuple[list[Response], list[Response]]]:
+    """Responses that passed and that failed, once each: who grades gives equal texts one reward.
+
+    Where that is not so (`by_copies`), a text that passed and failed tells nothing, and what is given often
+    is seldom all wrong, so that only texts that were given equally often are held against each other.
+    """
+    passed, failed = (
+        Counter(each.text for each in side)
+        for side in (prompt.passed, [each.response for each in prompt.failed])
+    )
+    texts = {each.text: each for each in [*prompt.passed, *(each.response for each in prompt.failed)]}
+    for copies in sorted({*passed.values(), *failed.values()}) if by_copies else [None]:
+        sides = tuple(
+            [
+                texts[text]
+                for text, number in side.items()
+                if copies is None or (number == copies and text not in other)
+            ][: contrast.MOST]
+            for side, other in ((passed, failed), (failed, passed))
+        )
+        if all(sides):
+            yield sides[0], sides[1]
 
 
 def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:

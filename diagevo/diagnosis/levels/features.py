@@ -24,8 +24,8 @@ _ARGUMENT = re.compile(r'"(\w+)"\s*:|(?<![\w.])(\w+)\s*=')
 CONSTANTS = (2, 3, 4, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)
 """Numbers that come with units and shares."""
 ONE = "§one of "
-NEW = "§a sentence unlike any that passed, with "
-"""Before ways to say the same, and before a word of a sentence that says what no pass says."""
+NEW = "§an unusual sentence with "
+"""Before ways to say the same, and before a word of a sentence that says what hardly any other says."""
 COUNTS = frozenset(
     [f"§{number} {each}" for number in range(6) for each in ("calls", "lines")]
     + ["§6 calls or more", "§4 lines or more"]
@@ -48,9 +48,9 @@ class Vocabulary:
         self._ids: dict[str, int] = {}
         counted = Counter(word for prompt in prompts for word in prompt.words)
         self._common = {word for word, number in counted.items() if number > max(2, len(prompts) // 5)}
-        passed = ways.spread(prompts, passed=True)
-        self._sentences = ways.Sentences(passed, {prompt.key: self._topic(prompt) for prompt, _ in passed})
-        self._ways = ways.alternatives([self._said(*each) for each in ways.spread(prompts)])
+        spread = ways.spread(prompts)
+        self._sentences = ways.Sentences(spread, {prompt.key: self._topic(prompt) for prompt, _ in spread})
+        self._ways = ways.alternatives([self._said(*each) for each in spread])
 
     def _topic(self, prompt: Prompt) -> frozenset[str]:
         return prompt.words - self._common
@@ -60,7 +60,7 @@ class Vocabulary:
         return frozenset(word for word in response.words[:LONGEST] if word[0].isalpha() and word not in topic)
 
     def new(self, prompt: Prompt, response: Response) -> list[tuple[int, str, list[str]]]:
-        """Line, text and words of its sentences that say what no pass says."""
+        """Line, text and words of its sentences that say what hardly any other response says."""
         return list(self._sentences.new(prompt, response, self._topic(prompt)))
 
     def id(self, word: str) -> int:
@@ -207,18 +207,18 @@ def _from(number: float, known: Mapping[float, str]) -> set[str]:
     found: set[str] = set()
     least, most = min(known) - NEAR, max(known) + NEAR
     for one, kind in known.items():
+        if one in (0, 1):
+            continue
         for name, other in (
-            ("a product", number / one if one else None),
+            ("a product", number / one),
             ("a sum", number - one),
             ("a subtraction", one - number),
-            ("a division", one / number if number else None),
+            ("a division", one / number if number else 0.0),
         ):
-            if other is None or not least < other < most:
+            if not least < other < most or other == 0:
                 continue
             second = known.get(other if other.is_integer() else round(other, 9))
-            if second is None:
-                continue
-            if (name in ("a product", "a division") and other == 1) or other == 0 or one in (0, 1):
+            if second is None or (other == 1 and name in ("a product", "a division")):
                 continue
             if name == "a sum" and kind == second == "a constant":
                 continue

@@ -146,24 +146,13 @@ def _distances(rows: np.ndarray, possible: np.ndarray) -> np.ndarray:
     return 1.0 - rows @ rows.T / np.sqrt(length * length.T)
 
 
-def most(rows: Sequence[tuple[int, Signed]]) -> Groups | None:
-    """Where prompts are too few to test anything: the features that most prompts' failures share, as one
-    group. None where failures share nothing with another one."""
-    shown: dict[tuple[int, int], set[int]] = {}
-    times: dict[tuple[int, int], int] = {}
-    for prompt, (only, lacks, _) in rows:
-        for names, sign in ((only, 1), (lacks, -1)):
-            for name in names.tolist():
-                shown.setdefault((name, sign), set()).add(prompt)
-                times[name, sign] = times.get((name, sign), 0) + 1
-    prompts = len({prompt for prompt, _ in rows})
-    ranked = sorted(shown, key=lambda key: (-len(shown[key]), -times[key], -key[1], key[0]))
-    best = [key for key in ranked if 2 * len(shown[key]) > prompts and times[key] > 1]
-    if not best:
-        return None
-    top = [key for key in best if (len(shown[key]), times[key]) == (len(shown[best[0]]), times[best[0]])]
+def alike(rows: Sequence[tuple[int, Signed]], untested: frozenset[int]) -> Groups | None:
+    """One group of failures that are one and the same response: it is known by what no pass has."""
+    _, (only, lacks, _) = rows[0]
+    keys = [(name, sign) for names, sign in ((only, 1), (lacks, -1)) for name in names.tolist()]
+    keys = [key for key in keys if key[0] not in untested]
     one = np.ones((1, 1))
-    return Groups([top], one[0], one, [[0]])
+    return Groups([keys], one[0], one, [[0]]) if keys else None
 
 
 def _incidence(keys: Sequence[tuple[int, int]], rows: Sequence[Signed]) -> np.ndarray:
@@ -195,18 +184,34 @@ def _bundles(held: np.ndarray, order: np.ndarray) -> list[list[int]]:
 
 
 def linkage(distance: np.ndarray, apart: float) -> list[np.ndarray]:
-    """Groups by average linkage, by a chain of nearest neighbours (Murtagh 1983).
+    """Groups by average linkage.
 
     Args:
         distance: (n, n), which is overwritten.
         apart: Mean distance from which two groups stay apart.
     """
-    if not len(distance):
-        return []
+    root = list(range(len(distance)))
+
+    def top(each: int) -> int:
+        while root[each] != each:
+            root[each] = root[root[each]]
+            each = root[each]
+        return each
+
+    for height, a, b in merges(distance):
+        if height < apart:
+            root[top(a)] = top(b)
+    tops = np.array([top(each) for each in range(len(distance))])
+    return [np.flatnonzero(tops == each) for each in np.unique(tops)]
+
+
+def merges(distance: np.ndarray) -> list[tuple[float, int, int]]:
+    """The pairs that average linkage joins, by a chain of nearest neighbours (Murtagh 1983): their mean
+    distance and a member of either. `distance` is overwritten."""
     np.fill_diagonal(distance, np.inf)
     alive = np.ones(len(distance), bool)
     size = np.ones(len(distance))
-    merges: list[tuple[float, int, int]] = []
+    joins: list[tuple[float, int, int]] = []
     chain: list[int] = []
     for _ in range(len(distance) - 1):
         if not chain:
@@ -219,23 +224,11 @@ def linkage(distance: np.ndarray, apart: float) -> list[np.ndarray]:
                 break
             chain.append(near)
         a, b = chain.pop(), chain.pop()
-        merges.append((float(distance[a, b]), a, b))
+        joins.append((float(distance[a, b]), a, b))
         joined = (distance[a] * size[a] + distance[b] * size[b]) / (size[a] + size[b])
         size[b] += size[a]
         alive[a] = False
         distance[b], distance[:, b] = joined, joined
         distance[a], distance[:, a] = np.inf, np.inf
         distance[b, b] = np.inf
-    root = list(range(len(distance)))
-
-    def top(each: int) -> int:
-        while root[each] != each:
-            root[each] = root[root[each]]
-            each = root[each]
-        return each
-
-    for height, a, b in merges:
-        if height < apart:
-            root[top(a)] = top(b)
-    tops = np.array([top(each) for each in range(len(distance))])
-    return [np.flatnonzero(tops == each) for each in np.unique(tops)]
+    return joins

@@ -3,14 +3,17 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from hashlib import blake2b
+from typing import TypeVar
 
 from diagevo.diagnosis.levels.sums import numbers
 from diagevo.text.turns import Turn, turns
 
+T = TypeVar("T")
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _NUMBERED = re.compile(
     r"^\s*(?:[-*•>#]+\s+|\(?\d{1,3}[.)]\s+|\**(?:step|schritt|étape|paso)\s*\d+\s*[:.)-]\**)\s*",
@@ -43,6 +46,10 @@ class Response:
     def own(self) -> tuple[tuple[int, str], ...]:
         """Lines that the policy wrote, thoughts left out."""
         return tuple((line, text) for line, text, own, _ in self._lines if own and text.strip())
+
+    @property
+    def own_text(self) -> str:
+        return "\n".join(text for _, text in self.own)
 
     @cached_property
     def others(self) -> tuple[tuple[int, str, str], ...]:
@@ -118,6 +125,21 @@ class Response:
         return Counter(self.words)
 
 
+def shuffled(items: Iterable[T], of: Callable[[T], Response]) -> list[T]:
+    """By digests of their texts: the same in every order of rows and in every process. Equal texts stand
+    apart, as far as chance has it."""
+    copies = Counter[str]()
+    ranked: list[tuple[bytes, int, T]] = []
+    for item in items:
+        text = of(item).text
+        copies[text] += 1
+        digest = blake2b(
+            text.encode(errors="replace"), digest_size=8, salt=copies[text].to_bytes(4, "little")
+        )
+        ranked.append((digest.digest(), len(ranked), item))
+    return [item for _, _, item in sorted(ranked, key=lambda each: each[:2])]
+
+
 @dataclass(frozen=True)
 class Failure:
     """A response that failed. `key` names it outside."""
@@ -140,6 +162,11 @@ class Prompt:
     @cached_property
     def words(self) -> frozenset[str]:
         return frozenset(TOKEN.findall(self.question.lower()))
+
+    @property
+    def responses(self) -> list[Response]:
+        """All, in an order that has nothing to do with what they say or are worth."""
+        return shuffled([*self.passed, *(each.response for each in self.failed)], lambda each: each)
 
     @cached_property
     def ends(self) -> tuple[Fraction | None, frozenset[Fraction]]:

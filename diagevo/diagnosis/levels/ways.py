@@ -1,4 +1,4 @@
-"""What is said in many ways: words of which most responses have one, and sentences such as no pass has.
+"""What is said in many ways: words of which most responses have one, and sentences such as hardly any has.
 
 A mistake is seldom worded twice alike. One that leaves something out lacks every way to say it; one that
 adds something adds another sentence each time.
@@ -18,17 +18,16 @@ LEARNED = 800
 RARE, MOST, SHARED, MOSTLY = 0.015, 12, 0.1, 0.7
 """Share of the responses that a way has at least; ways of a set; share of a way's responses that may have
 another one too; share of all responses that has one of them."""
+UNUSUAL = 0.02
+"""Share of the responses to other prompts that may have a pair of words of an unusual sentence."""
 SHORT = 4
 """Words below which a sentence says too little."""
 _SENTENCE = re.compile(r"(?<=[.!?;:])\s+|(?<=[。！？；])")
 
 
-def spread(prompts: Sequence[Prompt], *, passed: bool = False) -> list[tuple[Prompt, Response]]:
-    """LEARNED responses, first one of each prompt; `passed`: of those that passed, else of all alike."""
-    each = [
-        [*prompt.passed, *([] if passed else (failure.response for failure in prompt.failed))]
-        for prompt in prompts
-    ]
+def spread(prompts: Sequence[Prompt]) -> list[tuple[Prompt, Response]]:
+    """LEARNED responses, first one of each prompt; who passed is not looked at."""
+    each = [prompt.responses for prompt in prompts]
     every = [
         (prompt, responses[place])
         for place in range(max(map(len, each), default=0))
@@ -75,26 +74,34 @@ def alternatives(responses: Sequence[frozenset[str]]) -> list[tuple[str, ...]]:
 
 
 class Sentences:
-    """Pairs of words in passing responses, by which a sentence is told that says what none of them says."""
+    """Pairs of words in responses, by which a sentence is known that says what hardly any other says.
+
+    Who passed is not asked, so that such a sentence alone sets nothing apart.
+    """
 
     def __init__(
-        self, passed: Sequence[tuple[Prompt, Response]], topics: Mapping[str, frozenset[str]]
+        self, spread: Sequence[tuple[Prompt, Response]], topics: Mapping[str, frozenset[str]]
     ) -> None:
         """`topics`: of each prompt, by its key, the words that are masked."""
-        self._of: dict[tuple[str, str], str | None] = {}
-        for prompt, response in passed:
-            for _, _, words in _sentences(response, topics[prompt.key]):
-                for pair in pairwise(words):
-                    if self._of.setdefault(pair, prompt.key) != prompt.key:
-                        self._of[pair] = None
+        self._all, self._own = Counter[tuple[str, str]](), Counter[tuple[str, str, str]]()
+        for prompt, response in spread:
+            pairs = {
+                pair for _, _, words in _sentences(response, topics[prompt.key]) for pair in pairwise(words)
+            }
+            self._all.update(pairs)
+            self._own.update((prompt.key, *pair) for pair in pairs)
+        self._few = UNUSUAL * len(spread)
+        self._some = self._few + max(self._own.values(), default=0)
 
     def new(
         self, prompt: Prompt, response: Response, topic: frozenset[str]
     ) -> Iterator[tuple[int, str, list[str]]]:
-        """Line, text and words of each sentence most of which no passing response to another prompt has."""
+        """Line, text and words of each sentence most of which hardly any response to another prompt has."""
         for line, text, words in _sentences(response, topic):
             pairs = list(pairwise(words))
-            if 2 * sum(self._of.get(pair, prompt.key) == prompt.key for pair in pairs) > len(pairs):
+            seldom = [pair for pair in pairs if self._all[pair] <= self._some]
+            rare = sum(self._all[pair] - self._own[prompt.key, *pair] <= self._few for pair in seldom)
+            if 2 * rare > len(pairs):
                 yield line, text, words
 
 

@@ -1,0 +1,104 @@
+"""Prompts that are near to each other: what one that never passed is held against.
+
+What a prompt is about shows in its responses, and prompts about one thing fail alike. So labels are dealt,
+and passes are borrowed, among prompts that ask with the same words alone; who passed is not looked at.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from diagevo.diagnosis.levels.groups import merges
+from diagevo.diagnosis.levels.material import Prompt
+
+LINKED = 2_000
+"""Prompts that are linked with each other: the work grows with the square."""
+GROUP = 12
+"""Prompts of a group at most: enough that some pass and some fail, and few enough to be about one thing."""
+NEAREST = 5
+"""Prompts with a pass whose passes stand in for those of a prompt that has none."""
+TELLING = 64
+"""Words of a prompt that are compared, the rarest first."""
+
+
+class Neighbours:
+    """Groups of prompts, and the nearest ones that passed."""
+
+    def __init__(self, prompts: Sequence[Prompt]) -> None:
+        """`prompts`: in an order that does not hang on who passed; LINKED of them are taken."""
+        self._prompts = prompts[:LINKED]
+        self._counted = Counter(word for each in self._prompts for word in _words(each))
+        self._places: dict[str, list[int]] = defaultdict(list)
+        for place, prompt in enumerate(self._prompts):
+            for word in self._telling(prompt):
+                self._places[word].append(place)
+        self._length = np.ones(len(self._prompts))
+        self._passed = np.array([bool(each.passed) for each in self._prompts], bool)
+        self._length = np.sqrt(
+            [sum(self._weight(word) ** 2 for word in self._telling(each)) or 1.0 for each in self._prompts]
+        )
+        self.groups = self._grouped()
+        """Of the prompts of each group, in order."""
+        self._open = np.zeros(len(self._prompts), bool)
+        for group in self.groups:
+            self._open[group] = self._passed[group].any()
+
+    def prompts(self, group: Sequence[int]) -> list[Prompt]:
+        return [self._prompts[place] for place in group]
+
+    def passed(self) -> Iterator[Prompt]:
+        return (each for each in self._prompts if each.passed)
+
+    def near(self, prompt: Prompt) -> list[Prompt]:
+        """The nearest prompts that passed; none where no prompt of its group did."""
+        if not self._passed.any():
+            return []
+        likeness = self._likeness(prompt)
+        if not self._open[int(likeness.argmax())]:
+            return []
+        best = np.argsort(-np.where(self._passed, likeness, -1.0), kind="stable")[:NEAREST]
+        return [self._prompts[place] for place in best if self._passed[place]]
+
+    def _weight(self, word: str) -> float:
+        return math.log(len(self._prompts) / self._counted[word])
+
+    def _telling(self, prompt: Prompt) -> list[str]:
+        """Words that some of the prompts share and not all, in an order that is always the same: a sum in
+        another one differs in its last bit."""
+        shared = (word for word in _words(prompt) if 1 < self._counted[word] < len(self._prompts))
+        return sorted(shared, key=lambda word: (self._counted[word], word))[:TELLING]
+
+    def _likeness(self, prompt: Prompt) -> np.ndarray:
+        """(prompts,): cosines but for the prompt's own length."""
+        found = np.zeros(len(self._prompts))
+        for word in self._telling(prompt):
+            found[self._places[word]] += self._weight(word) ** 2
+        return found / self._length
+
+    def _grouped(self) -> list[list[int]]:
+        """By average linkage, nearest first, as long as a group has room."""
+        if self._passed.all() or not self._passed.any():
+            return [[place] for place in range(len(self._prompts))]
+        rows = [self._likeness(each) / self._length[place] for place, each in enumerate(self._prompts)]
+        root, size = list(range(len(rows))), [1] * len(rows)
+
+        def top(each: int) -> int:
+            while root[each] != each:
+                each = root[each]
+            return each
+
+        for _, one, other in sorted(merges(1.0 - np.array(rows, np.float32))):
+            one, other = top(one), top(other)
+            if size[one] + size[other] <= GROUP:
+                root[one] = other
+                size[other] += size[one]
+        found: dict[int, list[int]] = defaultdict(list)
+        for place in range(len(rows)):
+            found[top(place)].append(place)
+        return list(found.values())
+
+
+def _words(prompt: Prompt) -> set[str]:
+    return {word for word in prompt.words if word[0].isalpha()}
