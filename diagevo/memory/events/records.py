@@ -200,7 +200,9 @@ def wrapped(run_id: str, round: int, event: E, causation_id: str | None = None) 
         )
     name = type(kept).__name__
     if type(round) is not int or not 0 <= round <= LARGEST:
-        raise ConfigError(f"{name} cannot be recorded: its round is {round!r}, not a number from 0 to {LARGEST}")
+        raise ConfigError(
+            f"{name} cannot be recorded: its round is {round!r}, not a number from 0 to {LARGEST}"
+        )
     if len(payload) > LONGEST_TEXT // 4 and len(payload.encode()) > LONGEST_TEXT:
         raise ConfigError(f"{name} cannot be recorded: it has more than {LONGEST_TEXT:,} bytes")
     return kept, Pending(

@@ -70,8 +70,8 @@ class Artifacts:
         return self.put_many([text])[0]
 
     def put_many(self, texts: Sequence[str]) -> list[str]:
-        """Store texts in one transaction; their digests, in order. Raises ConfigError where one is so long that
-        no bundle could hold it."""
+        """Store texts in one transaction; their digests, in order. Raises ConfigError where one is longer
+        than a bundle could hold."""
         for text in texts:
             if len(text) > LONGEST_TEXT // 4 and (size := len(utf8(text))) > LONGEST_TEXT:
                 raise ConfigError(
