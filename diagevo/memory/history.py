@@ -39,6 +39,7 @@ from diagevo.memory.state.model import MemoryState, played_again
 from diagevo.memory.state.projection import load
 from diagevo.memory.state.stored_config import Configured, configured
 from diagevo.progress import WARM_START
+from diagevo.text.escaping import shortened
 from diagevo.text.steps import common_head
 
 E = TypeVar("E", bound=Event)
@@ -452,7 +453,7 @@ def resolve_run(database: Database, run: str | None) -> str:
         return known[0]
     if run in known:
         return run
-    raise NotFoundError(f"there is no run {run}", hint=f"runs: {_listed(sorted(known))}")
+    raise NotFoundError(f"there is no run {shortened(run)}", hint=f"runs: {_listed(sorted(known))}")
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:
