@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, messages, read
-from diagevo.ingest.formats.table_rows import FACTOR, LEAST
+from diagevo.ingest.formats.table_rows import COLUMNS, FACTOR, LEAST
 from diagevo.ingest.rollouts import IngestedRollout, grouped
 from tests.cli.program import STARTED, clean_environment, invoke, run
 from tests.ingest.conftest import DATA, complaint
@@ -137,6 +137,16 @@ def test_a_date_is_an_answer_and_bytes_are_none(tmp_path: Path) -> None:
     assert "row 1: a bytes" in refused("trl", tmp_path)
     trl_file(tmp_path, prompt=[5])
     assert "row 1: Expected" in refused("trl", tmp_path)
+
+
+def test_a_table_of_columns_without_end_is_refused(tmp_path: Path) -> None:
+    """Two rows of 100,000 columns took minutes."""
+    most = {f"c{n}": [1.0] for n in range(COLUMNS - 4)}
+    trl_file(tmp_path, **most)
+    [step] = read("trl", tmp_path, reward="correct", on_cut=pytest.fail)
+    assert step.rollouts[0].reward == 1
+    trl_file(tmp_path, **most, another=[1.0])
+    assert "it has 2,001 columns, of which at most 2,000 are read" in refused("trl", tmp_path)
 
 
 MEASURED = """
