@@ -6,6 +6,7 @@ import json
 import re
 import stat
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from io import BufferedIOBase
@@ -68,7 +69,7 @@ def cells(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     found = csv.reader(texts, strict=True, delimiter=delimiter)
     try:
         names = next(found, [])
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = next((name for name, times in Counter(names).items() if times > 1), None)
         if twice is not None or not all(names):
             what = f"two columns {twice}" if twice else "a column without a name"
             raise ConfigError(f"{file} has {what}", hint="name each column once, in the first line")
