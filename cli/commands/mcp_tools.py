@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from diagevo.errors import AmbiguousError, DiagEvoError, extra
-from diagevo.text.escaping import shortened
+from diagevo.text.escaping import shortened, storable
 
 from ..call import Call
 from ..opening import opened
@@ -103,12 +103,10 @@ def _half_a_pair(line: str) -> str | int | None:
         return None
     try:
         asked = json.loads(line)
-        json.dumps(asked, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return asked.get("id") if isinstance(asked, dict) else None
+        whole = storable(text := json.dumps(asked, ensure_ascii=False)) == text
     except (ValueError, RecursionError):
-        pass
-    return None
+        return None
+    return asked.get("id") if isinstance(asked, dict) and not whole else None
 
 
 def server(call: Call, *, queries: bool = True) -> "MCPServer":

@@ -1,5 +1,6 @@
 """Files that are none, names that are none, and a few bytes that mean gigabytes."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -141,12 +142,25 @@ def test_a_date_is_an_answer_and_bytes_are_none(tmp_path: Path) -> None:
 
 def test_a_table_of_columns_without_end_is_refused(tmp_path: Path) -> None:
     """Two rows of 100,000 columns took minutes."""
-    most = {f"c{n}": [1.0] for n in range(COLUMNS - 4)}
+    most: dict[str, Any] = {f"c{n}": [1.0] for n in range(COLUMNS - 4)}
     trl_file(tmp_path, **most)
     [step] = read("trl", tmp_path, reward="correct", on_cut=pytest.fail)
     assert step.rollouts[0].reward == 1
     trl_file(tmp_path, **most, another=[1.0])
     assert "it has 2,001 columns, of which at most 2,000 are read" in refused("trl", tmp_path)
+
+
+def test_a_text_that_no_bundle_could_hold_is_refused_with_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Played with 1,000 bytes in place of 64 MB."""
+    monkeypatch.setattr("diagevo.memory.log.artifacts.LONGEST_TEXT", 1000)
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"prompt": "a", "response": "b" * 1001, "reward": 1}))
+    told = invoke("ingest", "jsonl", file, "--run", "a", env={"DIAGEVO_HOME": str(tmp_path)})
+    assert told.exit_code == 2
+    assert "rows.jsonl: a text of 1,001 bytes cannot be kept: bbb" in told.stderr
+    assert "a" not in invoke("runs", "list", "--json", env={"DIAGEVO_HOME": str(tmp_path)}).stdout.split('"')
 
 
 MEASURED = """
