@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,19 @@ def test_a_date_is_an_answer_and_bytes_are_none(tmp_path: Path) -> None:
     assert "row 1: Expected" in refused("trl", tmp_path)
 
 
+def test_the_names_of_a_hundred_thousand_columns_are_compared_once(tmp_path: Path) -> None:
+    """Each with every other took minutes."""
+    names, cells = [f"c{n}" for n in range(10**5)], ["1"] * 10**5
+    file = tmp_path / "rows.csv"
+    began = time.monotonic()
+    file.write_text(f"prompt,response,reward,{','.join(names)}\na,b,1,{','.join(cells)}\n")
+    [step] = read("jsonl", file, on_cut=pytest.fail)
+    assert step.rollouts[0].response == "b"
+    file.write_text(f"prompt,response,reward,{','.join(names)},c7\na,b,1,{','.join(cells)},1\n")
+    assert "has two columns c7" in refused("jsonl", file)
+    assert time.monotonic() - began < 20
+
+
 def test_a_table_of_columns_without_end_is_refused(tmp_path: Path) -> None:
     """Two rows of 100,000 columns took minutes."""
     most: dict[str, Any] = {f"c{n}": [1.0] for n in range(COLUMNS - 4)}
@@ -160,7 +174,8 @@ def test_a_text_that_no_bundle_could_hold_is_refused_with_its_file(
     told = invoke("ingest", "jsonl", file, "--run", "a", env={"DIAGEVO_HOME": str(tmp_path)})
     assert told.exit_code == 2
     assert "rows.jsonl: a text of 1,001 bytes cannot be kept: bbb" in told.stderr
-    assert "a" not in invoke("runs", "list", "--json", env={"DIAGEVO_HOME": str(tmp_path)}).stdout.split('"')
+    monkeypatch.undo()
+    assert invoke("ingest", "jsonl", file, "--run", "a", env={"DIAGEVO_HOME": str(tmp_path)}).exit_code == 0
 
 
 MEASURED = """
