@@ -141,6 +141,19 @@ def test_a_date_is_an_answer_and_bytes_are_none(tmp_path: Path) -> None:
     assert "row 1: Expected" in refused("trl", tmp_path)
 
 
+@pytest.mark.parametrize(("piece", "end"), [("\\boxed{", "{}"), ("1+", "1 = {}")])
+def test_a_line_without_end_is_diagnosed_in_seconds(tmp_path: Path, piece: str, end: str) -> None:
+    """A hundred kilobytes of one took more than a minute of the processor, in time with their square."""
+    texts = {1: piece * 16_000 + end.format(16_001), 0: piece * 16_000 + end.format(16_002)}
+    rows = [json.dumps({"prompt": "q", "response": text, "reward": right}) for right, text in texts.items()]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows) + "\n")
+    home = {"DIAGEVO_HOME": str(tmp_path)}
+    assert invoke("ingest", "jsonl", tmp_path / "rows.jsonl", "--run", "a", env=home).exit_code == 0
+    began = time.process_time()
+    assert invoke("diagnose", "--local", "--run", "a", env=home).exit_code == 0
+    assert time.process_time() - began < 20
+
+
 def test_the_names_of_a_hundred_thousand_columns_are_compared_once(tmp_path: Path) -> None:
     """Each with every other took minutes."""
     names, cells = [f"c{n}" for n in range(10**5)], ["1"] * 10**5
