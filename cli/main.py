@@ -16,7 +16,7 @@ import typer
 
 from diagevo.errors import ConfigError, DiagEvoError, StoppedSafely
 from diagevo.private import private
-from diagevo.text.escaping import json_text, storable, visible
+from diagevo.text.escaping import json_text, shortened, storable, visible
 from diagevo.text.redaction import masked
 
 from . import listing
@@ -25,6 +25,8 @@ from .call import Call
 USAGE = 2
 BUG = 70
 INTERRUPTED = 130
+LONGEST = 10_000
+"""Characters of an error: an argument of any length may stand in it."""
 REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG, errno.EROFS})
 """What a place says that takes no more, or not this name."""
 
@@ -115,7 +117,8 @@ def _wants_json(arguments: list[str]) -> bool:
 
 
 def _report(arguments: list[str], kind: str, message: str, hint: str | None, code: int) -> int:
-    message, hint = masked(message), None if hint is None else masked(hint)
+    message = shortened(masked(message), LONGEST)
+    hint = None if hint is None else shortened(masked(hint), LONGEST)
     with suppress(OSError):  # nowhere is left to say it; the exit code does
         if _wants_json(arguments):
             print(json_text({"error": {"kind": kind, "message": message, "hint": hint}}))

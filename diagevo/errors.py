@@ -1,6 +1,6 @@
 """One tree of errors. Each says what, where and the next step, and knows its exit code."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 
@@ -27,6 +27,17 @@ class ConfigError(DiagEvoError):
 
     exit_code = 2
     kind = "config"
+
+
+class AmbiguousError(ConfigError):
+    """A piece of a text fits several things. `candidates`: their words by id, which a model may have
+    written."""
+
+    def __init__(self, message: str, candidates: Mapping[str, str], left: int) -> None:
+        lines = [f"{id_}  {words}" for id_, words in candidates.items()]
+        lines += [f"and {left} more"] if left else []
+        super().__init__(message, hint="\n  ".join(["name one of them:", *lines]))
+        self.candidates = candidates
 
 
 class NotFoundError(DiagEvoError):

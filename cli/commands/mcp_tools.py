@@ -5,17 +5,19 @@ instruction.
 """
 
 import io
+import json
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from diagevo.errors import DiagEvoError, extra
+from diagevo.errors import AmbiguousError, DiagEvoError, extra
+from diagevo.text.escaping import shortened, storable
 
 from ..call import Call
 from ..opening import opened
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from diagevo.memory.history import AsOf, History
 
+ANSWER = 2**20
+"""Bytes of the JSON that any tool gives: of more, lists and texts are cut, until it fits."""
 ROWS = 200
 """Rows that `query` gives at most."""
 LIST = 200
@@ -34,6 +38,14 @@ GRACE = 2.0
 """Seconds in which a tool may finish after its client has gone."""
 CELL = 2000
 """Characters of a text that any tool gives without `full`."""
+CUTS = ((LIST, None), (LIST, 8 * CELL), (LIST, CELL), (100, 1000), (50, 500), (20, 200), (10, 100), (5, 20))
+"""Items of a list and characters of a text, from what is given if there is room to what always has room."""
+LEFT_OUT = 40
+"""Bytes of what is said of a list that was cut."""
+FIELDS = 50
+"""More keys than any record has: what has more of them is a list by name."""
+INVALID_PARAMS = -32602
+"""JSON-RPC's code."""
 _WRITTEN = (
     "description label new_label first_label node_label question reference trajectory prompt request reply"
 )
@@ -57,10 +69,18 @@ def serve(made: "MCPServer") -> None:
     says, and all it does is read."""
     import anyio
     from mcp.server.stdio import stdio_server
+    from mcp.shared.message import SessionMessage
+    from mcp_types import ErrorData, JSONRPCError
 
     class Lines(anyio.AsyncFile[str]):
+        answers: Any
+
         async def readline(self) -> str:
             line = await super().readline()
+            while (asked := _half_a_pair(line)) is not None:  # no such line would be answered
+                error = ErrorData(code=INVALID_PARAMS, message="an argument holds half a surrogate pair")
+                await self.answers.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=asked, error=error)))
+                line = await super().readline()
             if not line:
                 end = threading.Timer(GRACE, os._exit, [0])
                 end.daemon = True
@@ -70,10 +90,23 @@ def serve(made: "MCPServer") -> None:
     async def served() -> None:
         lines = Lines(io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace"))
         async with stdio_server(stdin=lines) as (read, write):
+            lines.answers = write
             inner = made._lowlevel_server  # run_stdio_async takes no stdin of ours
             await inner.run(read, write, inner.create_initialization_options())
 
     anyio.run(served)
+
+
+def _half_a_pair(line: str) -> str | int | None:
+    """The id of a request that holds half a surrogate pair, which no text does; None for any other."""
+    if "\\u" not in line:
+        return None
+    try:
+        asked = json.loads(line)
+        whole = storable(text := json.dumps(asked, ensure_ascii=False)) == text
+    except (ValueError, RecursionError):
+        return None
+    return asked.get("id") if isinstance(asked, dict) and not whole else None
 
 
 def server(call: Call, *, queries: bool = True) -> "MCPServer":
@@ -144,6 +177,7 @@ class Tools:
     ) -> dict[str, Any]:
         """The recorded rounds under another k, θ_up or without causes: F, z, ε; each says whether it is exact
         or open-loop."""
+        from diagevo.memory.audit.references import resolve
         from diagevo.memory.audit.rounds import observations
         from diagevo.memory.audit.whatif import Changes, what_if
         from diagevo.text.fractions import fraction
@@ -153,7 +187,8 @@ class Tools:
         with self._opened(None) as (history, as_of):
             given = {"k": k, "theta_up": theta_up}
             values = {name: fraction(checked(text, name)) for name, text in given.items() if text is not None}
-            changes = Changes(**values, drop=frozenset(drop or ()), since=1)
+            dropped = frozenset(resolve(history, ref, as_of, "cause").id for ref in drop or ())
+            changes = Changes(**values, drop=dropped, since=1)
             found = what_if(observations(history, as_of), changes)
             return self._answer(history, as_of, render.plain(found))
 
@@ -190,13 +225,15 @@ class Tools:
             self._opened(None) as (history, as_of),
             query(history.database, sql, run_id=history.run_id, limits=AGENT) as answer,
         ):
-            found = [[_cut(render.plain(cell)) for cell in row] for row in islice(answer.rows, rows + 1)]
-            data = {
-                "columns": list(answer.columns),
-                "more": len(found) > rows,
-                "untrusted": {"rows": found[:rows]},
-            }
-            return {"run": history.run_id, "as_of": _where(as_of), "data": data}
+            found, room = list[Any](), ANSWER
+            for row in islice(answer.rows, rows + 1):
+                found.append(_bounded([render.plain(cell) for cell in row], LIST, CELL))
+                room = _room(found[-1], room, LIST, CELL)
+                if room < 0:
+                    break
+            more = len(found) > rows or room < 0
+            data = {"columns": list(answer.columns), "more": more, "untrusted": {"rows": found[:rows]}}
+            return self._answer(history, as_of, data)
 
     @contextmanager
     def _opened(self, round: int | None) -> "Iterator[tuple[History, AsOf]]":
@@ -207,23 +244,58 @@ class Tools:
             with opened(self.call) as history:
                 yield history, history.as_of(round)
         except DiagEvoError as error:
-            hint = "" if error.hint is None else f"\nhint: {error.hint}"
-            raise ToolError(f"{error.kind}: {error.message}{hint}") from error
+            raise ToolError(_worded(error)) from error
 
     def _answer(self, history: "History", as_of: "AsOf", data: Any) -> dict[str, Any]:
-        return {"run": history.run_id, "as_of": _where(as_of), "data": _bounded(_apart(data))}
+        where = {"round": as_of.round, "position": as_of.position}
+        return {"run": history.run_id, "as_of": where, **_fitting(_apart(data))}
 
 
-def _where(as_of: "AsOf") -> dict[str, int]:
-    return {"round": as_of.round, "position": as_of.position}
+def _worded(error: DiagEvoError) -> str:
+    """What is wrong and the next step; what a model, or a database with a model's text, says of it stands
+    apart."""
+    from diagevo.memory.audit.query import REFUSED
 
-
-def _cut(value: Any) -> Any:
-    return (
-        f"{value[:CELL]}… ({len(value)} characters)"
-        if isinstance(value, str) and len(value) > CELL
-        else value
+    message, hint, foreign = error.message, error.hint, None
+    if isinstance(error, AmbiguousError):
+        hint, foreign = f"name one of them: {', '.join(error.candidates)}", dict(error.candidates)
+    elif message.startswith(REFUSED):
+        message, foreign = REFUSED.strip(": "), message.removeprefix(REFUSED)
+    lines = [f"{error.kind}: {shortened(message, CELL)}"]
+    lines += [] if hint is None else [f"hint: {shortened(hint, CELL)}"]
+    lines += (
+        []
+        if foreign is None
+        else [json.dumps({"untrusted": _bounded(foreign, LIST, CELL)}, ensure_ascii=False)]
     )
+    return "\n".join(lines)
+
+
+def _fitting(data: Any) -> dict[str, Any]:
+    """The data within `ANSWER`, and what of it was left out for that."""
+    items, characters = next((cut for cut in CUTS if _room(data, ANSWER, *cut) >= 0), CUTS[-1])
+    found = _bounded(data, items, characters)
+    if characters is None:
+        return {"data": found}
+    ends = f"lists end after {items} items and texts after {characters} characters"
+    return {"data": found, "left_out": f"an answer has at most {ANSWER:,} bytes: {ends}"}
+
+
+def _room(value: Any, room: int, items: int, characters: int | None, depth: int = 2) -> int:
+    """What is left of so many bytes beside the value, cut so and as indented JSON; negative where it has
+    more."""
+    if isinstance(value, dict):
+        parts: Iterator[Any] = chain.from_iterable(islice(value.items(), max(items, FIELDS)))
+    elif isinstance(value, list):
+        parts, room = islice(value, items), room - LEFT_OUT
+    else:
+        text = shortened(value, characters) if isinstance(value, str) and characters is not None else value
+        return room - len(json.dumps(text, ensure_ascii=False).encode())
+    for part in parts:
+        room = _room(part, room - 2 * depth - 4, items, characters, depth + 1)
+        if room < 0:
+            break
+    return room
 
 
 def _walk(value: Any, each: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
@@ -235,15 +307,26 @@ def _walk(value: Any, each: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     return value
 
 
-def _bounded(data: Any) -> Any:
-    """Long lists cut; `<name>_left_out` beside one says how many items."""
-
-    def each(value: dict[str, Any]) -> dict[str, Any]:
-        long = {key: inner for key, inner in value.items() if isinstance(inner, list) and len(inner) > LIST}
-        cut = {key: inner[:LIST] for key, inner in long.items()}
-        return {**value, **cut, **{f"{key}_left_out": len(inner) - LIST for key, inner in long.items()}}
-
-    return _walk(data, each)
+def _bounded(value: Any, items: int = LIST, characters: int | None = None) -> Any:
+    """Long lists and texts cut. How many items were, `<name>_left_out` beside a list says, and in a list of
+    lists its last item."""
+    if isinstance(value, str):
+        return value if characters is None else shortened(value, characters)
+    if isinstance(value, list):
+        cut = [_bounded(inner, items, characters) for inner in value[:items]]
+        for place, inner in enumerate(value[:items]):
+            if isinstance(inner, list) and len(inner) > items:
+                cut[place].append(f"… and {len(inner) - items} more")
+        return cut
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, Any] = {}
+    for key, inner in islice(value.items(), max(items, FIELDS)):
+        found[key] = _bounded(inner, items, characters)
+        most = max(items, FIELDS) if isinstance(inner, dict) else items
+        if isinstance(inner, list | dict) and len(inner) > most:
+            found[f"{key}_left_out"] = len(inner) - most
+    return found
 
 
 def _apart(data: Any) -> Any:
@@ -266,6 +349,7 @@ def _compact(data: Any) -> Any:
             return value["exact"]
         if "failure_id" in value and "supplied" in value:
             value = {key: value[key] for key in EVIDENCE}
-        return {key: _cut(inner) for key, inner in value.items() if inner not in (None, [], {}, "")}
+        kept = {key: inner for key, inner in value.items() if inner not in (None, [], {}, "")}
+        return {key: shortened(v, CELL) if isinstance(v, str) else v for key, v in kept.items()}
 
     return _walk(data, each)

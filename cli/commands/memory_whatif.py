@@ -7,6 +7,7 @@ import typer
 
 from diagevo.equations.policy import BUILT_IN
 from diagevo.errors import ConfigError
+from diagevo.text.escaping import shortened
 from diagevo.text.fractions import LARGEST, fraction
 from diagevo.text.lines import listed
 from diagevo.text.numbers import number
@@ -89,7 +90,7 @@ def checked(text: str, name: str) -> str:
     """A number within its bounds, as it was written. Raises ConfigError."""
     text = text.strip()
     low, high, allowed = _LIMITS[name]
-    shown = text if len(text) <= 80 else f"{text[:80]}…"
+    shown = shortened(text)
     try:
         value = fraction(text)
     except ValueError as error:

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError, extra
-from diagevo.text.escaping import csv_text, json_text
+from diagevo.text.escaping import csv_text, json_text, visible
 
 from ..call import Call
 from .console import Out, Point, dump, envelope, opened, plain, say, sink, stdout
@@ -96,7 +96,7 @@ def _text(
         case "csv":
             names, flat = _flat(columns, rows)
             writer = csv.writer(out, lineterminator="\n")
-            writer.writerow(names)
+            writer.writerow(map(csv_text, names))
             writer.writerows([_shown(line[name]) for name in names] for line in flat)
         case "jsonl":
             for row in rows:
@@ -111,7 +111,7 @@ def _text(
 def _page(columns: Sequence[Column], rows: Iterator[Row]) -> tuple[list[list[str]], Iterator[list[str]]]:
     """The headings and the first rows, from which the shape of a table is taken; and the rest."""
     lines = (cells(columns, row) for row in rows)
-    return [[column.heading for column in columns], *islice(lines, PAGE)], lines
+    return [[visible(column.heading, one_line=True) for column in columns], *islice(lines, PAGE)], lines
 
 
 def row_of(value: "Row | DataclassInstance") -> dict[str, Any]:

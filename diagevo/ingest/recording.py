@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from diagevo.config.models import Config, IngestConfig
 from diagevo.diagnosis.embedder import Embedder, identity
 from diagevo.equations.filter import failing
-from diagevo.errors import ConflictError
+from diagevo.errors import ConfigError, ConflictError
 from diagevo.ingest.rollouts import RolloutGroup, RolloutStep, grouped, models
 from diagevo.ingest.rounds import LAST, Rounds, ingested
 from diagevo.memory.audit.groups import Attempts
@@ -111,7 +111,10 @@ class Recorder:
         described = step.number, step.source, groups, self.settings.pass_at
         events = events_of(_digests, *described) if known else []
         if not _matches(known, events) or not known:
-            events = events_of(self.memory.artifacts.put_many, *described)
+            try:
+                events = events_of(self.memory.artifacts.put_many, *described)
+            except ConfigError as error:  # of a text that no bundle could hold
+                raise ConfigError(f"{step.source}: {error.message}", hint=error.hint) from error
         if step.number in self.batches:
             if not _matches(known, events):
                 if _grown(known, events):

@@ -40,6 +40,7 @@ from diagevo.memory.state.model import MemoryState, played_again
 from diagevo.memory.state.projection import load
 from diagevo.memory.state.stored_config import Configured, configured, read_today
 from diagevo.progress import WARM_START
+from diagevo.text.escaping import shortened
 from diagevo.text.steps import common_head
 
 E = TypeVar("E", bound=Event)
@@ -456,9 +457,9 @@ def resolve_run(database: Database, run: str | None) -> str:
         return known[0]
     if run in known:
         return run
-    near = get_close_matches(str(run), known, n=3)
+    near = get_close_matches(str(run)[:200], known, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"runs: {_listed(sorted(known))}"
-    raise NotFoundError(f"there is no run {run}", hint=hint)
+    raise NotFoundError(f"there is no run {shortened(run)}", hint=hint)
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from diagevo.errors import ConfigError
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import LATEST
+from diagevo.text.escaping import shortened
 
 _PAGES = ("static", "index.html")
 """What stands beside the runs' folders in the view."""
@@ -17,7 +18,7 @@ def check_name(run: str) -> None:
     """Raises ConfigError where a run cannot have this name."""
     if RUN_ID.fullmatch(run) is None:
         raise ConfigError(
-            f"{run!r} cannot name a run", hint="use letters, digits, dots, dashes and underscores"
+            f"{shortened(run)!r} cannot name a run", hint="use letters, digits, dots, dashes and underscores"
         )
     if run in _PAGES:
         raise ConfigError(

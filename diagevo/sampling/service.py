@@ -78,7 +78,7 @@ class Service:
         return async_client(self.base_url, key, self.timeout, retries=self.retries, connections=connections)
 
     async def complete(self, client: "AsyncOpenAI", **fields: Any) -> ChatCompletion:
-        """A chat completion. Raises RefusedError, ServiceError."""
+        """A chat completion, of as many choices as were asked for. Raises RefusedError, ServiceError."""
         with self._as_ours():
             raw = await client.chat.completions.with_raw_response.create(**fields)
         found = self._read(raw.content, _Completion)
@@ -86,7 +86,7 @@ class Service:
         return ChatCompletion(
             [
                 Choice(storable(unkeyed(choice.message.content or "")), choice.finish_reason)
-                for choice in found.choices
+                for choice in found.choices[: fields.get("n", 1)]  # a reply may hold any number
             ],
             usage.prompt_tokens or 0,
             usage.completion_tokens or 0,

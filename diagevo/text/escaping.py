@@ -62,6 +62,11 @@ def _symbol(match: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def shortened(text: str, most: int = 80) -> str:
+    """`text` where it has at most so many characters, else its beginning, and how long it is."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
 def one_line(text: str) -> str:
     """A description or label as a phrase: words with one space between them, nothing unseen."""
     return " ".join(_UNSEEN.sub(" ", text).split())

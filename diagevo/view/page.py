@@ -190,6 +190,9 @@ class TablePage(NamedTuple):
 
 
 def part_of(total: int, wanted: str | None) -> TablePage:
-    """The part that a path asks for, the first where it names none."""
-    last = max(1, -(-total // ROWS))
-    return TablePage(min(int(wanted or 1), last), last)
+    """The part that a path asks for, the first where it names none. Raises NotFoundError for a later one than
+    the last."""
+    last, number = max(1, -(-total // ROWS)), int(wanted or 1)
+    if number > last:
+        raise NotFoundError(f"there is no part {number} of this page", hint=f"its last one is {last}")
+    return TablePage(number, last)

@@ -39,6 +39,27 @@ def test_a_misspelt_key_in_the_configuration(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["diagevo.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["memory", "why", "{}"], 3),
+        (["memory", "why", "c{}"], 3),
+        (["memory", "why", "r{}.q1"], 3),
+        (["memory", "show", "--run", "{}"], 3),
+        (["runs", "fork", "played@1", "--name", "{}"], 2),
+        (["runs", "import", "{}"], 2),
+        (["memory", "log", "--type", "{}"], 2),
+        (["config", "show", "--set", "{}=1"], 2),
+        (["{}"], 2),
+    ],
+)
+def test_no_error_repeats_an_argument_of_two_megabytes(played: Path, command: list[str], code: int) -> None:
+    done = invoke(*(word.format("1" * 2**21) for word in command), env={"DIAGEVO_HOME": f"{played / 'runs'}"})
+    assert done.exit_code == code
+    assert "characters)" in done.stderr
+    assert len(done.output) < 11_000
+
+
 @pytest.mark.parametrize("command", [["memory", "show"], ["memory", "verify"], ["train", "--resume"]])
 def test_a_run_that_does_not_exist(played: Path, command: list[str]) -> None:
     before = _events(played)

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
-from diagevo.cli.commands.mcp_tools import LIST, _bounded, server  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.commands.mcp_tools import ANSWER, LIST, _bounded, _fitting, server  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from diagevo.memory.audit.query import AGENT
 from tests.cli.program import invoke
@@ -119,6 +119,75 @@ def test_a_list_is_cut_and_says_by_how_much() -> None:
     assert (len(told["causes"]), told["causes_left_out"]) == (LIST, 1)
     assert (told["causes"][0]["turns"][-1], told["causes"][0]["turns_left_out"]) == (199, 5)
     assert (told["few"], "few_left_out" in told) == ([1, 2], False)
+
+
+def test_a_cause_that_is_not_there_cannot_be_left_out(ask: Ask) -> None:
+    failed, told = ask("what_if", drop=["nope"])
+    assert failed
+    assert 'not_found: nothing matches "nope" in run verl' in told
+    assert not ask("what_if", drop=["c1"])[0]
+
+
+def test_what_models_wrote_stands_apart_in_errors_too(ask: Ask) -> None:
+    _, told = ask("query", sql="SELECT cause_id, description FROM v_cause")
+    words = {row[0]: row[1] for row in told["data"]["untrusted"]["rows"]}
+    piece = max({w for text in words.values() for w in text.split()}, key=" ".join(words.values()).count)
+    failed, told = ask("why", ref=piece)
+    assert failed
+    said, untrusted = told.split('{"untrusted": ')
+    assert all(text not in said for text in words.values())
+    assert "descriptions\nhint: name one of them: c" in said
+    assert json.loads('{"untrusted": ' + untrusted)["untrusted"].items() <= words.items()
+    failed, told = ask("query", sql="SELECT json_extract(description, '$.a') FROM v_cause")
+    assert failed
+    assert told.startswith("Error executing tool query: config: the database refuses it\nhint: ")
+
+
+LARGE = [
+    ("query", {"sql": "SELECT " + ", ".join(["printf('%.*c', 100000, 'é')"] * 100), "rows": 200}),
+    (
+        "query",
+        {"sql": "SELECT " + ", ".join(["printf('%.*c', 2000, 'é')"] * 100) + " FROM v_event", "rows": 200},
+    ),
+    ("query", {"sql": "SELECT char(1), char(2), char(3) FROM v_event a, v_event b", "rows": 200}),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), LARGE)
+def test_an_answer_is_bounded_as_a_whole_and_says_what_is_left_out(
+    ask: Ask, tool: str, arguments: dict[str, Any]
+) -> None:
+    failed, told = ask(tool, **arguments)
+    assert not failed
+    assert len(json.dumps(told, ensure_ascii=False, indent=2).encode()) < ANSWER + 1000
+    assert told["data"]["untrusted"]["rows"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"a": ["x" * 1000] * 200, "b": ["y" * 100_000] * 200},
+        {"a": {f"c{n}": n for n in range(10**6)}},
+        {"a": [{"b": [{"c": list(range(200))}] * 200}] * 200},
+        {"a": [[["\0" * 5000] * 300] * 300] * 300},
+        {f"key {n} {'x' * 50}": {"text": "é" * 10**6} for n in range(49)},
+    ],
+    ids=["texts", "names", "lists", "lists of lists", "fields"],
+)
+def test_whatever_is_answered_fits(data: dict[str, Any]) -> None:
+    told = _fitting(data)
+    assert len(json.dumps(told, ensure_ascii=False, indent=2).encode()) < ANSWER + 1000
+    ends = "an answer has at most 1,048,576 bytes: lists end after"
+    assert told["data"].get("a_left_out") == 999_800 or told["left_out"].startswith(ends)
+    assert _fitting({"a": ["b"] * 200}) == {"data": {"a": ["b"] * 200}}
+
+
+def test_a_reference_of_two_megabytes_is_not_repeated(ask: Ask) -> None:
+    for ref in ("x" * 2**21, "c" + "1" * 2**21, "r" + "1" * 2**21 + ".q0"):
+        failed, told = ask("why", ref=ref)
+        assert failed
+        assert len(told) < 500
+        assert "(2,097,1" in told
 
 
 def test_a_tool_takes_no_endless_list(ask: Ask) -> None:

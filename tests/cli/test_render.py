@@ -13,9 +13,10 @@ from diagevo.cli.render.console import dump  # pyright: ignore[reportMissingImpo
 from typer.testing import CliRunner
 
 from diagevo.errors import ConfigError
-from tests.cli.program import run
+from tests.cli.program import invoke, run
 from tests.cli.sample import HOSTILE, app
 from tests.cli.terminal import on_terminal
+from tests.memory.play import opened
 
 
 def _printed(*arguments: str) -> str:
@@ -61,6 +62,18 @@ def test_markdown_escapes_the_pipe() -> None:
     lines = _printed("list", "--format", "md").splitlines()
     assert lines[1] == "|---|---:|---|"
     assert "red \\| pipe ⏎ second" in lines[2]
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "md"])
+def test_a_heading_that_a_query_names_is_shown_as_any_text(tmp_path: Path, form: str) -> None:
+    with opened(tmp_path) as memory:
+        memory.open_round(1)
+    sql = 'SELECT 1 AS "\x1b[31mred\u202e", 2 AS "=1+1"'
+    told = invoke("memory", "query", sql, "--format", form, "--db", tmp_path / "log.db")
+    heading = told.stdout.splitlines()[0]
+    assert "\x1b" not in heading
+    assert "\u202e" not in heading
+    assert {"table": "␛[31mred\\u202e  =1+1", "csv": "␛[31mred\\u202e,'=1+1"}.get(form, heading) == heading
 
 
 def test_parquet_needs_a_file_and_holds_every_key(tmp_path: Path) -> None:

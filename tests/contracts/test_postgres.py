@@ -23,7 +23,9 @@ from diagevo.memory.log.check import check
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import upgrade
+from tests.cli.program import invoke
 from tests.contracts.databases import PostgresStores
+from tests.ingest.conftest import DATA
 from tests.memory.audit.long_run import LongRun
 
 EVENT = pending("a", 1, StageStarted(stage="solver", attempt=1))
@@ -236,6 +238,20 @@ def test_ctrl_c_inside_the_driver_ends_a_transaction_and_is_no_error_of_the_data
     with database.read() as connection:
         assert connection.execute(text("SELECT 1")).scalar_one() == 1
     database.close()
+
+
+def test_what_a_role_may_not_do_is_said_and_nothing_is_written(
+    postgres_stores: PostgresStores, tmp_path: Path
+) -> None:
+    store = postgres_stores.new(tmp_path)
+    rollouts = DATA / "verl" / "rollouts"
+    told = invoke(
+        "ingest", "verl", rollouts, "--run", "a", "--db", store.reading, env={"DIAGEVO_HOME": f"{tmp_path}"}
+    )
+    assert told.exit_code == 5
+    assert "does not allow it: permission denied for table" in told.stderr
+    with store.log() as log:
+        assert log.last_position() == 0
 
 
 def test_a_stream_that_is_dropped_after_its_session_ended_prints_nothing(

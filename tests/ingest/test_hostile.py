@@ -1,9 +1,11 @@
 """Files that are none, names that are none, and a few bytes that mean gigabytes."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from pyarrow import parquet
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, messages, read
 from diagevo.ingest.formats.messages import unpadded
-from diagevo.ingest.formats.table_rows import FACTOR, LEAST
+from diagevo.ingest.formats.table_rows import COLUMNS, FACTOR, LEAST
 from diagevo.ingest.rollouts import IngestedRollout, grouped
 from tests.cli.program import STARTED, clean_environment, invoke, run
 from tests.ingest.conftest import DATA, complaint
@@ -138,6 +140,56 @@ def test_a_date_is_an_answer_and_bytes_are_none(tmp_path: Path) -> None:
     assert "row 1: a bytes" in refused("trl", tmp_path)
     trl_file(tmp_path, prompt=[5])
     assert "row 1: neither a text nor messages" in refused("trl", tmp_path)
+
+
+@pytest.mark.parametrize(("piece", "end"), [("\\boxed{", "{}"), ("1+", "1 = {}")])
+def test_a_line_without_end_is_diagnosed_in_seconds(tmp_path: Path, piece: str, end: str) -> None:
+    """A hundred kilobytes of one took more than a minute of the processor, in time with their square."""
+    texts = {1: piece * 16_000 + end.format(16_001), 0: piece * 16_000 + end.format(16_002)}
+    rows = [json.dumps({"prompt": "q", "response": text, "reward": right}) for right, text in texts.items()]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows) + "\n")
+    home = {"DIAGEVO_HOME": str(tmp_path)}
+    assert invoke("ingest", "jsonl", tmp_path / "rows.jsonl", "--run", "a", env=home).exit_code == 0
+    began = time.process_time()
+    assert invoke("diagnose", "--local", "--run", "a", env=home).exit_code == 0
+    assert time.process_time() - began < 20
+
+
+def test_the_names_of_a_hundred_thousand_columns_are_compared_once(tmp_path: Path) -> None:
+    """Each with every other took minutes."""
+    names, cells = [f"c{n}" for n in range(10**5)], ["1"] * 10**5
+    file = tmp_path / "rows.csv"
+    began = time.monotonic()
+    file.write_text(f"prompt,response,reward,{','.join(names)}\na,b,1,{','.join(cells)}\n")
+    [step] = read("jsonl", file, on_cut=pytest.fail)
+    assert step.rollouts[0].response == "b"
+    file.write_text(f"prompt,response,reward,{','.join(names)},c7\na,b,1,{','.join(cells)},1\n")
+    assert "has two columns c7" in refused("jsonl", file)
+    assert time.monotonic() - began < 20
+
+
+def test_a_table_of_columns_without_end_is_refused(tmp_path: Path) -> None:
+    """Two rows of 100,000 columns took minutes."""
+    most: dict[str, Any] = {f"c{n}": [1.0] for n in range(COLUMNS - 4)}
+    trl_file(tmp_path, **most)
+    [step] = read("trl", tmp_path, reward="correct", on_cut=pytest.fail)
+    assert step.rollouts[0].reward == 1
+    trl_file(tmp_path, **most, another=[1.0])
+    assert "it has 2,001 columns, of which at most 2,000 are read" in refused("trl", tmp_path)
+
+
+def test_a_text_that_no_bundle_could_hold_is_refused_with_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Played with 1,000 bytes in place of 64 MB."""
+    monkeypatch.setattr("diagevo.memory.log.artifacts.LONGEST_TEXT", 1000)
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"prompt": "a", "response": "b" * 1001, "reward": 1}))
+    told = invoke("ingest", "jsonl", file, "--run", "a", env={"DIAGEVO_HOME": str(tmp_path)})
+    assert told.exit_code == 2
+    assert "rows.jsonl: a text of 1,001 bytes cannot be kept: bbb" in told.stderr
+    monkeypatch.undo()
+    assert invoke("ingest", "jsonl", file, "--run", "a", env={"DIAGEVO_HOME": str(tmp_path)}).exit_code == 0
 
 
 MEASURED = """

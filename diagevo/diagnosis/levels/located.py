@@ -90,7 +90,7 @@ def _changed(response: Response, sibling: Response) -> Located | None:
         return None
     if _overlap(response.counts, sibling.counts) <= NEAR:
         return None  # the likeness in order is no more
-    texts = ["\n".join(text for _, text in each)[:COMPARED] for each in (own, other)]
+    texts = ["\n".join(text for _, text in each) for each in (own, other)]
     if _ratio(*texts) <= NEAR:
         return None
     place = _parts(own, other)
@@ -204,9 +204,8 @@ def _overlap(one: Mapping[str, int], other: Mapping[str, int]) -> float:
 
 
 def _ratio(one: str, other: str) -> float:
-    return SequenceMatcher(
-        None, TOKEN.findall(one.lower()), TOKEN.findall(other.lower()), autojunk=False
-    ).ratio()
+    words = (TOKEN.findall(text[:COMPARED].lower()) for text in (one, other))
+    return SequenceMatcher(None, *words, autojunk=False).ratio()
 
 
 def _written(number: Fraction) -> str:

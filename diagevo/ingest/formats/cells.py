@@ -3,6 +3,7 @@
 import codecs
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -30,7 +31,7 @@ def cells(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         # pandas leaves the name of its index out, spreadsheets that of a column that somebody emptied.
         names = [name or f"Unnamed: {place}" for place, name in enumerate(next(found, []))]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = next((name for name, times in Counter(names).items() if times > 1), None)
         if twice is not None:
             raise ConfigError(
                 f"{file} has two columns {twice}", hint="name each column once, in the first line"

@@ -22,6 +22,8 @@ from typing import Any
 
 MEMORY = 768 * 2**20
 """Bytes of address space that the reader may take."""
+COLUMNS = 2_000
+"""Of a file: a row is read in time that grows with them, and all its numbers are. A trainer writes dozens."""
 ROWS = 64
 """Rows in memory at once."""
 LEAST, FACTOR = 16 * 2**20, 100
@@ -71,6 +73,8 @@ def _table(name: str, asked: Sequence[str]) -> _Rows:
 
     frame = polars.read_ipc_stream(name).lazy() if name.endswith(".arrow") else polars.scan_parquet(name)
     schema = frame.collect_schema()
+    if len(schema) > COLUMNS:
+        raise ValueError(f"it has {len(schema):,} columns, of which at most {COLUMNS:,} are read")
     numbers = [column for column, kind in schema.items() if kind.is_numeric()]
     wanted = [column for column in schema if column in asked or column in numbers]
     batches = frame.select(wanted).collect_batches(chunk_size=ROWS, maintain_order=True) if wanted else ()

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from diagevo.errors import ConfigError
@@ -46,7 +47,8 @@ class Work:
     ) -> None:
         self.seconds = seconds
         self.left = float(seconds)
-        self.deadline = 0.0
+        self.deadline = inf
+        """Of the step that runs."""
         self._failure, self._explain = failure, explain
 
     def late(self) -> bool:
@@ -67,6 +69,7 @@ class Work:
                 ) from error
             raise self._explain(error) or refused(str(error).strip()) from error
         finally:
+            self.deadline = inf
             self.left -= time.monotonic() - began
 
     def rows(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

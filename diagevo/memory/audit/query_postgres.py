@@ -6,9 +6,13 @@ them to whoever has no right to them, so a superuser asks nothing here, and `not
 role may do. The session ends with the statement, and with it what it set or locked.
 """
 
+import os
 import re
+import socket
+import threading
+import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from itertools import chain
 from math import ceil
@@ -32,11 +36,17 @@ _RUN = re.compile(r"(?<![:\w]):run\b")
 _READ_ONLY = """SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SET LOCAL idle_in_transaction_session_timeout = 0"""
 """Rows may wait for a reader."""
-_BOUNDED = """SELECT diagevo_row.* FROM ({}
-) AS diagevo_row WHERE CASE WHEN octet_length((diagevo_row.*)::text) <= {} THEN true
+_BOUNDED = """SELECT diagevo_row.* FROM ({0}
+) AS diagevo_row WHERE CASE WHEN pg_column_size(diagevo_row.*) > 16 * {1}::bigint
+THEN ('a row of ' || pg_column_size(diagevo_row.*) || ' bytes')::boolean
+WHEN octet_length((diagevo_row.*)::text) <= {1} THEN true
 ELSE ('a row of ' || octet_length((diagevo_row.*)::text) || ' bytes')::boolean END"""
 """A row beyond the limit is not sent: the cast fails with its size in the message. (The driver would hold a
-value of any size.) The line's end ends a comment."""
+value of any size.) The line's end ends a comment. Of a gigabyte the server would write the text for a minute,
+and hear no timeout: first it is asked for the size that it holds, of which an array of numbers may have
+several bytes for one of its text."""
+GRACE = 1.0
+"""Seconds in which the server may end a statement by itself before its client hangs up."""
 _TOO_LONG = re.compile(r'type boolean: "(a row of \d+ bytes)"')
 _SUPERUSER = """SELECT rolname FROM pg_roles WHERE rolsuper AND rolname IN (session_user, current_user)"""
 """After a SELECT the mode of the transaction is fixed."""
@@ -92,6 +102,8 @@ def ask(database: Database, statement: str, run_id: str | None, limits: Limits) 
             return None if long is None else refused(f"{long[1]} is longer than {limits.length}")
 
         work = Work(limits.seconds, Error, explain)
+        over = threading.Event()
+        threading.Thread(target=_hang_up, args=(connection, work, over), daemon=True).start()
         try:
             work.step(lambda: _begin(connection))
             _read_as_text(connection)
@@ -104,7 +116,17 @@ def ask(database: Database, statement: str, run_id: str | None, limits: Limits) 
                 names = tuple(column.name for column in cursor.description)
                 yield QueryResult(names, rows if first is None else chain([first], rows))
         finally:
+            over.set()
             pooled.invalidate()
+
+
+def _hang_up(connection: Any, work: Work, over: threading.Event) -> None:
+    """Close the line to a server that does not hear its own timeout, so that the client is not kept."""
+    while not over.wait(GRACE / 4):
+        if time.monotonic() > work.deadline + GRACE:
+            with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as line:
+                line.shutdown(socket.SHUT_RDWR)
+            return
 
 
 def _begin(connection: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from diagevo.errors import ConfigError, NotFoundError
+from diagevo.errors import AmbiguousError, ConfigError, NotFoundError
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
@@ -21,16 +21,20 @@ from diagevo.memory.events import (
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Recorded, event_id
 from diagevo.memory.history import AsOf, History, fact_of
+from diagevo.text.escaping import shortened
 
 Kind = Literal["cause", "node", "question", "failure"]
 
 _FORMS: dict[Kind, re.Pattern[str]] = {
-    "cause": re.compile(r"c\d+"),
-    "node": re.compile(r"n\d+"),
-    "question": re.compile(r"r\d+\.q\d+"),
-    "failure": re.compile(r"r\d+\.q\d+\.a\d+"),
+    "cause": re.compile(r"c\d{1,9}"),
+    "node": re.compile(r"n\d{1,9}"),
+    "question": re.compile(r"r\d{1,9}\.q\d{1,9}"),
+    "failure": re.compile(r"r\d{1,9}\.q\d{1,9}\.a\d{1,9}"),
 }
+"""No number of the log has more digits."""
 _LISTED = 10
+_WORDS = 400
+"""Characters of a description that is listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +123,12 @@ def _by_text(history: History, text: str, as_of: AsOf, wanted: tuple[Kind, ...])
         return fitting[0][0]
     if not fitting:
         raise NotFoundError(
-            f'nothing matches "{text}" in run {history.run_id}',
+            f'nothing matches "{shortened(text)}" in run {history.run_id}',
             hint="give an id (c42, n7, r3.q318, r3.q318.a5) or a piece of a description: diagevo memory show",
         )
-    lines = [f"{reference.id}  {words}" for reference, words in fitting[:_LISTED]]
-    if len(fitting) > _LISTED:
-        lines.append(f"and {len(fitting) - _LISTED} more")
-    raise ConfigError(
-        f'"{text}" matches {len(fitting)} descriptions', hint="name one of them:\n  " + "\n  ".join(lines)
-    )
+    listed = {reference.id: shortened(words, _WORDS) for reference, words in fitting[:_LISTED]}
+    message = f'"{shortened(text)}" matches {len(fitting)} descriptions'
+    raise AmbiguousError(message, listed, len(fitting) - len(listed))
 
 
 @dataclass(frozen=True, slots=True)

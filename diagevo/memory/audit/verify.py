@@ -34,6 +34,7 @@ from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projector import PROJECTED, Projector
+from diagevo.text.numbers import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ def _check_chain(log: Log, kept: Sequence[heads.Comparison], replay: "_Replay", 
                 for message in comparison.meet(record):
                     report.faults.append(Fault("head", message, record.position, record.event_id))
         head = log.head(report.run_id)
+        report.notes.extend(_misdated(chain))
     except (DamagedError, DBAPIError):
         report.faults.insert(0, fault or _unreadable(log, report.run_id, position))
         report.notes.append("not read to its end: an event is damaged")
@@ -132,6 +134,14 @@ def _check_chain(log: Log, kept: Sequence[heads.Comparison], replay: "_Replay", 
         ends = f"the run's head is event {head.sequence}, its last one is {chain.sequence}"
         report.faults.append(Fault("chain", f"{ends}: the log's end is missing", position))
     report.faults.extend(Fault("head", message) for comparison in kept for message in comparison.rest())
+
+
+def _misdated(chain: Chain) -> Iterator[str]:
+    """A wrong clock is no fault: order is by position."""
+    if (first := chain.first_misdated) is not None:
+        when = first.recorded_at[:19].replace("T", " ")
+        more = f", and of {count(chain.misdated - 1, 'later event')}" if chain.misdated > 1 else ""
+        yield f"a clock was wrong: the time of #{first.position} is {when} UTC{more}; order is by position"
 
 
 def _chain_fault(chain: Chain, record: Recorded, position: int) -> Fault | None:

@@ -5,7 +5,7 @@ import math
 import re
 import uuid
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
@@ -22,6 +22,10 @@ NAMESPACE = uuid.UUID("5b3c2f0e-6d0a-5c55-9d5e-0d1a6e5e7a01")
 E = TypeVar("E", bound=Event)
 GENESIS = "0" * 64
 """What the first event of a run names as its predecessor's hash."""
+LONGEST = 64 * 2**20
+"""Bytes of a row of a bundle: more is neither written nor read."""
+LONGEST_TEXT = LONGEST - 2**16
+"""Bytes of a payload and of a text beside the log: a row of a bundle holds either with its other columns."""
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
@@ -195,6 +199,12 @@ def wrapped(run_id: str, round: int, event: E, causation_id: str | None = None) 
             hint="leave it out, or name the environment variable that holds it",
         )
     name = type(kept).__name__
+    if type(round) is not int or not 0 <= round <= LARGEST:
+        raise ConfigError(
+            f"{name} cannot be recorded: its round is {round!r}, not a number from 0 to {LARGEST}"
+        )
+    if len(payload) > LONGEST_TEXT // 4 and len(payload.encode()) > LONGEST_TEXT:
+        raise ConfigError(f"{name} cannot be recorded: it has more than {LONGEST_TEXT:,} bytes")
     return kept, Pending(
         event_id=event_id(round, name, kept.key()),
         round=round,
@@ -240,6 +250,9 @@ def chain_hash(  # noqa: PLR0917  (a row of the table, handed over whole for eac
 
 UNFIT = (DiagEvoError, ValueError, RecursionError)
 """What `Chain` raises at an event that no writer wrote there; the message says why."""
+FIRST_LOGS = datetime(2020, 1, 1, tzinfo=UTC)
+CLOCKS_APART = timedelta(minutes=1)
+"""Between two machines that write a run in turn, or before and after a clock is set right."""
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -254,6 +267,11 @@ class Chain:
         """Of the round under way."""
         self._promotions: set[str] = set()
         """Of every promotion: later events may name those."""
+        self._time = FIRST_LOGS
+        self.misdated = 0
+        """Events that are dated before the one they follow, by more than `CLOCKS_APART`, or before there were
+        such logs: a clock was wrong. Order is by position, so nothing else follows from a time."""
+        self.first_misdated: Recorded | None = None
 
     def follows(self, recorded: Recorded) -> None:
         """Take its hash. Raises ValueError where its bytes are others, or it does not come next."""
@@ -275,8 +293,13 @@ class Chain:
             raise ValueError("it holds a NUL, which no database keeps")
         if not 0 <= recorded.round <= LARGEST:
             raise ValueError(f"its round is {recorded.round}")
-        if not _is_time(recorded.recorded_at):
+        time = datetime.fromisoformat(recorded.recorded_at)
+        if time.isoformat(timespec="microseconds") != recorded.recorded_at or time.tzinfo != UTC:
             raise ValueError(f"its time is {recorded.recorded_at!r}, not one of UTC with microseconds")
+        if self._time - time > CLOCKS_APART:
+            self.misdated += 1
+            self.first_misdated = self.first_misdated or recorded
+        self._time = time
         if recorded.event_id != event_id(recorded.round, recorded.type, event.key()):
             raise ValueError("its id is another event's")
         if recorded.cause_id != getattr(event, "cause_id", None):
@@ -290,9 +313,3 @@ class Chain:
         elif recorded.type in ("RoundCommitted", "RoundsSuperseded"):
             self._ids.clear()
         return event
-
-
-def _is_time(text: str) -> bool:
-    """As `log.now` writes it, and not before there were such logs."""
-    found = datetime.fromisoformat(text)
-    return found.isoformat(timespec="microseconds") == text and text.endswith("+00:00") and found.year >= 2020

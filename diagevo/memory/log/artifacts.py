@@ -10,11 +10,12 @@ from typing import Any
 
 from sqlalchemy import Insert, delete, select
 
-from diagevo.errors import ChangedTextError, NotFoundError
+from diagevo.errors import ChangedTextError, ConfigError, NotFoundError
+from diagevo.memory.events.records import LONGEST_TEXT
 from diagevo.memory.log.database import CACHE, Database, among, insert_into, insert_missing, listed
 from diagevo.memory.log.prepared import Prepared
 from diagevo.memory.log.tables import ARTIFACT, REPLY
-from diagevo.text.escaping import utf8
+from diagevo.text.escaping import one_line, utf8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,18 @@ class Artifacts:
         return Prepared(self._database.engine, query, ["digests"])
 
     def put(self, text: str) -> str:
-        """Store a text; its digest."""
+        """Store a text; its digest. Raises as `put_many` does."""
         return self.put_many([text])[0]
 
     def put_many(self, texts: Sequence[str]) -> list[str]:
-        """Store texts in one transaction; their digests, in order."""
+        """Store texts in one transaction; their digests, in order. Raises ConfigError where one is longer
+        than a bundle could hold."""
+        for text in texts:
+            if len(text) > LONGEST_TEXT // 4 and (size := len(utf8(text))) > LONGEST_TEXT:
+                raise ConfigError(
+                    f"a text of {size:,} bytes cannot be kept: {one_line(text[:80])}…",
+                    hint=f"the log keeps texts of up to {LONGEST_TEXT:,} bytes",
+                )
         digests = [digest_of(text) for text in texts]
         missing = dict(zip(digests, texts, strict=True))
         for known in self._right(list(missing)):

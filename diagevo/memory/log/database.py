@@ -32,7 +32,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, PendingRollbackError
 
 from diagevo.errors import DamagedError, MissingDependencyError, StoreError
 from diagevo.memory.log import holder
@@ -78,7 +78,10 @@ _FLUSHED_LATER = "BEGIN; SET LOCAL synchronous_commit = off"
 _FLUSHED = "COMMIT; SELECT pg_logical_emit_message(true, 'diagevo', '')"
 """PostgreSQL keeps the row that writers queue on locked until the disk has the commit: each run would wait
 for the disk of every other one. So a commit leaves the queue first; then an empty message is committed as
-the server is set to, and what was written before it is on the disk with it. A write returns after that."""
+the server is set to, and what was written before it is on the disk with it. A write returns after that. A
+role that may not write such a message commits as the server is set to, and keeps the queue waiting."""
+_MAY_FLUSH = """SELECT bool_and(has_function_privilege(oid, 'EXECUTE')) FROM pg_proc
+WHERE proname = 'pg_logical_emit_message'"""
 
 
 class _Joined(threading.local):
@@ -106,8 +109,7 @@ class Database:
             self._readers = self.engine.execution_options(isolation_level="REPEATABLE READ")
             # psycopg would begin by itself, with a message to the server of its own.
             self._writers = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-            self._begin = {"BEGIN IMMEDIATE": Prepared(self.engine, text(_FLUSHED_LATER), ())}
-            self._commit = Prepared(self.engine, text(_FLUSHED), ())
+            self._begin = {}
 
     @property
     def file(self) -> Path | None:
@@ -132,6 +134,8 @@ class Database:
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             with _given_up(connection):
                 yield connection
+            if connection.invalidated:  # whoever read took it for damage
+                raise _lost(shown(self.url), "the session ended")
 
     @contextmanager
     def view(self) -> Generator[None]:
@@ -164,6 +168,8 @@ class Database:
             if self.dialect == "sqlite" and "wal" not in connection.info:  # once a connection of the pool
                 self._ahead(connection).close()
                 connection.info["wal"] = True
+            if self.dialect == "postgresql" and self._commit is None:
+                self._choose(connection)
             self._begin["BEGIN IMMEDIATE"](connection)
             self._joined.connection = connection
             try:
@@ -173,6 +179,13 @@ class Database:
                 self._joined.connection = None
             if self._commit:
                 self._commit(connection)
+
+    def _choose(self, connection: Connection) -> None:
+        """How this role's transactions begin and end."""
+        may = connection.exec_driver_sql(_MAY_FLUSH).scalar_one()
+        begin, commit = (_FLUSHED_LATER, _FLUSHED) if may else ("BEGIN", "COMMIT")
+        self._begin["BEGIN IMMEDIATE"] = Prepared(self.engine, text(begin), ())
+        self._commit = Prepared(self.engine, text(commit), ())
 
     @contextmanager
     def straight(self) -> Generator[None]:
@@ -314,10 +327,14 @@ def explained(database: Database) -> Generator[None]:
         if explained is None:
             raise
         raise explained from error
+    except PendingRollbackError as error:  # what is asked after the session ended
+        raise _lost(shown(database.url), "the session ended") from error
     except UnicodeDecodeError as error:  # SQLite names what is damaged, and its name is
         raise DamagedError(f"the database {shown(database.url)} is damaged: {error}") from error
 
 
+INSUFFICIENT_PRIVILEGE = "42501"
+"""SQLSTATE."""
 _DAMAGE = (
     "malformed",
     "unsupported file format",
@@ -335,6 +352,11 @@ def _explanation(where: str, error: DBAPIError) -> StoreError | None:
         return StoreError(f"{where} is no SQLite database, or its first bytes are damaged", hint=hint)
     if any(words in message for words in _DAMAGE):
         return DamagedError(f"the database {where} is damaged: {message}")
+    if getattr(error.orig, "sqlstate", None) == INSUFFICIENT_PRIVILEGE:
+        hint = "use the role that owns the log, or grant what is missing: docs/howto/postgresql.md"
+        return StoreError(f"the database {where} does not allow it: {message}", hint=hint)
+    if isinstance(error, InterfaceError) and hasattr(error.orig, "sqlstate"):
+        return _lost(where, message)
     if not isinstance(error, OperationalError):
         return None
     if "locked" in message:
@@ -346,4 +368,9 @@ def _explanation(where: str, error: DBAPIError) -> StoreError | None:
     if "readonly" in message or "disk I/O" in message or "full" in message:
         hint = "check that the folder exists, is writable and has free space"
         return StoreError(f"the database {where} cannot be written: {message}", hint=hint)
-    return StoreError(f"the database {where} does not answer: {message}", hint="check its address")
+    return _lost(where, message)
+
+
+def _lost(where: str, message: str) -> StoreError:
+    hint = "check its address and that it runs, then start the command again"
+    return StoreError(f"the database {where} does not answer: {message}", hint=hint)

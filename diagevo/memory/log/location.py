@@ -11,6 +11,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from diagevo.errors import ConfigError, MissingDependencyError
+from diagevo.text.escaping import shortened
 from diagevo.text.redaction import masked, remember
 
 DRIVERS = {
@@ -70,8 +71,7 @@ def _is_text(location: str) -> bool:
 
 
 def _redacted(location: str) -> str:
-    text = masked(location)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(location)} characters)"
+    return shortened(masked(location), _LONGEST)
 
 
 def _file(url: URL, location: str) -> URL:

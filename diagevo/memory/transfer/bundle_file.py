@@ -34,7 +34,7 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.events.decode import FACT, Fact, FactRow, facts
 from diagevo.memory.events.named_texts import named_texts
-from diagevo.memory.events.records import GENESIS, Recorded
+from diagevo.memory.events.records import GENESIS, LONGEST, Recorded
 from diagevo.memory.log.artifacts import Seen
 from diagevo.memory.log.migrate import declared
 from diagevo.memory.log.tables import ARTIFACT, EVENT, RUN, VECTOR
@@ -44,8 +44,6 @@ EXPORT_AGAIN = "take a whole copy of the bundle, or write it again: diagevo runs
 APPLICATION = 0x44674576
 """Of the file's header: this is a bundle."""
 FORMAT = 1
-LONGEST = 64 * 2**20
-"""Bytes of a row: more is neither written nor read."""
 SECONDS = 60
 """That one step of reading may take; the look at the whole file a second more for each 4 MiB."""
 PAGE = 500

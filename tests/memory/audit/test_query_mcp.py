@@ -91,6 +91,26 @@ def test_a_role_that_everybodys_functions_are_left_to_is_offered_none(
         assert "query" not in _tools(opened)
 
 
+def test_half_a_surrogate_pair_is_answered_with_an_error(played_sqlite: Store) -> None:
+    with session(played_sqlite.url) as opened:
+        for number, asked in enumerate(
+            [
+                {"name": "why", "arguments": {"ref": "\ud800"}},
+                {"name": "query", "arguments": {"sql": "SELECT '\udfff'"}},
+                {"name": "what_if", "arguments": {"drop": ["a", "b\ud83d"]}},
+                {"name": "schedule", "arguments": {"\udead": 1}},
+            ],
+            start=3,
+        ):
+            opened.send("tools/call", id=number, params=asked)
+            assert opened.process.stdout is not None
+            told = json.loads(opened.process.stdout.readline())
+            assert (told["id"], told["error"]["code"]) == (number, -32602)
+            assert "half a surrogate pair" in told["error"]["message"]
+        told = opened.asked("tools/call", 9, name="query", arguments={"sql": "SELECT '\U0001f600'"})
+        assert told["structuredContent"]["data"]["untrusted"] == {"rows": [["\U0001f600"]]}
+
+
 def test_the_server_ends_with_its_client_while_a_statement_runs(played_sqlite: Store) -> None:
     with session(played_sqlite.url) as opened:
         opened.asked("tools/list", 2)

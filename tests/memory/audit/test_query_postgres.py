@@ -1,9 +1,11 @@
 """SQL asked of PostgreSQL: one reading, within its time, by a role that may do nothing else."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from sqlalchemy import make_url
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.audit.query import Limits, query
+from diagevo.memory.audit.query import AGENT, Limits, query
 from diagevo.memory.audit.query_postgres import NOT_A_READER, not_a_reader
 from diagevo.memory.log.database import Database
 from tests.cli.program import invoke
@@ -149,6 +151,56 @@ def test_a_statement_ends_with_its_seconds(played_postgres: Store, sql: str) -> 
     ):
         list(answer.rows)
     assert time.monotonic() - began < 50
+    database.close()
+
+
+def test_a_value_of_a_gigabyte_is_refused_in_its_time(played_postgres: Store) -> None:
+    """The server writes the text of such a row for a minute, in which it hears no timeout."""
+    database = Database(played_postgres.reading)
+    agents = Limits(seconds=AGENT.seconds / 5, length=AGENT.length)
+    began = time.monotonic()
+    for sql, said in (
+        ("SELECT repeat('x', 1000000000)", "took more than 2 s and was ended"),
+        (
+            "SELECT string_agg(x, '') FROM (SELECT repeat('x', 1000000) AS x FROM generate_series(1, 20)) y",
+            "a row of 200000",
+        ),
+        ("SELECT array_agg(1::bigint) FROM generate_series(1, 200000)", None),
+    ):
+        if said is None:
+            with query(database, sql, limits=agents) as answer:
+                assert [len(row[0]) for row in answer.rows] == [200_000]
+        else:
+            with pytest.raises(ConfigError, match=said), query(database, sql, limits=agents) as answer:
+                list(answer.rows)
+    assert time.monotonic() - began < 20
+    database.close()
+
+
+def test_a_server_that_does_not_hear_its_timeout_is_not_waited_for(played_postgres: Store) -> None:
+    database = Database(played_postgres.reading)
+    stopped = []
+
+    def stop() -> None:
+        with psycopg.connect(played_postgres.url) as superuser:
+            asked = "SELECT pid FROM pg_stat_activity WHERE usename = 'diagevo_reader' AND state = 'active'"
+            while not stopped:
+                stopped.extend(pid for (pid,) in superuser.execute(asked).fetchall())
+                superuser.rollback()
+        os.kill(stopped[0], signal.SIGSTOP)
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    began = time.monotonic()
+    with (
+        pytest.raises(ConfigError, match="took more than 2 s and was ended"),
+        query(database, "SELECT pg_sleep(60)", limits=Limits(seconds=2, length=100)) as answer,
+    ):
+        list(answer.rows)
+    took = time.monotonic() - began
+    stopper.join()
+    os.kill(stopped[0], signal.SIGCONT)
+    assert took < 10
     database.close()
 
 
