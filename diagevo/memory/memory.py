@@ -145,6 +145,7 @@ class Memory:
         event = storable_event(event)
         with self.atomic():
             if self.state.config is None:
+                self.check_embedder(event.embedder)
                 if (policy := named(event.config)) is not None:
                     self._load_policy(policy)
                 self._run.append([Item(event)])
@@ -206,7 +207,14 @@ class Memory:
     @property
     def names_embedder(self) -> bool:
         """Whether the run says whose its vectors are: `diagevo.open(embedder=…)` or `configure` told it."""
-        return self.state.embedder not in (None, UNNAMED)
+        return self._own_embedder not in (None, UNNAMED)
+
+    @property
+    def _own_embedder(self) -> Embedder | None:
+        """Whose the run's vectors are, or will be; None where that is open."""
+        if self.state.config is not None:
+            return self.state.embedder
+        return None if self._embedder == UNNAMED else self._embedder
 
     def check_embedder(self, embedder: Embedder) -> None:
         """Refuse another embedding model than the run's: cosines between two models mean nothing.
@@ -214,7 +222,13 @@ class Memory:
         Raises:
             ConfigError: The run's vectors are another model's.
         """
-        stored = self.state.embedder
+        stored = self._own_embedder
+        if self.state.config is None and stored not in (None, embedder):
+            raise ConfigError(
+                f"run {self.run_id} was opened with the embedder {_spelled(stored)}, the configuration names"
+                f" {_spelled(embedder)}",
+                hint="give the same one to both, or leave embedder out of diagevo.open",
+            )
         if stored not in (None, embedder):
             raise ConfigError(
                 f"run {self.run_id} was embedded by {_spelled(stored)}, the configuration names"

@@ -13,6 +13,12 @@ def number(value: Fraction | float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{float(value):.{digits}f}"
 
 
+def exact(value: float) -> str:
+    """As short as it can be and still be this number: what an option that is copied must say."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
 def fraction(value: Fraction | None) -> str:
     """Exact and rounded: "1/3 = 0.333"; a whole number alone."""
     if value is None:
