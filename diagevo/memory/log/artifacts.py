@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Insert, delete, select
 
-from diagevo.errors import ChangedTextError, NotFoundError
+from diagevo.errors import ChangedTextError, ConfigError, NotFoundError
 from diagevo.memory.log.database import CACHE, Database, among, insert_into, insert_missing, listed
 from diagevo.memory.log.prepared import Prepared
 from diagevo.memory.log.tables import ARTIFACT, REPLY
@@ -64,8 +64,17 @@ class Artifacts:
         query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(one_of)
         return Prepared(self._database.engine, query, ["digests"])
 
+    @cached_property
+    def _known(self) -> Prepared:
+        one_of = among(self._database, ARTIFACT.c.digest, "digests")
+        return Prepared(self._database.engine, select(ARTIFACT.c.digest).where(one_of), ["digests"])
+
     def put(self, text: str) -> str:
-        """Store a text; its digest."""
+        """Store a text; its digest. Raises ConfigError for what is no text."""
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"put takes a text, not {type(text).__name__}", hint="memory.artifacts.put(TEXT)"
+            )
         return self.put_many([text])[0]
 
     def put_many(self, texts: Sequence[str]) -> list[str]:
@@ -78,6 +87,14 @@ class Artifacts:
             with self._database.write() as connection:
                 self._put.many(connection, [(d, utf8(t)) for d, t in sorted(missing.items())])
         return digests
+
+    def unstored(self, digests: Sequence[str]) -> list[str]:
+        """Those that no text is stored under."""
+        if not digests:
+            return []
+        with self._database.read() as connection:
+            known = {digest for (digest,) in self._known.all(connection, listed(self._database, digests))}
+        return [digest for digest in digests if digest not in known]
 
     def _right(self, digests: Sequence[str]) -> set[str]:
         """Those whose text is stored, and is theirs."""
