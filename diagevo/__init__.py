@@ -141,7 +141,7 @@ def read(
 
     Returns:
         The run, whose methods give polars frames (extra `polars`): `causes`, `history`,
-        `rounds`, `candidates`, `failures`, `groups`, `events`; `why` tells a cause's
+        `rounds`, `candidates`, `failures`, `steps`, `groups`, `events`; `why` tells a cause's
         evidence and needs no extra.
 
     Raises:
