@@ -7,6 +7,7 @@ Long, but one file: it is one class, and each of its verbs is a few lines that c
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -457,6 +458,7 @@ class Memory:
         assert isinstance(opened.event, RoundOpened)
         return projection.load(self.log, self.run_id, sequence=opened.sequence - 1), opened.event
 
+    @checked
     def commit(self) -> RoundCommitted:
         """Commit the open round: event, projections and snapshot in one transaction.
 
@@ -543,8 +545,29 @@ class Memory:
     def ingested(self, groups: Sequence[GroupIngested], round: int) -> None:
         """Keep groups of another trainer's rollouts for `round`. At any time; the same again is fine.
 
-        A run without a configuration gets that of `diagevo.open`."""
+        A run without a configuration gets that of `diagevo.open`.
+
+        Raises:
+            ConfigError: The groups of a step are not all there, numbered from 0.
+            OutOfOrderError: The round was opened before, without these groups.
+        """
         with self.atomic():
+            places = Counter[tuple[int, int]]()
+            for group in groups:
+                key = group.attempt, group.step
+                if group.group != places[key]:
+                    raise ConfigError(
+                        f"group {group.group} of step {group.step} is not {places[key]}, which comes next",
+                        hint="give all groups of a step in one call, numbered from 0",
+                    )
+                places[key] += 1
+            first = self.state.batch(self.state.last_opened + 1)
+            ids = [self._run.id_of("GroupIngested", group.key(), round) for group in groups]
+            if round < first and len(set(self.log.known(self.run_id, ids))) < len(ids):
+                raise OutOfOrderError(
+                    f"round {round} cannot take groups: its rollouts are played",
+                    hint=f"the next round that can is {first}",
+                )
             self._record_default_config()
             self._run.append([Item(group, round=round) for group in groups])
 
@@ -672,6 +695,16 @@ class Memory:
             scored = {c.question_id for c in candidates}
             if now_.candidates and now_.candidates.keys() != scored:
                 raise OutOfOrderError(f"the candidates of round {now_.number} were scored already")
+            batch = self.state.batch(now_.number)
+            waits = self.log.chosen(self.run_id, [GroupIngested], (batch, batch))
+            if (
+                any(each.votes_are == "answers" for each in candidates)
+                and next(iter(waits), None) is not None
+            ):
+                raise OutOfOrderError(
+                    f"round {now_.number} is made of rollouts that were ingested for it",
+                    hint=f"play it with: diagevo diagnose --run {self.run_id}",
+                )
             fresh = self._run.append([Item(c, opened) for c in candidates])
             if not any(fresh):
                 number = now_.number
@@ -822,7 +855,7 @@ class Memory:
     @checked
     def node_pair_refused(self, a: str, b: str) -> bool:
         """Whether the two nodes were judged to be two, with the contents that they have now."""
-        first, second = self.state.pair(a, b)
+        first, second = self.state.pair(self.node(a).node_id, self.node(b).node_id)
         refused = self.state.refused.get(f"{first}.{second}")
         return refused is not None and refused == self.state.fingerprint(first, second)
 

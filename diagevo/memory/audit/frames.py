@@ -27,7 +27,8 @@ class RunFrames:
     `diagevo.read`.
 
     Fractions come twice: `x` as a float, and `x_exact` as text. Times are in UTC. Every frame has its columns
-    even where it has no rows. The run ends where it ended when it was first asked; read again for what was written since.
+    even where it has no rows. The run ends where it ended when it was first asked; read again for what
+    was written since.
     """
 
     def __init__(self, source: History | Memory) -> None:

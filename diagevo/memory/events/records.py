@@ -195,6 +195,10 @@ def wrapped(run_id: str, round: int, event: E, causation_id: str | None = None) 
             hint="leave it out, or name the environment variable that holds it",
         )
     name = type(kept).__name__
+    if type(round) is not int or not 0 <= round <= LARGEST:
+        raise ConfigError(
+            f"{name} cannot be recorded: its round is {round!r}, not a number from 0 to {LARGEST}"
+        )
     return kept, Pending(
         event_id=event_id(round, name, kept.key()),
         round=round,
