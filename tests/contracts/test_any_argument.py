@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec import convert, structs
@@ -39,7 +40,7 @@ from diagevo.memory.memory import Memory
 from diagevo.memory.read.views import ABOUT
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from tests.contracts.databases import SQLiteStores
-from tests.memory.play import candidate, failure, migrated, new_cause, settle_new
+from tests.memory.play import candidate, failure, migrated, new_cause, other, settle_new
 from tests.memory.play import text as put
 
 NOT_TOLD = {"claim", "atomic", "close", "rebuild_index", "policy"}
@@ -180,6 +181,51 @@ def _natural(memory: Memory) -> dict[str, Any]:
     }
 
 
+KEEP: Any = "keep"
+
+
+def _refusals(memory: Memory) -> dict[str, Any]:
+    """What was taken, or crashed, and what is said of each now."""
+    scored, failed, said = candidate("r1.q0"), failure("r1.q0.a0"), new_cause("r1.q0.a0", "drops a carry")
+    change, another = structs.replace, failure("r1.q0.a1")
+    diagnosed, observed = memory.diagnosed, memory.observe
+    return {
+        "number them r1.q0": lambda: memory.score([change(scored, question_id="gsm8k-17")]),
+        "number them r1.q0.a0": lambda: observed([change(failed, failure_id="r1.q0.x")]),
+        "question is 0f0f": lambda: memory.score([change(scored, question="0f" * 32)]),
+        "verdict is 'keep', not one of kept, too_easy": lambda: memory.score([change(scored, verdict=KEEP)]),
+        "question is 'abc', not the digest of a text": lambda: memory.score([change(scored, question="abc")]),
+        "trajectory is 0f0f": lambda: observed([change(another, trajectory="0f" * 32)]),
+        "there is no stage 'solv'": lambda: observed([change(failed, stage="solv")]),
+        "steps of training count from 1": lambda: observed([change(failed, step=0)]),
+        "the description of r1.q0.a0 is blank": lambda: diagnosed([change(said, description=" \n")]),
+        "round is '3', not an int": lambda: memory.open_round("3"),  # pyright: ignore[reportArgumentType]
+        "round 1 is open": lambda: memory.open_round(3),
+        "is a list of dict, not a list of FailureObserved": lambda: observed([{}]),  # pyright: ignore
+        "event is of type dict, not RunConfigured": lambda: memory.configure({}),  # pyright: ignore
+        "n from 0": lambda: memory.schedule(1).draw(-1, seed=7),
+        "1 of 1 failures are not diagnosed, first r1.q0.a0": memory.commit,
+    }
+
+
+def test_a_refusal_says_what_is_wrong_and_what_is_allowed(
+    sqlite_stores: SQLiteStores, tmp_path: Path
+) -> None:
+    with sqlite_stores.new(tmp_path).open() as memory:
+        memory.open_round(1)
+        for words, verb in _refusals(memory).items():
+            if words.startswith("trajectory"):
+                memory.score([candidate("r1.q0")])
+                memory.observe([failure("r1.q0.a0")])
+            before = memory.log.head("a")
+            with pytest.raises(DiagEvoError) as refused:
+                verb()
+            assert words in str(refused.value)
+            assert memory.log.head("a") == before
+        memory.diagnosed([other("r1.q0.a0", "unresolved")])
+        assert memory.commit().undiagnosed == 1
+
+
 def _read_by_all(memory: Memory, folder: Path) -> None:
     log, run = memory.log, memory.run_id
     if not memory.state.sequence:
@@ -215,7 +261,7 @@ def _read_by_all(memory: Memory, folder: Path) -> None:
 @settings(
     max_examples=40,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
 def test_what_a_verb_is_given_is_taken_and_read_by_all_or_refused_whole(
