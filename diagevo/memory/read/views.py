@@ -6,7 +6,8 @@ alone has them. `round` is the round that counts: that of a group is the one tha
 """
 
 ABOUT: dict[str, str] = {
-    "v_round": "one row per committed round: F, its reference, ε of the next, counts, the hash of the state;"
+    "v_round": "one row per committed round: F, its reference, ε of the next as committed (where the settings"
+    " changed since, `runs show` has what it is drawn with), counts, the hash of the state;"
     " superseded_at and superseded_by, if it no longer counts",
     "v_superseded": "one row per superseding: rounds first to last no longer count, and why",
     "v_cause": "one row per cause, as of the last commit, with its node",
