@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from diagevo.config.models import Config
+    from diagevo.ingest.voted import voted
     from diagevo.memory.audit.frames import RunFrames
     from diagevo.memory.events import (
         CandidateScored,
@@ -62,6 +63,7 @@ __all__ = [
     "__version__",
     "open",
     "read",
+    "voted",
 ]
 
 _HOMES = {
@@ -69,6 +71,7 @@ _HOMES = {
     "RunFrames": "diagevo.memory.audit.frames",
     "Draw": "diagevo.memory.state.schedule",
     "Schedule": "diagevo.memory.state.schedule",
+    "voted": "diagevo.ingest.voted",
 } | dict.fromkeys(
     (
         "CandidateScored",
@@ -141,7 +144,7 @@ def read(
 
     Returns:
         The run, whose methods give polars frames (extra `polars`): `causes`, `history`,
-        `rounds`, `candidates`, `failures`, `groups`, `events`; `why` tells a cause's
+        `rounds`, `candidates`, `failures`, `steps`, `groups`, `events`; `why` tells a cause's
         evidence and needs no extra.
 
     Raises:

@@ -195,7 +195,7 @@ def _loaded(
     wanted = [e.name for e in BENCHMARKS if e.group != "validation"] if names == ["all"] else names
     sources = _sources(data, {*(e.name for e in BENCHMARKS), *(p.name for e in BENCHMARKS for p in e.parts)})
     for name in dict.fromkeys(wanted):
-        if name == "held-out":
+        if name == "held-out" or (name == "validation" and not data and _has_own(history)):
             yield limited(_held_out(history), limit, seed)
         elif name.startswith(SELF_PLAY):
             yield from _self_play(history, name, limit or 200, seed)
@@ -238,6 +238,11 @@ def _files_of(entry: "Benchmark", sources: dict[str | None, list[Path]]) -> list
     if all(by_part):
         return [file for files in by_part for file in files]
     return sources.get(entry.name) or sources.get(None) or []
+
+
+def _has_own(history: "History | None") -> bool:
+    """Whether a run is named that has validation questions: those are meant, not the paper's set."""
+    return history is not None and stored_config(history).validation.questions is not None
 
 
 def _held_out(history: "History | None") -> "Loaded":

@@ -53,8 +53,10 @@ class PromptDataset:
 
     @classmethod
     def of(cls, rows: Iterable[dict[str, Any]], name: str) -> Self:
-        """Rows as they are, of a data set that messages call `name`. Raises ConfigError."""
+        """Rows as they are, of a data set that messages call `name`. Raises ConfigError, also for none."""
         found = list(rows)
+        if not found:
+            raise ConfigError(f"{name} has no rows", hint="give it one prompt or more")
         return cls(name, found, [_prompt(f"{name}, row {n}", n, row) for n, row in enumerate(found, 1)])
 
     def match(self, logged: Mapping[str, str]) -> int:

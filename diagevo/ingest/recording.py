@@ -1,5 +1,6 @@
 """Groups of rollouts as events. The same files again change nothing."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from diagevo.memory.audit.groups import Attempts
 from diagevo.memory.events import FailedRollout, Feedback, GroupIngested, RunConfigured
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory
+from diagevo.text.numbers import count, exact
 
 Keep = Callable[[Sequence[str]], list[str]]
 
@@ -50,6 +52,62 @@ class IngestSummary:
     """Steps that stand as they were before the training was resumed: it has not come to them again."""
     notes: list[str] = field(default_factory=list[str])
     """What the files cannot tell."""
+
+
+FAR = 2
+"""A reward from which another scale than 0 and 1 is meant, so that the bar must be named."""
+
+
+@dataclass(slots=True)
+class Bar:
+    """Whether the lowest reward that passes can be believed, by the rewards seen so far."""
+
+    pass_at: float
+    named: bool
+    """By the user, not by default."""
+    option: str = "--pass-at {}"
+    """How it is named."""
+    least: float = math.inf
+    most: float = -math.inf
+    rollouts: int = 0
+    answered: bool = False
+    """Whether an answer is known, so that failures alone are of use."""
+
+    def see(self, rewards: Iterable[float], *, answered: bool) -> None:
+        for reward in rewards:
+            self.least, self.most = min(self.least, reward), max(self.most, reward)
+            self.rollouts += 1
+        self.answered = self.answered or answered
+
+    @property
+    def parts(self) -> bool:
+        """Whether a pass stands beside a failure."""
+        return self.least < self.pass_at <= self.most
+
+    def refuse_far(self) -> None:
+        """Raises ConfigError for rewards of another scale where nobody named the bar."""
+        if self.most >= FAR and not self.named:
+            seen = (
+                f"rewards range from {exact(self.least)} to {exact(self.most)}"
+                if self.least < self.most
+                else f"every reward is {exact(self.most)}"
+            )
+            raise ConfigError(f"{seen}, and {exact(self.pass_at)} or more would pass", hint=self._hint)
+
+    def one_sided(self) -> str:
+        """The note where all rollouts passed or all failed. Raises ConfigError where the bar is more likely
+        wrong than the model right, or wrong, every time."""
+        least, most = self.least, self.most
+        seen = f"seen {exact(least)} to {exact(most)}" if least < most else f"every one is {exact(most)}"
+        what = f"all of {count(self.rollouts, 'rollout')} {'passed' if least >= self.pass_at else 'failed'}: "
+        what += f"a reward of {exact(self.pass_at)} or more passes, {seen}"
+        if least == most or (self.named and most < self.pass_at and self.answered):
+            return f"{what} ({self.option.format('').strip()})"
+        raise ConfigError(what, hint=self._hint)
+
+    @property
+    def _hint(self) -> str:
+        return f"set the lowest reward that passes: {self.option.format(exact(self.most))}"
 
 
 def configure(memory: Memory, config: Config, embedder: Embedder) -> None:
@@ -107,6 +165,21 @@ class Recorder:
         report.split += sum(prompts > 1 for prompts in named.values())
         if not groups:
             return
+        events = self.take(step, groups, report)
+        if events is None:
+            return
+        for event in events:
+            report.groups[outcome(event)] += 1
+            if event.reference is not None:
+                report.failures += len(event.failed)
+            elif event.failed and event.answer is not None:
+                report.answered += 1
+
+    def take(
+        self, step: RolloutStep, groups: Sequence[RolloutGroup], report: IngestSummary
+    ) -> list[GroupIngested] | None:
+        """Record a step's groups where they are new; the groups as events. None where they stand as they
+        were before the training was resumed."""
         known = self._recorded(step.number)
         described = step.number, step.source, groups, self.settings.pass_at
         events = events_of(_digests, *described) if known else []
@@ -127,16 +200,11 @@ class Recorder:
                 report.new_steps += 1
         elif known and _matches(known, events):
             report.left.append(step.number)  # the resumed training has not come to it again
-            return
+            return None
         else:
             self._append(events, self._next_batch())
             report.new_steps += 1
-        for event in events:
-            report.groups[outcome(event)] += 1
-            if event.reference is not None:
-                report.failures += len(event.failed)
-            elif event.failed and event.answer is not None:
-                report.answered += 1
+        return events
 
     def _recorded(self, step: int) -> list[GroupIngested]:
         """The groups that a step was recorded with last, whether they stand or not."""

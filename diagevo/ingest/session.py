@@ -1,19 +1,18 @@
 """The run that takes a trainer's rollouts: begun with the first steps, closed while a followed training is
 waited for, so that others may write in between."""
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from diagevo.config.loading import over
 from diagevo.config.models import Config, IngestConfig
 from diagevo.config.sources import Layer, Source
 from diagevo.diagnosis.embedder import embedder_for
 from diagevo.errors import ConfigError, HeldError, NotFoundError, StoppedSafely, StoreError
-from diagevo.ingest.recording import IngestSummary, Recorder, configure
+from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure
 from diagevo.ingest.rollouts import RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.history import open_history
@@ -21,16 +20,15 @@ from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
 from diagevo.memory.state.model import MemoryState
 from diagevo.progress import StopFlag
-from diagevo.text.numbers import count, exact
+from diagevo.text.numbers import count
 
+T = TypeVar("T")
 POLL_SECONDS = 2.0
 """How often a followed training is looked at."""
 HELD = 10_000
 """Rollouts that are kept until one on the other side of --pass-at comes; of more the files are read again."""
 
 
-FAR = 2
-"""A reward from which another scale than 0 and 1 is meant, so that --pass-at is required."""
 TOGETHER = 48 * 2**20
 """Characters of responses that are recorded in one transaction, about."""
 
@@ -117,27 +115,20 @@ class IngestSession:
     ) -> Iterable[RolloutStep]:
         """All steps, once a pass beside a failure was seen among them, or none had to be."""
         held: list[RolloutStep] = []
-        least, most, number, answered = math.inf, -math.inf, 0, False
+        bar = Bar(pass_at, named="pass_at" in self._asked)
         source = iter(steps())
         for step in source:
             self._stop.check(f"before step {step.number}")
-            rewards = [rollout.reward for rollout in step.rollouts]
-            least, most, number = min([least, *rewards]), max([most, *rewards]), number + len(rewards)
-            answered = answered or any(rollout.answer is not None for rollout in step.rollouts)
-            held = [*held, step] if number <= HELD else []
-            if least < pass_at <= most:
-                if most >= FAR and "pass_at" not in self._asked:
-                    raise ConfigError(
-                        f"rewards range from {exact(least)} to {exact(most)}, and {exact(pass_at)} or more"
-                        " would pass",
-                        hint=f"set the lowest reward that passes: --pass-at {exact(most)};"
-                        " nothing was recorded",
-                    )
+            answered = any(rollout.answer is not None for rollout in step.rollouts)
+            bar.see((rollout.reward for rollout in step.rollouts), answered=answered)
+            held = [*held, step] if bar.rollouts <= HELD else []
+            if bar.parts:
+                _nothing_recorded(bar.refuse_far)
                 return chain(held, source) if held else steps()
-        if not number:
+        if not bar.rollouts:
             report.unscored += sum(step.unscored for step in held)
             raise _nothing(path, report)
-        note = self._one_sided(number, pass_at, least, most, answered=answered)
+        note = _nothing_recorded(bar.one_sided)
         if not held:
             report.cut.clear()  # the files are read again, and say it again
             report.notes.clear()
@@ -164,18 +155,6 @@ class IngestSession:
             raise
         if held:
             yield held
-
-    def _one_sided(self, number: int, pass_at: float, least: float, most: float, *, answered: bool) -> str:
-        """The note where all rollouts passed or all failed. Raises ConfigError where --pass-at is more
-        likely wrong than the model right, or wrong, every time."""
-        seen = f"seen {exact(least)} to {exact(most)}" if least < most else f"every one is {exact(most)}"
-        what = f"all of {count(number, 'rollout')} {'passed' if least >= pass_at else 'failed'}: "
-        what += f"a reward of {exact(pass_at)} or more passes, {seen}"
-        if least == most or ("pass_at" in self._asked and most < pass_at and answered):
-            return f"{what} (--pass-at)"
-        raise ConfigError(
-            what, hint=f"set the lowest reward that passes: --pass-at {exact(most)}; nothing was recorded"
-        )
 
     @property
     def memory(self) -> Memory:
@@ -269,6 +248,14 @@ class IngestSession:
         for name, value in self._asked.items():
             given.put(("ingest", name), value, Source("flag", f"--{name.replace('_', '-')}"))
         return over(self._configured().model_dump(), given, self._run)
+
+
+def _nothing_recorded(check: Callable[[], T]) -> T:
+    """What a check of the bar finds. Raises its ConfigError, which says that nothing was recorded yet."""
+    try:
+        return check()
+    except ConfigError as error:
+        raise ConfigError(error.message, hint=f"{error.hint}; nothing was recorded") from error
 
 
 def _nothing(path: Path, report: IngestSummary) -> ConfigError:

@@ -11,11 +11,13 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from accelerate import PartialState
 from accelerate.utils import gather_object
+from msgspec import structs
 from pydantic import ValidationError
 from transformers import TrainerCallback
 
@@ -27,13 +29,17 @@ from diagevo.diagnosis.embedder import Embedder, embedder_for, identity
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.errors import ConfigError, DiagEvoError
 from diagevo.ingest.formats import messages
-from diagevo.ingest.recording import configure, events_of
-from diagevo.ingest.rollouts import RolloutGroup
+from diagevo.ingest.formats.rows import terms, total
+from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure, events_of
+from diagevo.ingest.rollouts import RolloutGroup, RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.integrations.trl_prompts import COLUMN, drawn_from, follow, prompts, sampler, share
 from diagevo.memory.events import GroupDraw, GroupIngested
+from diagevo.memory.history import History
 from diagevo.memory.log.location import shown
 from diagevo.memory.memory import Memory
+from diagevo.memory.read.rounds import rounds
+from diagevo.memory.state.scoring import PASS_AT
 from diagevo.text.numbers import count
 from diagevo.text.redaction import masked
 
@@ -42,8 +48,10 @@ __all__ = ["RoundCallback", "prompts", "sampler"]
 HELD = 20_000
 """Rollouts that are kept while the memory takes none; of more the oldest steps are lost."""
 
-Row = tuple[str, str, float | None, str | None]
-"""A completion: its prompt, its text, its reward (None: nothing to say) and the draw of its prompt."""
+SOURCE = "TRL"
+Answer = str | Callable[[Mapping[str, Any]], str | None]
+Row = tuple[str, str, str | None, str | None]
+"""A completion: its prompt, its text, the known answer and the draw of its prompt."""
 
 _logger = logging.getLogger(__name__)
 
@@ -51,14 +59,22 @@ _logger = logging.getLogger(__name__)
 class _Observed:
     """What a trainer rewards in training, by step: of all ranks, on rank 0; nothing elsewhere."""
 
-    def __init__(self, trainer: Any) -> None:
+    def __init__(self, trainer: Any, reward: str | None, answer: Answer) -> None:
         try:
             self._rewards = trainer._calculate_rewards  # TRL has no public place that sees them all
+            functions: list[str] = trainer.reward_func_names
         except AttributeError:
             raise ConfigError(
                 f"{type(trainer).__name__} is not a TRL trainer that rewards completions",
                 hint="GRPOTrainer or RLOOTrainer, of TRL 1.16: pip install 'diagevo[train]'",
             ) from None
+        if isinstance(self._rewards, _Observed):
+            raise ConfigError(
+                "this trainer has a RoundCallback already: each step would be recorded twice",
+                hint="add one callback to each trainer; in a notebook, make the trainer in the same cell",
+            )
+        self._columns = _columns(functions, reward)
+        self._answer = answer
         self.trainer = trainer
         self.groups: dict[int, list[RolloutGroup]] = {}
         trainer._calculate_rewards = self
@@ -67,26 +83,47 @@ class _Observed:
         """The rewards of all ranks, by completion and reward function."""
         rewards = self._rewards(inputs, prompts, completions, completion_ids_list)
         if self.trainer.model.training:  # by this TRL itself tells a training's batch from an evaluation's
-            texts = [
-                (_text(prompt), _text(completion), row.get(COLUMN))
+            rows: list[Row] = [
+                (_text(prompt), _text(completion), self._known(row), row.get(COLUMN))
                 for row, prompt, completion in zip(inputs, prompts, completions, strict=True)
             ]
-            gathered = gather_object(texts)
+            gathered = gather_object(rows)
             if PartialState().is_main_process:
-                summed = self._summed(rewards)
-                rows: list[Row] = [
-                    (prompt, completion, reward, draw)
-                    for (prompt, completion, draw), reward in zip(gathered, summed, strict=True)
-                ]
                 step = self.trainer.state.global_step + 1
-                self.groups.setdefault(step, []).extend(_grouped(rows, self.trainer.num_generations))
+                found = _grouped(gathered, self._chosen(rewards), self.trainer.num_generations)
+                self.groups.setdefault(step, []).extend(found)
         return rewards
 
-    def _summed(self, rewards: Any) -> list[float | None]:
-        """By completion, as the trainer weighs its reward functions; None where none had anything to say."""
-        summed = (rewards * self.trainer.reward_weights.to(rewards.device)).nansum(dim=1).tolist()
-        silent = rewards.isnan().all(dim=1).tolist()
-        return [None if nothing else value for value, nothing in zip(summed, silent, strict=True)]
+    def _known(self, row: Mapping[str, Any]) -> str | None:
+        found = self._answer(row) if callable(self._answer) else row.get(self._answer)
+        return None if found is None else str(found)
+
+    def _chosen(self, rewards: Any) -> list[float | None]:
+        """By completion, of the functions that say whether it is right; None where none had anything to say.
+        A reward that is not finite is none."""
+        return [
+            total(
+                (weight, value if math.isfinite(value := row[place]) else None)
+                for weight, place in self._columns
+            )
+            for row in rewards.tolist()
+        ]
+
+
+def _columns(functions: Sequence[str], reward: str | None) -> list[tuple[float, int]]:
+    """Weights and places of the reward functions that say whether a completion is right."""
+    named = ", ".join(functions)
+    if reward is None and len(functions) > 1:
+        raise ConfigError(
+            f"the trainer has {len(functions)} reward functions, whose sum need not say what passed: {named}",
+            hint=f'name the one that does, or a sum: RoundCallback(…, reward="{functions[0]}")',
+        )
+    parts = [(1.0, functions[0])] if reward is None else terms(reward)
+    for _, name in parts:
+        if functions.count(name) != 1:
+            found = "no reward function" if name not in functions else "several reward functions"
+            raise ConfigError(f"the trainer has {found} {name!r}", hint=f"its functions are {named}")
+    return [(weight, functions.index(name)) for weight, name in parts]
 
 
 def _text(value: Any) -> str:
@@ -96,14 +133,15 @@ def _text(value: Any) -> str:
         return str(value)
 
 
-def _grouped(rows: Sequence[Row], size: int) -> list[RolloutGroup]:
+def _grouped(rows: Sequence[Row], rewards: Sequence[float | None], size: int) -> list[RolloutGroup]:
     """Groups as TRL's advantages have them: `size` completions in a row answer one prompt. So a prompt that
-    is twice in a batch is two groups. A reward that is None or not finite is no reward."""
+    is twice in a batch is two groups."""
     groups: dict[tuple[int, str, str | None], RolloutGroup] = {}
-    for place, (prompt, completion, reward, draw) in enumerate(rows):
-        if reward is None or not math.isfinite(reward):
+    for place, ((prompt, completion, answer, draw), reward) in enumerate(zip(rows, rewards, strict=True)):
+        if reward is None:
             continue
-        group = groups.setdefault((place // size, prompt, draw), RolloutGroup(prompt, None, draw=_draw(draw)))
+        key = place // size, prompt, draw
+        group = groups.setdefault(key, RolloutGroup(prompt, answer, draw=_draw(draw)))
         group.responses.append(completion)
         group.rewards.append(reward)
     return list(groups.values())
@@ -125,8 +163,12 @@ class RoundCallback(TrainerCallback):
 
     Args:
         memory: Of the run that the rollouts go into.
-        trainer: TRL's GRPOTrainer or RLOOTrainer, with any data set and any reward functions, summed by its
-            weights.
+        trainer: TRL's GRPOTrainer or RLOOTrainer, with any data set.
+        reward: The reward function that says whether a completion is right, by its name, or a sum
+            (`correct+0.1*brief`); may be left out where the trainer has one.
+        pass_at: The lowest reward that passes (default: 0.5). While it can only be wrong, because every
+            reward is on one side of it or of another scale, nothing is recorded, and a warning says so.
+        answer: The data set's column of the known answer, or a function of its row that gives it.
         model: The served model that diagnoses; the run remembers it, with `base_url`. Where none was ever
             named, rounds wait for `diagevo diagnose`.
         base_url: Its OpenAI-compatible endpoint, ending in /v1.
@@ -135,8 +177,9 @@ class RoundCallback(TrainerCallback):
         steps: Optimizer steps of a round.
 
     Raises:
-        ConfigError: The trainer rewards no completions, or cannot be steered as it is set up; the run's
-            vectors are another embedder's.
+        ConfigError: The trainer rewards no completions, has a callback already, does not say which reward
+            counts, or cannot be steered as it is set up; the run's vectors are another embedder's, or it was
+            recorded with other settings.
     """
 
     def __init__(
@@ -144,6 +187,9 @@ class RoundCallback(TrainerCallback):
         memory: Memory,
         trainer: Any,
         *,
+        reward: str | None = None,
+        pass_at: float | None = None,
+        answer: Answer = "answer",
         model: str | None = None,
         base_url: str | None = None,
         diagnostician: Diagnostician | None = None,
@@ -163,9 +209,27 @@ class RoundCallback(TrainerCallback):
         self.diagnostician = diagnostician
         self.embedder = embedder
         self.steps = steps
-        self._observed = _Observed(trainer)
-        self._recorded: tuple[int, int] | None = None
-        """The last recorded step and its round; None: not read yet."""
+        asked = {"reward": reward, "pass_at": pass_at}
+        self._asked = {name: value for name, value in asked.items() if value is not None}
+        stored = self._settings
+        for name, value in self._asked.items():
+            if memory.state.config is not None and getattr(stored, name) != value:
+                raise ConfigError(
+                    f"run {memory.run_id} was recorded with {name} = {getattr(stored, name)}, not {value}",
+                    hint="leave it out, or record into another run: diagevo.open(…, NAME)",
+                )
+        self._observed = _Observed(trainer, reward or stored.reward, answer)
+        self._bar = Bar(
+            stored.pass_at if pass_at is None else pass_at,
+            named=pass_at is not None or stored.pass_at != PASS_AT,
+            option="RoundCallback(…, pass_at={})",
+        )
+        self._begun = 0
+        """The step that the training began after; more than 0 where it was resumed."""
+        self._held: int | None = None
+        """The last step that the run held when the training began; None: not read yet."""
+        self._recorded: tuple[int, int, int] | None = None
+        """The last recorded step, its round and the training's attempt; None: not read yet."""
         self._failing: set[str] = set()
         """What was warned of, and has not gone well since."""
         if trainer.accelerator.is_main_process:
@@ -174,7 +238,9 @@ class RoundCallback(TrainerCallback):
     def _configure(self, model: str | None, base_url: str | None) -> None:
         """As `ingest` and `diagnose` do, so that they go on with the same."""
         memory = self.memory
-        if self.embedder is not None and self.diagnostician is not None:
+        if self.embedder is not None and self.diagnostician is not None and not self._asked:
+            if memory.names_embedder:
+                memory.check_embedder(identity(self.embedder))
             return
         config = Config.model_validate(memory.config) if memory.config else of_profile("embedded").config
         if model or base_url:
@@ -183,7 +249,7 @@ class RoundCallback(TrainerCallback):
             self.embedder = embedder_for(config.roles.embedder)
         memory.check_embedder(identity(self.embedder))
         if memory.state.config is None:
-            ingest = config.ingest.model_copy(update={"steps_per_round": self.steps})
+            ingest = config.ingest.model_copy(update={"steps_per_round": self.steps, **self._asked})
             config = config.model_copy(update={"ingest": ingest})
             configure(memory, config, self.embedder)
         else:
@@ -195,7 +261,8 @@ class RoundCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero:
-            self._attempt("recorded", lambda: self._warn_of_recorded_steps(state.global_step))
+            self._begun, self._held = state.global_step, None
+            self._attempt("recorded", self._begin)
             if self.memory.state.open is not None:  # a round that was interrupted
                 self._attempt("diagnosed", lambda: self._diagnose(args))
         self._agree()
@@ -221,17 +288,24 @@ class RoundCallback(TrainerCallback):
                 )
             self._attempt("diagnosed", self._log_progress)
 
-    def _warn_of_recorded_steps(self, step: int) -> None:
-        last, _ = self._last_recorded()
-        if last > step:
+    def _begin(self) -> None:
+        """Raises ConfigError for another training than the run's: its steps would pass for later ones."""
+        last, _, _ = self._last_recorded()
+        if last and not self._begun:
+            raise ConfigError(
+                f"run {self.memory.run_id} holds the rollouts of a training up to step {last}, and this one"
+                " begins from scratch",
+                hint="record it in another run: diagevo.open(…, NAME)",
+            )
+        if last > self._begun:
             _logger.warning(
                 "run %s holds rollouts up to step %d, and this training resumes from step %d: "
-                "steps up to there are not recorded again. Training from scratch? Name another "
-                "run: diagevo.open(…, NAME)",
+                "where it rolls out anew, that is another attempt, and supersedes the first",
                 self.memory.run_id,
                 last,
-                step,
+                self._begun,
             )
+        self._held = last
 
     def _log_progress(self) -> None:
         """A warning, which Python shows where nobody has set up logging."""
@@ -245,47 +319,89 @@ class RoundCallback(TrainerCallback):
     def _command(self, name: str) -> str:
         return f"diagevo {name} --run {self.memory.run_id} --db {shown(self.memory.database.url)}"
 
-    def _last_recorded(self) -> tuple[int, int]:
-        """The last step in the log, and its round."""
+    def _last_recorded(self) -> tuple[int, int, int]:
+        """The last step in the log, its round and its attempt."""
         if self._recorded is None:
             types = ["GroupIngested"]
             found = self.memory.log.read(self.memory.run_id, types=types, newest_first=True, limit=1)
             newest = next(found, None)
             if newest is None:
-                return 0, 0
+                return 0, 0, 1
             assert isinstance(newest.event, GroupIngested)
-            self._recorded = newest.event.step, newest.round
+            self._recorded = newest.event.step, newest.round, newest.event.attempt
         return self._recorded
 
+    @property
+    def _settings(self) -> IngestConfig:
+        return IngestConfig.model_validate(self.memory.config.get("ingest", {}))
+
     def _record(self) -> None:
-        """Each captured step in a transaction of its own. One that is in the log from before the training
-        was resumed stays as it is."""
-        settings = IngestConfig.model_validate(self.memory.config.get("ingest", {}))
+        """Each captured step in a transaction of its own."""
         waiting = self._observed.groups
         while sum(len(group.rewards) for groups in waiting.values() for group in groups) > HELD:
             waiting.pop(lost := min(waiting))
             _logger.warning("the rollouts of step %d could not be recorded, and are lost", lost)
+        if self._held is None:
+            self._begin()
+        bar = self._believed(waiting)
         for step in sorted(waiting):
-            last, _ = self._last_recorded()
-            if step > last and waiting[step]:
-                round_ = self._round_of(step)
-                with self.memory.atomic():
-                    keep, groups = self.memory.artifacts.put_many, waiting[step]
-                    self.memory.ingested(events_of(keep, step, "TRL", groups, settings.pass_at), round_)
-                self._recorded = step, round_
+            if waiting[step]:
+                self._record_step(step, waiting[step])
             del waiting[step]
+        self._bar = bar
+
+    def _believed(self, waiting: Mapping[int, Sequence[RolloutGroup]]) -> Bar:
+        """The bar with the rewards that wait. Raises ConfigError where it is more likely wrong than right:
+        then nothing is recorded, rather than something wrong."""
+        bar = replace(self._bar)
+        for group in (group for groups in waiting.values() for group in groups):
+            bar.see(group.rewards, answered=group.answer is not None)
+        if bar.rollouts:
+            bar.refuse_far()
+            if not bar.parts and not self._held:
+                bar.one_sided()
+        return bar
+
+    def _record_step(self, step: int, groups: Sequence[RolloutGroup]) -> None:
+        """A step that is in the log is a further attempt at it, unless it has the same rollouts."""
+        memory, pass_at = self.memory, self._bar.pass_at
+        last, _, attempt = self._last_recorded()
+        if step > last:
+            round_ = self._round_of(step)
+            with memory.atomic():
+                events = events_of(memory.artifacts.put_many, step, SOURCE, groups, pass_at)
+                memory.ingested([structs.replace(event, attempt=attempt) for event in events], round_)
+            self._recorded = step, round_, attempt
+            return
+        with memory.atomic():
+            recorder = Recorder(memory, self._settings, resumed=True)
+            recorder.take(RolloutStep(step, SOURCE, []), groups, IngestSummary())
+        self._recorded = None
 
     def _round_of(self, step: int) -> int:
-        """Steps of one block of `steps` make a round, none that was ever opened. Rounds that were superseded
-        are counted anew (`state.batch`)."""
-        last, round_ = self._last_recorded()
-        first = self.memory.state.next_batch
+        """Steps of one block of `steps` make a round, none that was opened and stands. Rounds that were
+        superseded are counted anew (`state.batch`)."""
+        last, round_, _ = self._last_recorded()
+        state = self.memory.state
+        first = state.batch(state.last_opened + 1)
         return max(first, round_ if (last - 1) // self.steps == (step - 1) // self.steps else round_ + 1)
 
     def _close(self, args: Any, step: int) -> None:
         """The round that ends with this step. One that a resumed training plays again has ended before."""
         if step >= self._last_recorded()[0]:
+            before = self.memory.state.round
             self._diagnose(args)
+            if self.memory.state.round > before:
+                self._report()
+
+    def _report(self) -> None:
+        """The figures of the last commit go with TRL's own (`report_to`), by their names in trackers."""
+        memory = self.memory
+        [line] = rounds(History(memory.database, memory.run_id, memory.root), memory.state.round)
+        metrics = self._observed.trainer._metrics["train"]
+        for name in ("failures", "z", "epsilon_next", "created"):
+            if (value := getattr(line, name)) is not None:
+                metrics[f"memory/{name}"].append(float(value))
 
     def _diagnose(self, args: Any) -> None:
         """All that waits. Ranks that wait for this one give it up after `ddp_timeout` seconds: it stops
@@ -347,4 +463,6 @@ def _asking(config: Config, model: str | None, base_url: str | None) -> Config:
 
 
 def _described(error: Exception) -> str:
+    if isinstance(error, ConfigError) and error.hint is not None:
+        return f"{error.message}; {error.hint}"
     return error.message if isinstance(error, DiagEvoError) else masked(f"{type(error).__name__}: {error}")

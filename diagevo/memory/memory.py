@@ -6,7 +6,9 @@ Thread-safe.
 Long, but one file: it is one class, and each of its verbs is a few lines that check, decide, append.
 """
 
+import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -27,6 +29,7 @@ from diagevo.errors import (
     OutOfOrderError,
     StoreError,
 )
+from diagevo.memory.arguments import checked, refuse_blank, refuse_other_id, refuse_other_stage
 from diagevo.memory.events import (
     UNNAMED,
     Artifact,
@@ -56,15 +59,15 @@ from diagevo.memory.events import (
     StageCompleted,
     StageStarted,
     StepTrained,
-    number_of,
 )
-from diagevo.memory.events.records import event_id, payload_of, storable_event
+from diagevo.memory.events.records import event_id, payload_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.vectors import Embed, Vectors
 from diagevo.memory.nearest.similarity import NodeCandidate, Similarity
 from diagevo.memory.policy import load, named
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.effects import unsettled
+from diagevo.memory.state.fold import STAGES
 from diagevo.memory.state.model import KnownCause, MemoryState, OpenRound, Stage, played_again
 from diagevo.memory.state.schedule import Schedule
 from diagevo.memory.state.stored_config import read_today, unread
@@ -138,6 +141,7 @@ class Memory:
             if kind is None:  # else what went wrong first is told
                 raise
 
+    @checked
     def configure(self, event: RunConfigured) -> None:
         """Record the run's configuration, once. The same again is fine.
 
@@ -149,13 +153,13 @@ class Memory:
             ConfigError: Its vectors are another model's, its policy cannot be loaded, or a key of `memory`,
                 `schedule`, `filter` or `round` is no setting's.
         """
-        event = storable_event(event)
         if unknown := unread(event.config):
             from diagevo.config.sources import no_such_key
 
             raise no_such_key(tuple(unknown[0].split(".")), "memory.configure")
         with self.atomic():
             if self.state.config is None:
+                self.check_embedder(event.embedder)
                 if (policy := named(event.config)) is not None:
                     self._load_policy(policy)
                 self._run.append([Item(event)])
@@ -193,6 +197,7 @@ class Memory:
         """The run's configuration: as recorded, or what it was opened with while none is recorded."""
         return self._config if self.state.config is None else self.state.config
 
+    @checked
     def reconfigure(self, config: Mapping[str, Any]) -> None:
         """Record a further configuration, where it is another one.
 
@@ -217,15 +222,29 @@ class Memory:
     @property
     def names_embedder(self) -> bool:
         """Whether the run says whose its vectors are: `diagevo.open(embedder=…)` or `configure` told it."""
-        return self.state.embedder not in (None, UNNAMED)
+        return self._own_embedder not in (None, UNNAMED)
 
+    @property
+    def _own_embedder(self) -> Embedder | None:
+        """Whose the run's vectors are, or will be; None where that is open."""
+        if self.state.config is not None:
+            return self.state.embedder
+        return None if self._embedder == UNNAMED else self._embedder
+
+    @checked
     def check_embedder(self, embedder: Embedder) -> None:
         """Refuse another embedding model than the run's: cosines between two models mean nothing.
 
         Raises:
             ConfigError: The run's vectors are another model's.
         """
-        stored = self.state.embedder
+        stored = self._own_embedder
+        if self.state.config is None and stored not in (None, embedder):
+            raise ConfigError(
+                f"run {self.run_id} was opened with the embedder {_spelled(stored)}, the configuration names"
+                f" {_spelled(embedder)}",
+                hint="give the same one to both, or leave embedder out of diagevo.open",
+            )
         if stored not in (None, embedder):
             raise ConfigError(
                 f"run {self.run_id} was embedded by {_spelled(stored)}, the configuration names"
@@ -337,6 +356,7 @@ class Memory:
             self.claim()
             return self._similarity.rebuild()
 
+    @checked
     def open_round(self, round: int, *, seed: int | None = None) -> Schedule:
         """Open a round. A run without a configuration gets that of `diagevo.open`, or the paper's values.
 
@@ -361,12 +381,10 @@ class Memory:
                     )
                 return self.schedule(round)
             if state.open is not None or round != state.round + 1:
-                where = (
-                    f"round {state.open.number} is open"
-                    if state.open
-                    else f"round {state.round} was committed"
-                )
-                raise OutOfOrderError(f"round {round} cannot be opened: {where}")
+                comes = state.round + 1
+                where = f"round {state.open.number} is open" if state.open else f"round {comes} comes next"
+                do = f"commit it first: round {comes}" if state.open else f"open_round({comes})"
+                raise OutOfOrderError(f"round {round} cannot be opened: {where}", hint=do)
             self._record_default_config()
             state = self.state
             told = None if (policy := self.policy()) is None else epsilon_of(policy, state.known())
@@ -374,6 +392,7 @@ class Memory:
             self._run.append([Item(event, round=round)])
             return self.schedule(round)
 
+    @checked
     def schedule(self, round: int) -> Schedule:
         """The schedule of any opened round, or of the next one.
 
@@ -418,10 +437,12 @@ class Memory:
             )
         return self._load_policy(self._own_policy or name)
 
+    @checked
     def allow_policy(self, policy: str) -> None:
         """The user's own words name this policy: a run from outside may use it then."""
         self._own_policy = None if policy in BUILT_IN else policy
 
+    @checked
     def as_of(self, round: int) -> MemoryState:
         """The state right after the commit of a round.
 
@@ -448,6 +469,7 @@ class Memory:
         assert isinstance(opened.event, RoundOpened)
         return projection.load(self.log, self.run_id, sequence=opened.sequence - 1), opened.event
 
+    @checked
     def commit(self) -> RoundCommitted:
         """Commit the open round: event, projections and snapshot in one transaction.
 
@@ -455,10 +477,18 @@ class Memory:
             The commit, with F and ε of the next round as exact texts such as "1/3".
 
         Raises:
-            OutOfOrderError: no round is open, or it is not complete, for example with uncounted diagnoses.
+            OutOfOrderError: no round is open, or it is not complete, for example with failures that nobody
+                diagnosed, or diagnoses that are not counted.
         """
         with self.atomic():
-            self._run.opened()
+            now_ = self._run.opened()
+            left = [failure for failure in now_.failures if failure not in now_.diagnoses]
+            if left and self.config.get("diagnosis", {}).get("enabled", True):
+                raise OutOfOrderError(
+                    f"{len(left)} of {len(now_.failures)} failures are not diagnosed, first {left[0]}",
+                    hint="after the commit nobody can: diagnose them, or record the verdict unresolved for"
+                    " those that shall not count",
+                )
             told = None if (policy := self.policy()) is None else epsilon_of(policy, self.state.known())
             event = decide.commitment(self.state, told)
             self._run.append([Item(event, self._run.id_of("RoundOpened", ""))])
@@ -466,6 +496,7 @@ class Memory:
             self._run.after.append(self._similarity.committed)
             return event
 
+    @checked
     def supersede(self, first: int, reason: str) -> RoundsSuperseded:
         """Supersede the rounds from `first` on, an open one included.
 
@@ -494,6 +525,7 @@ class Memory:
             self._similarity.reset()
             return event
 
+    @checked
     def rename(self, cause_id: str, description: str) -> CauseRenamed:
         """Correct a cause's words. Its id, state, frequency and vector stay; the old words stay in its story.
 
@@ -515,6 +547,7 @@ class Memory:
             self._run.keep_head()
             return event
 
+    @checked
     def dismiss(self, cause_id: str, because: str, by: str) -> CauseDismissed:
         """Say that a cause is no fault of the model. It leaves F, ε, p and the schedule, and later failures
         of it, which are still counted under it, do not raise it again.
@@ -542,6 +575,7 @@ class Memory:
             self._run.keep_head()
             return event
 
+    @checked
     def reinstate(self, cause_id: str, by: str) -> CauseReinstated:
         """Take a dismissal back: the cause is Active, with the failures that were counted since, or Mastered
         where it has none.
@@ -564,6 +598,7 @@ class Memory:
             self._run.keep_head()
             return event
 
+    @checked
     def evaluated(self, event: CheckpointEvaluated, round: int) -> None:
         """Record a measurement of the policy after `round` (0: before any training). At any time; the same
         again is fine."""
@@ -571,19 +606,44 @@ class Memory:
             self._record_default_config()
             self._run.append([Item(event, round=round)])
 
+    @checked
     def ingested(self, groups: Sequence[GroupIngested], round: int) -> None:
         """Keep groups of another trainer's rollouts for `round`. At any time; the same again is fine.
 
-        A run without a configuration gets that of `diagevo.open`."""
+        A run without a configuration gets that of `diagevo.open`.
+
+        Raises:
+            ConfigError: The groups of a step are not all there, numbered from 0.
+            OutOfOrderError: The round was opened before, without these groups.
+        """
         with self.atomic():
+            places = Counter[tuple[int, int]]()
+            for group in groups:
+                key = group.attempt, group.step
+                if group.group != places[key]:
+                    raise ConfigError(
+                        f"group {group.group} of step {group.step} is not {places[key]}, which comes next",
+                        hint="give all groups of a step in one call, numbered from 0",
+                    )
+                places[key] += 1
+            first = self.state.batch(self.state.last_opened + 1)
+            ids = [self._run.id_of("GroupIngested", group.key(), round) for group in groups]
+            if round < first and len(set(self.log.known(self.run_id, ids))) < len(ids):
+                raise OutOfOrderError(
+                    f"round {round} cannot take groups: its rollouts are played",
+                    hint=f"the next round that can is {first}",
+                )
             self._record_default_config()
             self._run.append([Item(group, round=round) for group in groups])
 
+    @checked
     def stage(self, stage: str) -> Stage:
         """Where a stage of the open round stands; an abandoned one is not started."""
+        refuse_other_stage(stage, STAGES)
         found = self._run.opened().stages.get(stage, Stage("not_started", 0))
         return Stage("not_started", found.attempt) if found.status == "abandoned" else found
 
+    @checked
     def start_stage(self, stage: str) -> int:
         """Begin a stage of the open round.
 
@@ -603,6 +663,7 @@ class Memory:
             self._run.append([Item(event, self._run.id_of("RoundOpened", ""))])
             return event.attempt
 
+    @checked
     def complete_stage(
         self,
         stage: str,
@@ -635,18 +696,21 @@ class Memory:
             if any(self._run.append([Item(event, self._run.id_of("StageStarted", f"{stage}.{attempt}"))])):
                 self._run.keep_head()
 
+    @checked
     def step_trained(self, event: StepTrained) -> None:
         """Record a step of the attempt of training under way. The same again is fine."""
         with self.atomic():
             started = self._run.id_of("StageStarted", f"{event.stage}.{event.attempt}")
             self._run.append([Item(event, started)])
 
+    @checked
     def phase_measured(self, event: PhaseMeasured) -> None:
         """Record what the attempt of training under way measured of itself. The same again is fine."""
         with self.atomic():
             started = self._run.id_of("StageStarted", f"{event.stage}.{event.attempt}")
             self._run.append([Item(event, started)])
 
+    @checked
     def abandon_stage(
         self, stage: str, *, after_step: int, seconds: float | None = None, reason: str | None = None
     ) -> None:
@@ -675,6 +739,7 @@ class Memory:
             key = f"{stage}.{status.attempt}"
             self._run.append([Item(event, self._run.id_of("StageStarted", key))])
 
+    @checked
     def score(self, candidates: Sequence[CandidateScored]) -> list[CausePromoted]:
         """Record the votes of all candidates of the round, then the promotions that follow (Equations 6, 7).
 
@@ -690,9 +755,21 @@ class Memory:
         """
         with self.atomic():
             now_, opened = self._run.opened(), self._run.id_of("RoundOpened", "")
+            for each in candidates:
+                refuse_other_id(each.question_id, f"r{now_.number}", "q")
             scored = {c.question_id for c in candidates}
             if now_.candidates and now_.candidates.keys() != scored:
                 raise OutOfOrderError(f"the candidates of round {now_.number} were scored already")
+            batch = self.state.batch(now_.number)
+            waits = self.log.chosen(self.run_id, [GroupIngested], (batch, batch))
+            if (
+                any(each.votes_are == "answers" for each in candidates)
+                and next(iter(waits), None) is not None
+            ):
+                raise OutOfOrderError(
+                    f"round {now_.number} is made of rollouts that were ingested for it",
+                    hint=f"play it with: diagevo diagnose --run {self.run_id}",
+                )
             fresh = self._run.append([Item(c, opened) for c in candidates])
             if not any(fresh):
                 number = now_.number
@@ -704,6 +781,7 @@ class Memory:
             self._run.append([Item(p, cause) for p, cause in zip(promoted, follows, strict=True)])
             return promoted
 
+    @checked
     def observe(self, failures: Sequence[FailureObserved]) -> None:
         """Record failed optimization trajectories. The same again is fine.
 
@@ -717,6 +795,7 @@ class Memory:
         with self.atomic():
             now_ = self._run.opened()
             for failure in failures:
+                self._refuse_unfit(failure)
                 if now_.failures.get(failure.failure_id, failure) != failure:
                     raise ConflictError(
                         f"{failure.failure_id} was already observed with other content",
@@ -726,6 +805,15 @@ class Memory:
             if any(f.failure_id not in self._run.opened().failures for f in failures):
                 raise OutOfOrderError("an observation of an abandoned attempt stays void")
 
+    def _refuse_unfit(self, failure: FailureObserved) -> None:
+        """Raises ConfigError for an observation that no reader would find again, or that no step made."""
+        refuse_other_id(failure.failure_id, failure.question_id, "a")
+        refuse_other_stage(failure.stage, STAGES)
+        question = self._run.opened().candidates.get(failure.question_id)
+        if failure.step < 1 and question is not None and question.votes_are == "answers":
+            raise ConfigError(f"{failure.failure_id} is of step 0", hint="steps of training count from 1")
+
+    @checked
     def undiagnosed(self, *, again: bool = False) -> list[FailureObserved]:
         """Valid failures without a diagnosis, by question and sample; with `again` also the unresolved
         ones."""
@@ -738,12 +826,14 @@ class Memory:
             ]
             return [now_.failures[f] for f in sorted(waiting, key=_by_question)]
 
+    @checked
     def times_asked(self, failure_id: str) -> int:
         """How often the failure's valid observation was diagnosed: `asked` of the next diagnosis is one
         more."""
         diagnosis = self._run.opened().diagnoses.get(failure_id)
         return 0 if diagnosis is None else diagnosis.asked
 
+    @checked
     def diagnosed(self, events: Sequence[FailureDiagnosed]) -> None:
         """Record diagnoses. The same again is fine.
 
@@ -757,6 +847,7 @@ class Memory:
             now_ = self._run.opened()
             items: list[Item] = []
             for event in events:
+                refuse_blank(f"the description of {event.failure_id}", event.description)
                 observation = now_.failures.get(event.failure_id)
                 stage = "solver" if observation is None else observation.stage
                 key = f"{event.failure_id}.{stage}.{event.attempt}"
@@ -770,6 +861,7 @@ class Memory:
             now_ = self._run.opened()
             return [now_.diagnoses[f] for f in sorted(unsettled(now_), key=_by_question)]
 
+    @checked
     def settle(
         self, failure_id: str, *, judged: DuplicateJudged | None = None, assigned: NodeAssigned | None = None
     ) -> None:
@@ -795,6 +887,7 @@ class Memory:
                 items.append(Item(judged, cause))
                 cause = self._run.id_of("DuplicateJudged", judged.key())
             if assigned is not None:
+                refuse_blank(f"the label of the node of {failure_id}", assigned.new_label)
                 items.append(Item(assigned, cause))
                 cause = self._run.id_of("NodeAssigned", assigned.key())
             if failure_id not in now_.settled:
@@ -803,6 +896,7 @@ class Memory:
                     cause = self._run.id_of(type(event).__name__, event.key())
             self._run.append(items)
 
+    @checked
     def judge_nodes(self, judged: NodePairJudged) -> None:
         """Record whether two nodes are one skill, and merge them if they are. The same again is fine.
 
@@ -810,6 +904,7 @@ class Memory:
             judged: the judgement on the pair. The lower id survives a merge.
         """
         with self.atomic():
+            refuse_blank(f"the label of {' and '.join(judged.nodes)}", judged.label)
             items = [Item(judged)]
             if judged.merge and not self.log.known(
                 self.run_id, [self._run.id_of("NodePairJudged", judged.key())]
@@ -822,12 +917,14 @@ class Memory:
                 items.append(Item(merged, self._run.id_of("NodePairJudged", judged.key())))
             self._run.append(items)
 
+    @checked
     def node_pair_refused(self, a: str, b: str) -> bool:
         """Whether the two nodes were judged to be two, with the contents that they have now."""
-        first, second = self.state.pair(a, b)
+        first, second = self.state.pair(self.node(a).node_id, self.node(b).node_id)
         refused = self.state.refused.get(f"{first}.{second}")
         return refused is not None and refused == self.state.fingerprint(first, second)
 
+    @checked
     def cause(self, cause_id: str) -> Cause:
         """A cause as it is now.
 
@@ -838,6 +935,7 @@ class Memory:
             raise NotFoundError(f"run {self.run_id} has no cause {cause_id}")
         return self.state.causes[cause_id]
 
+    @checked
     def node(self, node_id: str) -> Node:
         """A node as it is now.
 
@@ -850,6 +948,7 @@ class Memory:
             raise NotFoundError(f"run {self.run_id} has no node {node_id}")
         return self.state.nodes[node_id]
 
+    @checked
     def question(self, question_id: str) -> CandidateScored:
         """A scored candidate of any round.
 
@@ -865,6 +964,7 @@ class Memory:
         assert isinstance(event, CandidateScored)
         return event
 
+    @checked
     def supplied(self, question_id: str) -> tuple[KnownCause, ...]:
         """Causes that the question's writer was given, in their state as committed in the round before."""
         now_ = self._run.opened()
@@ -890,9 +990,9 @@ def refuse_no_line(what: str, text: str) -> None:
         )
 
 
-def _by_question(failure_id: str) -> tuple[int, ...]:
-    """r3.q318.a5 → (3, 318, 5): by question number and sample."""
-    return tuple(number_of(part) for part in failure_id.split("."))
+def _by_question(failure_id: str) -> tuple[list[int], str]:
+    """r3.q318.a5 → (3, 318, 5): by question number and sample. Old logs may have other ids."""
+    return [int(number) for number in re.findall(r"[0-9]+", failure_id)], failure_id
 
 
 def _settled_by(

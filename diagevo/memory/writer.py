@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from diagevo.errors import InconsistentError, OutOfOrderError
+from diagevo.errors import ConfigError, InconsistentError, OutOfOrderError
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact
+from diagevo.memory.events.named_texts import named_texts
 from diagevo.memory.events.records import Pending, UnstorableText, event_id, storable_event, wrapped
 from diagevo.memory.log import heads
 from diagevo.memory.log.artifacts import Artifacts
@@ -103,6 +104,7 @@ class RunWriter:
     def append(self, items: Sequence[Item]) -> list[bool]:
         """Append, fold and project; whether each event was new. Within `atomic()`."""
         both = [self._wrapped(item) for item in items]
+        self._refuse_unstored([event for event, _ in both])
         done = self.log.append(self.run_id, self.state.sequence, [p for _, p in both])
         self._dirty = True
         sequence = self.state.sequence
@@ -123,6 +125,16 @@ class RunWriter:
                 projector.take(fact, self.state, before, done.recorded_at)
         projector.flush()
         return done.fresh
+
+    def _refuse_unstored(self, events: Sequence[Event]) -> None:
+        """Raises ConfigError for a text that nobody stored: no reader could show it, now or ever."""
+        named = {digest: (event, where) for event in events for where, digest in named_texts(event)}
+        if unstored := self.artifacts.unstored(list(named)):
+            event, where = named[unstored[0]]
+            raise ConfigError(
+                f"{type(event).__name__} {event.key()}: {where} is {unstored[0]}, of which no text is stored",
+                hint="memory.artifacts.put(TEXT) stores a text and returns its digest",
+            )
 
     def _wrapped(self, item: Item) -> tuple[Event, Pending]:
         """An event and its envelope. What a model wrote must not stop a round: the fold sees the text that is

@@ -16,7 +16,7 @@ from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.embedder import HashingEmbedder, identity
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.verify import verify
-from diagevo.memory.events import CandidateScored, GroupIngested, RoundCommitted
+from diagevo.memory.events import CandidateScored, GroupIngested, RoundCommitted, RoundsSuperseded
 from diagevo.memory.memory import Memory
 from tests.cli.program import clean_environment, invoke
 from tests.diagnosis.server import Answer, Server
@@ -201,16 +201,77 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_training_that_goes_on_from_an_earlier_checkpoint_records_no_step_twice(saved: Path) -> None:
-    """From step 3: rounds 1 to 3 are committed and step 7 waits for round 4, which step 8 completes."""
+def test_a_training_that_goes_on_from_an_earlier_checkpoint_records_another_attempt(saved: Path) -> None:
+    """From step 3: rounds 1 to 3 are committed and step 7 waits for round 4. Steps 4 to 10 are rolled out:
+    of round 2 step 3 stays, and rounds 2 and 3 are superseded."""
     with memory_of(saved) as memory:
         assert (committed(memory), rounds_of_steps(memory)[4]) == ([1, 2, 3], {7})
     said = training(saved, steps=2, resume=str(saved / "out" / "checkpoint-3"), arguments={"max_steps": 10})
     assert "run mine holds rollouts up to step 7, and this training resumes from step 3" in said
     with memory_of(saved) as memory:
-        assert rounds_of_steps(memory) == {n: {2 * n - 1, 2 * n} for n in range(1, 6)}
-        assert len(told(memory, GroupIngested)) == 40
-        assert committed(memory) == [1, 2, 3, 4, 5]
+        groups = [(group.step, group.attempt) for _, group in told(memory, GroupIngested)]
+        assert sorted(groups) == sorted(
+            [(step, 1) for step in range(1, 8) for _ in range(4)]
+            + [(step, 2) for step in range(4, 11) for _ in range(4)]
+        )
+        [superseded] = [event for _, event in told(memory, RoundsSuperseded)]
+        assert (superseded.first, superseded.last) == (2, 3)
+        standing = [batch for one in memory.state.began if (batch := memory.state.batch(one.round))]
+        assert standing == [1, 2, 3, 4, 5]
+        assert sound(memory)
+
+
+TIDY = "the trainer has 2 reward functions, whose sum need not say what passed: tidy, first_of_four"
+
+
+def test_of_several_reward_functions_the_one_that_says_what_passed_is_named(tmp_path: Path) -> None:
+    """Every sum is at least 0.6, and so would pass."""
+    arguments = {"max_steps": 1}
+    assert TIDY in training(tmp_path, reward="tidy", ends=1, arguments=arguments)
+    unknown = training(tmp_path, reward="tidy", named={"reward": "right"}, ends=1, arguments=arguments)
+    assert "no reward function 'right'" in unknown
+    with memory_of(tmp_path) as memory:
+        assert memory.state.sequence == 0
+    arguments |= {"logging_strategy": "steps", "logging_steps": 1}
+    named = {"reward": "first_of_four"}
+    said = training(tmp_path, reward="tidy", named=named, report=True, arguments=arguments)
+    figures = {"memory/failures": 12.0, "memory/z": 1.0, "memory/epsilon_next": 1 / 3, "memory/created": 1.0}
+    assert json.loads(said.partition("reported ")[2].partition("\n")[0]) == pytest.approx(figures)
+    with memory_of(tmp_path) as memory:
+        groups = [group for _, group in told(memory, GroupIngested)]
+        assert [(group.passes, len(group.failed)) for group in groups] == [(1, 3)] * 4
+        assert memory.config["ingest"]["reward"] == "first_of_four"
+        assert [group.answer for group in groups] == ["7"] * 4
+        assert sound(memory)
+
+
+def test_rewards_of_another_scale_are_not_recorded_until_the_bar_is_named(tmp_path: Path) -> None:
+    arguments = {"max_steps": 2}
+    said = training(tmp_path, reward="hundred", arguments=arguments)
+    assert "trained 2 steps" in said
+    assert said.count("rewards range from 0 to 100, and 0.5 or more would pass") == 1
+    assert "set the lowest reward that passes: RoundCallback(…, pass_at=100)" in said
+    with memory_of(tmp_path) as memory:
+        assert memory.state.sequence == 0
+    training(tmp_path, reward="hundred", named={"pass_at": 100, "answer": "right"}, arguments=arguments)
+    with memory_of(tmp_path) as memory:
+        assert committed(memory) == [1, 2]
+        assert [(g.passes, g.answer) for _, g in told(memory, GroupIngested)] == [(1, "8")] * 8
+        assert sound(memory)
+    other = training(tmp_path, reward="hundred", named={"pass_at": 50}, ends=1, arguments=arguments)
+    assert "run mine was recorded with pass_at = 100.0, not 50" in other
+
+
+def test_a_training_is_recorded_once(tmp_path: Path) -> None:
+    """A second callback on one trainer is refused; a second training from scratch is another training."""
+    arguments = {"max_steps": 2}
+    twice = training(tmp_path, callbacks=2, ends=1, arguments=arguments)
+    assert "this trainer has a RoundCallback already" in twice
+    said = training(tmp_path, trainings=2, arguments=arguments)
+    assert said.count("run mine holds the rollouts of a training up to step 2, and this one begins") == 1
+    with memory_of(tmp_path) as memory:
+        assert rounds_of_steps(memory) == {1: {1}, 2: {2}}
+        assert len(told(memory, GroupIngested)) == 8
         assert sound(memory)
 
 
@@ -242,8 +303,8 @@ NAMED |= {"merge": False, "merged_label": None}
 
 
 def test_one_line_with_a_model_observes_diagnoses_and_is_remembered(tmp_path: Path) -> None:
-    """Two functions give the reward, one of them async: the first pass of a group has 1 - 0.1, and 1 where
-    the second function says nothing."""
+    """A sum of two functions is the reward, one of them async: the first pass of a group has 1 - 0.1, and 1
+    where the second function says nothing."""
 
     def behave(request: dict[str, Any], before: int) -> Answer:
         form = json.dumps(request["response_format"])
@@ -253,8 +314,9 @@ def test_one_line_with_a_model_observes_diagnoses_and_is_remembered(tmp_path: Pa
         return Answer(json.dumps(found))
 
     with Server(behave) as server:
-        arguments = {"max_steps": 2, "reward_weights": [1.0, 0.1]}
-        said = training(tmp_path, asked=server.url, reward="two", steps=1, arguments=arguments)
+        named = {"reward": "first_of_four+0.1*brevity"}
+        arguments = {"max_steps": 2}
+        said = training(tmp_path, asked=server.url, reward="two", named=named, arguments=arguments)
         assert "trained 2 steps" in said
         assert "The training continues" not in said
         assert "2 rounds diagnosed: diagevo memory show --run mine --db" in said

@@ -182,6 +182,8 @@ def test_a_sampler_draws_the_rows_of_a_data_set_by_their_weights(memory: Memory)
     assert list(trl.sampler(memory, rows * 20)) == list(trl.sampler(memory, rows * 20))
     with pytest.raises(ConfigError, match=r"no prompt of the data set \(1 row\) was rolled out"):
         trl.sampler(memory, [{"prompt": "never"}])
+    with pytest.raises(ConfigError, match="the data set has no rows"):
+        trl.prompts(memory, [])
 
 
 def test_a_prompt_for_a_draw_is_a_row_that_aims_at_its_cause(memory: Memory) -> None:

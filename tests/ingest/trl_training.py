@@ -58,12 +58,37 @@ def nothing(prompts: list[Any], trainer_state: Any, **_: Any) -> list[float | No
     return first_of_four(prompts)
 
 
+def by_its_words(prompts: list[Any], completions: list[Any], **_: Any) -> list[float | None]:
+    """By what it says: rollouts that differ are rewarded differently."""
+    return [float(sum(map(ord, one[0]["content"])) % 2) for one in completions]
+
+
+def of_a_hundred(prompts: list[Any], **more: Any) -> list[float | None]:
+    return [100 * (reward or 0) for reward in first_of_four(prompts, **more)]
+
+
+def tidy(prompts: list[Any], **_: Any) -> list[float | None]:
+    """Of the form alone, which is always right."""
+    return [0.6] * len(prompts)
+
+
 async def brevity(prompts: list[Any], **_: Any) -> list[float | None]:
     """Says nothing of the first completion of a batch."""
     return [None if place == 0 else -1.0 for place in range(len(prompts))]
 
 
 REWARDS: dict[str, Any] = {"first": first_of_four, "nothing": nothing, "two": [first_of_four, brevity]}
+REWARDS |= {"words": by_its_words, "hundred": of_a_hundred, "tidy": [tidy, first_of_four]}
+
+
+class Reported(TrainerCallback):
+    """Prints what TRL reports."""
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
+    ) -> None:
+        figures = {name: value for name, value in (logs or {}).items() if name.startswith("memory/")}
+        print("reported", json.dumps(figures), flush=True)
 
 
 class Fault(TrainerCallback):
@@ -119,7 +144,8 @@ def endpoint(url: str, memory: Memory) -> Diagnostician:
 def asked(count: int) -> Dataset:
     """The first two rows are the same prompt."""
     texts = ["What is 1 + 1?", *(f"What is {number} + 1?" for number in range(1, count))]
-    return Dataset.from_list([{"prompt": [{"role": "user", "content": text}]} for text in texts])
+    rows = [{"prompt": [{"role": "user", "content": text}], "answer": 7, "right": "8"} for text in texts]
+    return Dataset.from_list(rows)
 
 
 def main() -> None:
@@ -164,10 +190,16 @@ def main() -> None:
     given: dict[str, Any] = {"diagnostician": diagnostician, "embedder": EMBEDDER}
     if told.get("asked"):
         given = {"model": "asked", "base_url": told["asked"]}
-    trainer.add_callback(RoundCallback(memory, trainer, steps=told["steps"], **given))
+    for _ in range(told.get("callbacks", 1)):
+        trainer.add_callback(
+            RoundCallback(memory, trainer, steps=told["steps"], **given, **told.get("named", {}))
+        )
+    if told.get("report"):
+        trainer.add_callback(Reported())
     trainer.add_callback(fault)
     if told.get("eval"):
         trainer.evaluate()
-    trainer.train(resume_from_checkpoint=told.get("resume"))
+    for _ in range(told.get("trainings", 1)):
+        trainer.train(resume_from_checkpoint=told.get("resume"))
     print(f"trained {trainer.state.global_step} steps", flush=True)
     memory.close()

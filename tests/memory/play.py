@@ -22,10 +22,30 @@ from diagevo.memory.events import (
     SimilarNode,
     SuppliedCause,
 )
-from diagevo.memory.log.artifacts import digest_of
+from diagevo.memory.log.artifacts import Artifacts, digest_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
+
+_TEXTS: dict[str, str] = {}
+_unstored = Artifacts.unstored
+
+
+def text(words: str) -> str:
+    """The digest of a text, which the memory that first meets it is given."""
+    digest = digest_of(words)
+    _TEXTS[digest] = words
+    return digest
+
+
+def _given(self: Artifacts, digests: Sequence[str]) -> list[str]:
+    """What nobody stored, once the words of `text` are: these tests name many, and put none."""
+    missing = _unstored(self, digests)
+    self.put_many([_TEXTS[digest] for digest in missing if digest in _TEXTS])
+    return [digest for digest in missing if digest not in _TEXTS]
+
+
+Artifacts.unstored = _given
 
 
 @cache
@@ -71,7 +91,7 @@ def candidate(
     return convert(
         {
             "question_id": question_id,
-            "question": digest_of(question_id),
+            "question": text(question_id),
             "mode": mode,
             "cause_id": cause,
             "stitched_cause_id": partner,
@@ -81,7 +101,7 @@ def candidate(
             "second": int(len(votes) > 1),
             "label": "1" if first else None,
             "verdict": "invalid" if invalid else verdict if first else "no_label",
-            "reference": digest_of("reference") if first else None,
+            "reference": text("reference") if first else None,
             **more,
         },
         CandidateScored,
@@ -96,8 +116,8 @@ def failure(failure_id: str, *, step: int = 1, attempt: int = 1, **more: object)
             "stage": "solver",
             "attempt": attempt,
             "step": step,
-            "trajectory": digest_of(failure_id),
-            "reference": digest_of("reference"),
+            "trajectory": text(failure_id),
+            "reference": text("reference"),
             **more,
         },
         FailureObserved,

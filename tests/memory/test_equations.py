@@ -200,6 +200,9 @@ def test_slips_and_unresolved_failures_count_under_no_cause(memory: Memory) -> N
     memory.diagnosed([other("r1.q0.a0", "slip"), other("r1.q0.a1", "unresolved")])
     assert [f.failure_id for f in memory.undiagnosed()] == ["r1.q0.a2"]
     assert [f.failure_id for f in memory.undiagnosed(again=True)] == ["r1.q0.a1", "r1.q0.a2"]
+    with pytest.raises(OutOfOrderError, match="1 of 3 failures are not diagnosed"):
+        memory.commit()
+    memory.diagnosed([other("r1.q0.a2", "unresolved")])
     committed = memory.commit()
     assert (committed.failures, committed.undiagnosed) == (0, 2)
 

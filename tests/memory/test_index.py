@@ -10,11 +10,11 @@ from msgspec.structs import replace
 import diagevo
 from diagevo.config.loading import of_profile
 from diagevo.errors import ConfigError, OutOfOrderError
-from diagevo.memory.events import Embedder
+from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.memory import Memory
 from diagevo.memory.nearest import similarity
 from diagevo.memory.nearest.index import _checksum
-from tests.memory.play import candidate, embed, failure, new_cause, opened, settle_new
+from tests.memory.play import candidate, embed, failure, migrated, new_cause, opened, settle_new
 
 
 def _round(memory: Memory, causes: int) -> None:
@@ -176,6 +176,18 @@ def test_versions_and_files_stay_bounded_over_fifty_rounds(tmp_path: Path) -> No
         assert index._table is not None
         assert (index.size, len(index._table.list_versions()) <= 3) == (50, True)
         assert max(sizes[10:]) <= max(sizes[:10]) + 3
+
+
+def test_the_embedding_model_that_a_run_is_opened_with_is_not_lost(tmp_path: Path) -> None:
+    """Whoever configures it names the same one, or is refused."""
+    mine = Embedder(name="mine", dimension=8, revision="2")
+    hashing = RunConfigured(config={}, models={}, embedder=Embedder("hashing", 512, ""), version="1")
+    with diagevo.open(migrated(f"sqlite:///{tmp_path}/log.db"), run="a", embedder=mine) as memory:
+        with pytest.raises(ConfigError, match=r"opened with the embedder mine @ 2 \(8 numbers\)"):
+            memory.configure(hashing)
+        assert memory.state.sequence == 0
+        memory.open_round(1)
+        assert memory.state.embedder == mine
 
 
 @pytest.mark.parametrize("from_", [1, 50_000])

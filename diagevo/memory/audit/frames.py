@@ -1,6 +1,7 @@
 """A run as polars frames, for notebooks; polars is loaded when one is asked for."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from fractions import Fraction
 from html import escape
 from typing import TYPE_CHECKING, Any, Self
@@ -25,8 +26,9 @@ class RunFrames:
     """A run, for reading alone: each method gives a polars frame, which needs the extra `polars`. Made by
     `diagevo.read`.
 
-    Fractions come twice: `x` as a float, and `x_exact` as text. Every frame has its columns even where it has
-    no rows. The run ends where it ended when it was first asked; read again for what was written since.
+    Fractions come twice: `x` as a float, and `x_exact` as text. Times are in UTC. Every frame has its columns
+    even where it has no rows. The run ends where it ended when it was first asked; read again for what
+    was written since.
     """
 
     def __init__(self, source: History | Memory) -> None:
@@ -102,7 +104,7 @@ class RunFrames:
                 return None
             if name in ("promoted", "reactivated"):
                 return len(value)
-            return {"Float64": float, "Int64": int, "String": str}[_kind(name)](value)
+            return {"Float64": float, "Int64": int}.get(_kind(name), str)(value)
 
         lines = rounds(self._run)
         return _frame(columns, (tuple(cell(line, name) for name in columns.split()) for line in lines))
@@ -142,19 +144,24 @@ class RunFrames:
                 description.
 
         Returns:
-            A row a failure: ids, `question`, `trajectory` (the response that failed), `reference` (one that
-            agreed or passed, or the known answer: `against`), `label`, `truth`, `cause_id` and `cause`;
-            of rounds and attempts that count.
+            A row a failure: its step of training, ids, `question`, `trajectory` (the response that failed),
+            `reference` (one that agreed or passed, or the known answer: `against`), `label`, `truth`,
+            `cause_id` and `cause`; of rounds and attempts that count.
 
         Raises:
             NotFoundError: No such cause.
             ConfigError: Several causes have the text.
         """
         columns = (
-            "round failure_id question_id question trajectory reference label truth label_true "
+            "round step failure_id question_id question trajectory reference label truth label_true "
             "right_answer against via cause_id cause"
         )
-        frame = self._view("v_trajectory", columns)
+        step = (
+            "(SELECT f.step FROM v_failure f WHERE f.run_id = t.run_id AND f.position = t.position) AS step"
+        )
+        chosen = ", ".join(step if name == "step" else name for name in columns.split())
+        query = f"SELECT {chosen} FROM v_trajectory t WHERE run_id = :run ORDER BY position"
+        frame = _frame(columns, self._ask(query))
         if cause is None:
             return frame
         named = resolve(self._run, cause, self._run.end, "cause").id
@@ -164,6 +171,19 @@ class RunFrames:
         """A row a group of another trainer's rollouts: step, prompt, passes, pass rate and outcome."""
         columns = "round step attempt prompt answer rollouts passes pass_rate outcome source"
         return self._view("v_group", columns)
+
+    def steps(self) -> "polars.DataFrame":
+        """A row a step of training that counts: of this program's trainer by stage, with its mean reward,
+        loss, entropy, gradient norm and KL; of another trainer's rollouts with its passes."""
+        own = "round stage attempt step completions reward loss entropy grad_norm kl"
+        theirs = "round step rollouts passes pass_rate"
+        columns = f"{own} passes pass_rate"
+        trained = f"SELECT {', '.join(own.split())} FROM v_step_metric WHERE run_id = :run ORDER BY position"
+        rows: list[tuple[Any, ...]] = [(*row, None, None) for row in self._ask(trained)]
+        counted = f"SELECT {', '.join(theirs.split())} FROM v_step WHERE run_id = :run ORDER BY round, step"
+        for round_, step, rollouts, *passed in self._ask(counted):
+            rows.append((round_, None, None, step, rollouts, None, None, None, None, None, *passed))
+        return _frame(columns, rows)
 
     def why(self, ref: str) -> Story:
         """The chain of evidence of a cause, node, question or failure, with its texts.
@@ -224,21 +244,31 @@ def _both(value: Fraction | None) -> tuple[float | None, str | None]:
 _WHOLE = (
     "round step attempt position sequence created_round frequency failures active mastered nodes candidates"
     " kept observed promoted reactivated created responses first second label_true right_answer rollouts"
-    " passes"
+    " passes completions"
 )
-_FRACTIONAL = "probability z epsilon_next p1 p2 pass_rate"
+_FRACTIONAL = "probability z epsilon_next p1 p2 pass_rate reward loss entropy grad_norm kl"
+_TIMES = "committed_at recorded_at"
 """What each column of any frame holds, where it is no text: a frame without rows has its types too."""
 
 
 def _frame(columns: str, rows: Iterable[tuple[Any, ...]]) -> "polars.DataFrame":
     with extra("polars", "a frame"):
         import polars
-    schema = {name: getattr(polars, _kind(name)) for name in columns.split()}
-    return polars.DataFrame(list(rows), schema=schema, orient="row")
+    kinds = {name: _kind(name) for name in columns.split()}
+    times = [place for place, kind in enumerate(kinds.values()) if kind == "Datetime"]
+    values = [list(row) for row in rows]
+    for row in values:
+        for place in times:
+            row[place] = None if row[place] is None else datetime.fromisoformat(row[place])
+    types = {"Datetime": polars.Datetime("us", "UTC")}
+    schema = {name: types.get(kind) or getattr(polars, kind) for name, kind in kinds.items()}
+    return polars.DataFrame(values, schema=schema, orient="row")
 
 
 def _kind(column: str) -> str:
     """What polars calls its type."""
     if column in _WHOLE.split():
         return "Int64"
+    if column in _TIMES.split():
+        return "Datetime"
     return "Float64" if column in _FRACTIONAL.split() else "String"

@@ -6,13 +6,13 @@ import re
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from diagevo.errors import ConfigError, DamagedError, DiagEvoError
 from diagevo.memory.events import Event, RunConfigured, Value
-from diagevo.memory.events.catalogue import LARGEST
+from diagevo.memory.events.catalogue import LARGEST, Digest
 from diagevo.memory.events.decode import DECODERS, ENCODER, UNREADABLE, read
 from diagevo.memory.events.named_texts import refuse_no_digest
 from diagevo.text.escaping import storable
@@ -160,6 +160,26 @@ class UnstorableText(ConfigError):
         )
 
 
+_FIELD = re.compile(r"(.*) - at `\$\.([a-z_0-9]+)`", re.DOTALL)
+
+
+def _explained(event: Event, error: Exception) -> str:
+    """What is wrong with which field, and what it may be: the decoder knows its rules, not our words."""
+    found = _FIELD.fullmatch(str(error))
+    if found is None:
+        return str(error)
+    what, field = found.groups()
+    value = repr(getattr(event, field))
+    given = f"{field} is {value if len(value) <= 80 else f'{value[:80]}…'}"
+    kinds = [get_type_hints(type(event), include_extras=True)[field]]
+    kinds += get_args(kinds[0])
+    if allowed := next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), None):
+        return f"{given}, not one of {', '.join(map(str, allowed))}"
+    if Digest in kinds:
+        return f"{given}, not the digest of a text: memory.artifacts.put(TEXT) stores it and returns that"
+    return f"{given}: {what}"
+
+
 def recordable(event: E) -> tuple[E, str]:
     """The event as it will be read again, and its payload: canonical JSON without the tag, in UTF-8, keys
     sorted, no spaces.
@@ -176,7 +196,7 @@ def recordable(event: E) -> tuple[E, str]:
         raise UnstorableText(event) from None
     except UNREADABLE as error:
         _refuse_unrecordable(event, name)
-        raise ConfigError(f"{name} cannot be recorded: {error}") from error
+        raise ConfigError(f"{name} cannot be recorded: {_explained(event, error)}") from error
     if kept != event:  # a tuple may have become a list, and nothing else anything
         _refuse_unrecordable(event, name)
     payload = ENCODER.encode(kept).decode()

@@ -65,8 +65,17 @@ class Artifacts:
         query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(one_of)
         return Prepared(self._database.engine, query, ["digests"])
 
+    @cached_property
+    def _known(self) -> Prepared:
+        one_of = among(self._database, ARTIFACT.c.digest, "digests")
+        return Prepared(self._database.engine, select(ARTIFACT.c.digest).where(one_of), ["digests"])
+
     def put(self, text: str) -> str:
-        """Store a text; its digest. Raises as `put_many` does."""
+        """Store a text; its digest. Raises ConfigError for what is no text, else as `put_many` does."""
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"put takes a text, not {type(text).__name__}", hint="memory.artifacts.put(TEXT)"
+            )
         return self.put_many([text])[0]
 
     def put_many(self, texts: Sequence[str]) -> list[str]:
@@ -86,6 +95,14 @@ class Artifacts:
             with self._database.write() as connection:
                 self._put.many(connection, [(d, utf8(t)) for d, t in sorted(missing.items())])
         return digests
+
+    def unstored(self, digests: Sequence[str]) -> list[str]:
+        """Those that no text is stored under."""
+        if not digests:
+            return []
+        with self._database.read() as connection:
+            known = {digest for (digest,) in self._known.all(connection, listed(self._database, digests))}
+        return [digest for digest in digests if digest not in known]
 
     def _right(self, digests: Sequence[str]) -> set[str]:
         """Those whose text is stored, and is theirs."""

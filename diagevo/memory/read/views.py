@@ -7,7 +7,8 @@ alone has them. `round` is the round that counts: that of a group is the one tha
 
 ABOUT: dict[str, str] = {
     "v_round": "one row per committed round: F, its reference, ε of the next as that commit recorded it"
-    " (where the run is configured anew before it, another is drawn with), counts, the hash of the state;"
+    " (where settings or a dismissal changed it since, `runs show` has what it is drawn with), counts, the"
+    " hash of the state;"
     " superseded_at and superseded_by, if it no longer counts",
     "v_superseded": "one row per superseding: rounds first to last no longer count, and why",
     "v_cause": "one row per cause, as of the last commit, with its node",

@@ -13,6 +13,7 @@ from diagevo.equations.policy import Frequency, Known, Policy, ScheduledCause, s
 from diagevo.equations.schedule import Share
 from diagevo.equations.settings import Stitching
 from diagevo.equations.states import Tally
+from diagevo.errors import ConfigError
 from diagevo.memory.events import Mode
 
 PAPER = Frequency()
@@ -92,7 +93,14 @@ class Schedule:
 
         Returns:
             n independent draws.
+
+        Raises:
+            ConfigError: n is below 0, or one of them is no int.
         """
+        if type(n) is not int or n < 0 or type(seed) is not int:
+            raise ConfigError(
+                f"draw({n!r}, seed={seed!r})", hint="it is draw(n, seed=…): n from 0, both an int"
+            )
         rng = random.Random(f"{seed}.{self.round}")
         known = self.known
         partners: dict[str, Sequence[ScheduledCause]] = {}

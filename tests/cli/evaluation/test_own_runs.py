@@ -27,6 +27,8 @@ def test_the_checkpoints_of_a_run_are_measured_by_round(ask: Ask, trained: Path)
     assert not any(line["conditions"]["whole"] for line in found)  # eight of the world's 560
     best = rows(ask("eval", "run", "held-out", "--limit", "3", "--json"))
     assert [(line["answered"], line["conditions"]["whole"]) for line in best] == [("3/3", False)]
+    own = rows(ask("eval", "run", "validation", "--limit", "3", "--json"))
+    assert own == best  # answered before: the run's own questions, and no data set of the hub
     pair = [found[0]["evaluation_id"], found[2]["evaluation_id"]]
     compared = rows(ask("eval", "compare", *pair, "--json"))
     assert compared["paired"]["questions"] == EIGHT

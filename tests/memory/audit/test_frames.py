@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import polars
@@ -10,10 +11,14 @@ import pytest
 
 import diagevo
 from diagevo.errors import NotFoundError, StoreError
+from diagevo.ingest.recording import events_of
+from diagevo.ingest.rollouts import RolloutGroup
 from diagevo.memory.audit.frames import RunFrames
+from diagevo.memory.events import FailureObserved, GroupRewards, StepTrained
 from diagevo.memory.history import History
 from tests.contracts.databases import Store
 from tests.memory.audit.conftest import RUN
+from tests.memory.play import opened
 
 
 def test_causes_as_of_any_round(history: History) -> None:
@@ -44,7 +49,14 @@ def test_events_of_a_type_are_those_of_the_log(history: History) -> None:
     frame = RunFrames(history).events(types=["CausePromoted"])
     assert frame["cause_id"].to_list() == ["c1", "c2", "c3", "c2"]
     assert frame["round"].to_list() == [2, 3, 3, 4]
-    assert len(RunFrames(history).events()) == 139
+    events = RunFrames(history).events()
+    assert len(events) == 139
+    stored = [datetime.fromisoformat(record.recorded_at) for record in history.log.read(RUN)]
+    assert events["recorded_at"].to_list() == stored
+    assert events.schema["recorded_at"] == polars.Datetime("us", "UTC")
+    commits = RunFrames(history).rounds()["committed_at"].to_list()
+    assert [when.tzname() for when in commits] == ["UTC"] * 4
+    assert commits == sorted(commits)
 
 
 def test_the_history_has_a_row_a_cause_and_round(history: History) -> None:
@@ -67,8 +79,32 @@ def test_failures_have_their_texts_and_cause(history: History) -> None:
         "The wrong way of r1.q0.a2, attempt 1",
         "A reference of r1.q0",
     )
+    stored = {
+        (r.round, r.event.failure_id, r.event.step): r.event
+        for r in history.log.read(RUN, types=["FailureObserved"])
+        if isinstance(r.event, FailureObserved)
+    }
+    every = RunFrames(history).failures()
+    assert all(key in stored for key in every.select("round", "failure_id", "step").iter_rows())
     with pytest.raises(NotFoundError):
         RunFrames(history).failures(cause="c99")
+
+
+def test_steps_are_those_of_the_trainer_or_of_the_rollouts_that_were_ingested(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.open_round(1)
+        memory.start_stage("solver")
+        groups = [GroupRewards("r1.q0", [1.0, 0.0, 0.0, 1.0]), GroupRewards("r1.q1", [0.0, 0.0])]
+        memory.step_trained(StepTrained("solver", 1, 1, groups, 0.5, None, 2.0, None))
+        memory.ingested(events_of(memory.artifacts.put_many, 7, "mine", [_half()], 0.5), 2)
+        [own, theirs] = RunFrames(memory).steps().iter_rows(named=True)
+    shown = ("round", "stage", "step", "completions", "reward", "loss", "passes", "pass_rate")
+    assert [own[name] for name in shown] == [1, "solver", 1, 6, pytest.approx(1 / 3), 0.5, None, None]
+    assert [theirs[name] for name in shown] == [2, None, 7, 2, None, None, 1, 0.5]
+
+
+def _half() -> RolloutGroup:
+    return RolloutGroup("What is 1 + 1?", None, responses=["2", "3"], rewards=[1.0, 0.0])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from diagevo.memory.audit.failures import failure_story
 from diagevo.memory.audit.references import resolve
 from diagevo.memory.history import open_history
 from diagevo.memory.read.rounds import rounds
-from tests.memory.play import candidate, failure, opened
+from tests.memory.play import candidate, failure, opened, other
 
 
 def test_a_failure_is_void_once_any_later_attempt_goes_back_before_its_step(tmp_path: Path) -> None:
@@ -36,6 +36,8 @@ def test_a_failure_is_void_once_any_later_attempt_goes_back_before_its_step(tmp_
                         for i in range(1, 7)
                     ]
         memory.complete_stage("solver")
+        left = memory.undiagnosed()
+        memory.diagnosed([other(f.failure_id, "unresolved", attempt=f.attempt) for f in left])
         memory.commit()
     assert kept == [f"r1.q{i}.a0" for i in range(1, 5)]
     assert void == [False, False, False, False, True, True]
