@@ -66,7 +66,13 @@ ELSEWHERE = {
     "init, train, ingest: write": ("init", "train", "ingest"),
     "tests/view and tests/cli/test_mcp.py": ("view", "mcp"),
     "no text of a run": ("doctor", "config", "db", "ablate compare"),
-    "ask a model as well, or write": ("memory calibrate", "memory rebuild", "memory rename", "eval run"),
+    "ask a model as well, or write": (
+        "memory calibrate",
+        "memory rebuild",
+        "memory rename",
+        "memory dismiss",
+        "eval run",
+    ),
     "read below": ("runs import", "report build"),
     "read below: two runs, drawn questions, plans": (
         "runs diff",

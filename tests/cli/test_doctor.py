@@ -28,7 +28,7 @@ def test_a_fresh_folder_lacks_a_database_and_is_told_the_command() -> None:
 
 def test_after_init_the_database_is_checked() -> None:
     invoke("init")
-    assert _findings(code=0)["database: triggers"]["state"] == "ok"
+    assert _findings(code=0)["database: schema"]["state"] == "ok"
 
 
 @pytest.fixture

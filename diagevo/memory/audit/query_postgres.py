@@ -107,14 +107,14 @@ def ask(database: Database, statement: str, run_id: str | None, limits: Limits) 
         try:
             work.step(lambda: _begin(connection))
             _read_as_text(connection)
-            with connection.cursor("diagevo_rows") as cursor:
-                work.step(lambda: cursor.execute(_BOUNDED.format(statement, limits.length).encode()))
-                if not cursor.description:
-                    raise refused(NO_ROWS)
-                rows = work.rows(_rows(connection, cursor, work))
-                first = next(rows, None)
-                names = tuple(column.name for column in cursor.description)
-                yield QueryResult(names, rows if first is None else chain([first], rows))
+            cursor = connection.cursor("diagevo_rows")  # which ends with its session
+            work.step(lambda: cursor.execute(_BOUNDED.format(statement, limits.length).encode()))
+            if not cursor.description:
+                raise refused(NO_ROWS)
+            rows = work.rows(_rows(connection, cursor, work))
+            first = next(rows, None)
+            names = tuple(column.name for column in cursor.description)
+            yield QueryResult(names, rows if first is None else chain([first], rows))
         finally:
             over.set()
             pooled.invalidate()

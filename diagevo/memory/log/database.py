@@ -321,6 +321,9 @@ def explained(database: Database) -> Generator[None]:
     try:
         yield
     except DBAPIError as error:
+        own = database.engine.dialect.loaded_dbapi
+        if own is not None and not isinstance(error.orig, own.Error):
+            raise  # of another database, whose own words are further out
         explained = _explanation(shown(database.url), error)
         if database.dialect == "postgresql":
             explained = holder.explained(database.engine, shown(database.url), error.orig) or explained

@@ -105,8 +105,12 @@ def test_functions_with_effects_are_refused_to_the_role_of_the_docs(
 ) -> None:
     with psycopg.connect(played_postgres.url) as connection:
         connection.execute("CREATE SEQUENCE IF NOT EXISTS counted")
-    with pytest.raises(ConfigError, match="the database refuses it") as refused:
-        ask(sql.replace("{never}", str(tmp_path / "never")))
+    try:
+        with pytest.raises(ConfigError, match="the database refuses it") as refused:
+            ask(sql.replace("{never}", str(tmp_path / "never")))
+    finally:
+        with psycopg.connect(played_postgres.url) as connection:
+            connection.execute("DROP SEQUENCE counted")
     assert said in refused.value.message
     assert not (tmp_path / "never").exists()
 
