@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-
 from benchmarks.causes.rows import LabelledRow, write
 from benchmarks.rows import PEAK, PROGRAM, peak_of
 
