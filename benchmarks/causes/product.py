@@ -1,5 +1,6 @@
 """The product's own way: `ingest jsonl`, `diagnose`, and the causes as the log has them."""
 
+import importlib
 import json
 import multiprocessing
 import os
@@ -10,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diagevo.cli.main import app
-
 from benchmarks.causes.rows import LabelledRow, write
 from benchmarks.rows import PEAK, PROGRAM, peak_of
 
+LOADED = importlib.import_module("diagevo.cli.main")  # in a checkout the package `cli`
 NOT_FOUND = 3
 """Exit code where nothing can be said of the failures."""
 
@@ -99,7 +99,7 @@ def _forked(arguments: Sequence[str], folder: Path) -> None:
     with (folder / "said").open("w") as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
-    app(list(arguments))
+    LOADED.app(list(arguments))
 
 
 def _read(database: Path, rows: Sequence[LabelledRow], printed: str, seconds: float, peak: int) -> Diagnosed:

@@ -6,7 +6,7 @@ Long, but one file: one class learns the levels and asks them, and shares what i
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from diagevo.diagnosis.levels.material import (
     Response,
     shuffled,
 )
-from diagevo.diagnosis.levels.neighbours import Neighbours
+from diagevo.diagnosis.levels.neighbours import Neighbours, exchangeable
 from diagevo.diagnosis.levels.plain import FALSE, KINDS, Habits
 
 SAMPLED = 2_000
@@ -248,7 +248,7 @@ class Levels:
         within = [
             Side([of(prompt, each) for each in passed], [of(prompt, each) for each in failed])
             for prompt in prompts.values()
-            for passed, failed in _exchangeable(prompt, by_copies)
+            for passed, failed in exchangeable(prompt, by_copies)
         ]
         between: list[list[Side]] = []
         for group in self._neighbours.groups:
@@ -501,30 +501,6 @@ def _ordered(prompts: Iterable[Prompt]) -> list[Prompt]:
 
 def _failures(prompts: Iterable[Prompt]) -> Iterable[Failure]:
     return (each for prompt in prompts for each in prompt.failed)
-
-
-def _exchangeable(prompt: Prompt, by_copies: bool) -> Iterator[tuple[list[Response], list[Response]]]:
-    """Responses that passed and that failed, once each: who grades gives equal texts one reward.
-
-    Where that is not so (`by_copies`), a text that passed and failed tells nothing, and what is given often
-    is seldom all wrong, so that only texts that were given equally often are held against each other.
-    """
-    passed, failed = (
-        Counter(each.text for each in side)
-        for side in (prompt.passed, [each.response for each in prompt.failed])
-    )
-    texts = {each.text: each for each in [*prompt.passed, *(each.response for each in prompt.failed)]}
-    for copies in sorted({*passed.values(), *failed.values()}) if by_copies else [None]:
-        sides = tuple(
-            [
-                texts[text]
-                for text, number in side.items()
-                if copies is None or (number == copies and text not in other)
-            ][: contrast.MOST]
-            for side, other in ((passed, failed), (failed, passed))
-        )
-        if all(sides):
-            yield sides[0], sides[1]
 
 
 def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:

@@ -1,4 +1,4 @@
-"""Prompts that are near to each other: what one that never passed is held against.
+"""What a failure is held against: responses to its prompt, or, where none passed, to prompts near to it.
 
 What a prompt is about shows in its responses, and prompts about one thing fail alike. So labels are dealt,
 and passes are borrowed, among prompts that ask with the same words alone; who passed is not looked at.
@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from diagevo.diagnosis.levels.contrast import MOST
 from diagevo.diagnosis.levels.groups import merges
-from diagevo.diagnosis.levels.material import Prompt
+from diagevo.diagnosis.levels.material import Prompt, Response
 
 LINKED = 2_000
 """Prompts that are linked with each other: the work grows with the square."""
@@ -98,6 +99,30 @@ class Neighbours:
         for place in range(len(rows)):
             found[top(place)].append(place)
         return list(found.values())
+
+
+def exchangeable(prompt: Prompt, by_copies: bool) -> Iterator[tuple[list[Response], list[Response]]]:
+    """Responses that passed and that failed, once each: who grades gives equal texts one reward.
+
+    Where that is not so (`by_copies`), a text that passed and failed tells nothing, and what is given often
+    is seldom all wrong, so that only texts that were given equally often are held against each other.
+    """
+    passed, failed = (
+        Counter(each.text for each in side)
+        for side in (prompt.passed, [each.response for each in prompt.failed])
+    )
+    texts = {each.text: each for each in [*prompt.passed, *(each.response for each in prompt.failed)]}
+    for copies in sorted({*passed.values(), *failed.values()}) if by_copies else [None]:
+        sides = tuple(
+            [
+                texts[text]
+                for text, number in side.items()
+                if copies is None or (number == copies and text not in other)
+            ][:MOST]
+            for side, other in ((passed, failed), (failed, passed))
+        )
+        if all(sides):
+            yield sides[0], sides[1]
 
 
 def _words(prompt: Prompt) -> set[str]:
