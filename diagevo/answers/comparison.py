@@ -12,19 +12,9 @@ from fractions import Fraction
 from typing import TypeVar
 
 from diagevo.answers.cache import remembered
-from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, has_content, nesting, normalise
-from diagevo.answers.reading import (
-    Answer,
-    Assignment,
-    Collection,
-    Opaque,
-    Scalar,
-    Within,
-    Words,
-    prose_piece,
-    readings,
-    stated,
-)
+from diagevo.answers.forms import Answer, Assignment, Collection, Opaque, Rounded, Scalar, Within, Words
+from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, has_content, nesting, normalise, squeezed
+from diagevo.answers.reading import has_word, prose_piece, readings, stated
 from diagevo.answers.terms import parse
 from diagevo.answers.units import Unit
 from diagevo.answers.values import closed, equal_values, exact, infinite, symbols, value_at
@@ -52,7 +42,10 @@ sigma tau phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Ome
 _READ = frozenset(_READ_NAMES.split())
 """Commands that math-verify reads as they are meant; it passes over others, so that 5 ⊕ 7 would be 7."""
 _COMMANDS = re.compile(r"\\([A-Za-z]++)")
-_FOREIGN = re.compile(r"""[A-Za-z]\d|[^\x00-\x7f]|[?"'&~]| mod |\.\.|\b[A-Z]{2,}\b""")
+_FOREIGN = re.compile(
+    r"""[A-Za-z]\d|[^\x00-\x7f]|[?"'&~#]| mod |\.\.|\b[A-Z]{2,}\b|[fghFGH]\^\{?-1\}?\s?\("""
+)
+_TWO_NUMBERS = re.compile(r"\d (?!\d{3}(?!\d))\d")
 _ENVIRONMENTS = re.compile(
     r"\\(?:begin|end)\s*+\{\w++\}|&|\\mathbb\s*+\{?\s*+[A-Z]\s*+\}?|\\lim\s*+_\s*+\{[^{}]*+\}"
 )
@@ -87,14 +80,15 @@ def _readable(text: str) -> bool:
     first = readings(text)[0]
     if isinstance(first, Opaque) and first.prose:
         return _READ.issuperset(_COMMANDS.findall(normalise(prose_piece(first.text))))
-    spelled = _ENVIRONMENTS.sub(" ", normalise(str(stated(text))))
-    known = _READ.issuperset(_COMMANDS.findall(spelled))
+    spelled = _ENVIRONMENTS.sub(" , ", normalise(str(stated(text))))
+    known = _READ.issuperset(_COMMANDS.findall(spelled)) and not _TWO_NUMBERS.search(spelled)
     return known and not _FOREIGN.search(_COMMANDS.sub(" ", spelled))
 
 
+@remembered
 def _spelling(text: str) -> str:
     answer = stated(text)
-    return answer.text if isinstance(answer, Opaque) else normalise(answer).replace(" ", "")
+    return answer.text if isinstance(answer, Opaque) else squeezed(normalise(answer))
 
 
 def expressions(a: str, b: str) -> tuple[str, str] | None:
@@ -119,6 +113,11 @@ def _expression(text: str) -> str | None:
 def _too_large(text: str) -> bool:
     """Numbers that no grader should try to write out, and nesting that would exhaust a parser."""
     return nesting(text) > MAX_NESTING or _HUGE.search(text) is not None
+
+
+def _is_words(name: str) -> bool:
+    """Whether a name is words rather than a letter: `nullity A`, `\\max`."""
+    return " " in name or has_word(name) or name in ("\\max", "\\min")
 
 
 def _any(verdicts: Sequence[Verdict]) -> Verdict:
@@ -166,9 +165,13 @@ class _Comparison:
     def _equal(self, a: Answer, b: Answer) -> Verdict:
         if isinstance(a, Within) or isinstance(b, Within):
             return self._equal_within(a, b)
+        if isinstance(a, Rounded) or isinstance(b, Rounded):
+            return self._equal_rounded(a, b)
         if isinstance(a, Assignment) and isinstance(b, Assignment):
-            # x = 1 is not y = 1; whether x > 1 is 1 < y is math-verify's to say.
-            return self.equal(a.value, b.value) if a.name == b.name or not (a.name and b.name) else None
+            if a.name == b.name or not (a.name and b.name):
+                return self.equal(a.value, b.value)
+            # No rank is a nullity, and x = 1 is not y = 1; whether x > 1 is 1 < y is math-verify's to say.
+            return False if _is_words(a.name) or _is_words(b.name) else None
         if isinstance(a, Assignment) and not isinstance(b, Opaque):
             return self.equal(a.value, b)
         if isinstance(b, Assignment) and not isinstance(a, Opaque):
@@ -188,6 +191,14 @@ class _Comparison:
         if isinstance(b, Scalar) and isinstance(a, Collection):
             return self._equal_to_scalar(b, a)
         return None
+
+    def _equal_rounded(self, a: Answer, b: Answer) -> Verdict:
+        """Exact values with each other; a lone decimal may be what a value is rounded to."""
+        if isinstance(a, Rounded) and isinstance(b, Rounded):
+            return self.equal(a.exact, b.exact)
+        rounded, other = (a, b) if isinstance(a, Rounded) else (b, a)
+        assert isinstance(rounded, Rounded)
+        return _any([self.equal(rounded.exact, other), self.equal(rounded.shown, other)])
 
     def _equal_to_scalar(self, scalar: Scalar, group: Collection) -> Verdict:
         """A list of one value, however often it is listed, is that value."""
@@ -331,7 +342,7 @@ def _equal_values(a: Scalar, b: Scalar) -> Verdict:
 
 
 def _equal_terms(a: str, b: str) -> Verdict:
-    if a.replace(" ", "") == b.replace(" ", ""):
+    if squeezed(a) == squeezed(b):
         return True
     if infinite(a) or infinite(b):
         return infinite(a) == infinite(b) if closed(a) and closed(b) else None

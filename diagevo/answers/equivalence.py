@@ -9,6 +9,13 @@ asked after its pairs together have taken `QUESTION` times that. The rules, wher
   hold, line breaks too. In other prose math-verify looks for the answer.
 - What is not read whole is not compared: answers with a command or a word that nobody here understands
   (5 ⊕ 7, 1+2+…+n) agree if they are spelled alike.
+- Names of functions, constants and operators in letters are what they name: arctan(2), alpha/beta, abs(-3),
+  (-inf, 3), 3 times 4. Where other words stand around them they are words (the alpha particle), but a name
+  with its argument in brackets is a function everywhere.
+- 2^{3}4 is 32 and not 2^{34}; 12 5 is neither 125 nor 60; thin spaces part thousands.
+- The words around an answer name it: "the minimum is 6" and rank A = 3 agree with 6 and 3, but not with "the
+  maximum is 6" and nullity A = 3. "At least 3" is not 3. In a text that ends in `#### 18` or in bold, that is
+  the answer. "For all n" may be left out where n is in the answer.
 - The type comes before arithmetic: 5-7 is a range, 2023-01-05 a date, v1.10 a version, BAC and A1 are codes,
   3 R 2 is a division with remainder, 3 mod 7 a residue (and 10 mod 7 the same one). Spaced and falling, 7 - 5
   is a difference. A date like 1/5/2023 agrees with itself alone: which is the month, nobody knows.
@@ -17,14 +24,16 @@ asked after its pairs together have taken `QUESTION` times that. The rules, wher
 - Numbers are compared as fractions: 649 is 3245/5, 0.5 is 1/2. A decimal also agrees with what rounds to it
   at the sixth place: 0.333333 is 1/3, 0.33 is not, 0.6054 is not cos(π/10)^10. A tolerance of one
   question's own (a benchmark's precision of 1e-4, of 1e34) is not known here; answers that need one differ.
+  1/3 ≈ 0.33 agrees with 1/3 and with 0.33, and with another such pair if the exact sides agree.
 - 28% agrees with 28 and with 0.28: questions ask for a percentage either way. 28 and 0.28 differ.
 - Units of one dimension are converted: 500 cm is 5 m, 1 hour 30 minutes is 90 minutes, 0 °C is 32 °F, 5 m is
   no 5 s and $5 no €5. An answer without a unit agrees with one that has any. Other words behind a number are
   compared: 12 ways is 12 different ways, not 12 apples. 204_5 agrees with 204 and 204_5, not with 204_6.
 - 1,000 and 1 000 are a thousand, "1, 000" is a list; 1,22 may be 1.22 or a list of two, and 12,34,567 a
-  number or a list of three. Between semicolons 1,5 is a decimal.
+  number or a list of three. Between semicolons 1,5 is a decimal; 1.234,56 is 1234.56.
 - A bare list and a set have no order and no multiplicity: 4, 10, -2 is 10, 4, -2. Brackets and dots keep the
-  order, and (1, 2) is not [1, 2]. A bare list may stand for a tuple in its order: 1, 3 is (1, 3).
+  order, and (1, 2) is not [1, 2]; [[1, 2], [3, 4]] is a matrix. A bare list may stand for a tuple in its
+  order: 1, 3 is (1, 3).
 - x = 5 agrees with 5, a chain of equations with its last side; x = 1 is not y = 1; an equation between terms
   (a + 3z = 0) is not its right side, unless names alone stand on its left (a + b = 7). Unknowns keep their
   names: f(x) is not f(y). z may be complex: |z|² is not z².

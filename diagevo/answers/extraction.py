@@ -90,6 +90,14 @@ def boxed_answer(text: str) -> str | None:
     return ", ".join(contents)
 
 
+NEAR = 40
+"""Characters before and behind a letter that say how it is meant."""
+STATED = 1
+"""The pattern of "answer: C", whose letter counts whatever is said of it."""
+SEARCHED = (0, 2)
+"""Patterns that look for a letter further on."""
+
+
 @lru_cache(maxsize=64)
 def _choice_patterns(letters: str) -> tuple[re.Pattern[str], ...]:
     """Ways to state a letter, the surest first."""
@@ -108,7 +116,7 @@ def _choice_patterns(letters: str) -> tuple[re.Pattern[str], ...]:
         re.compile(rf"(?i:answer)[^.\n]{{0,50}}?{plain}"),
         re.compile(rf"\A\s*+[(\[*]*+{marked}"),
         re.compile(rf"(?i:\b(?:it'?s|it is|is|choose|pick|select|option|choice))\s*+(?::\s*+)?{wrapped}"),
-        re.compile(rf"[(\[]\s*+(?P<letter>{letter})\s*+[)\]]"),
+        re.compile(rf"(?<!\w)[(\[]\s*+(?P<letter>{letter})\s*+[)\]]"),
         re.compile(rf"{at_line}\**+{marked}", re.MULTILINE),
         re.compile(rf"{at_line}{plain}(?=\s++[A-Z])", re.MULTILINE),
         re.compile(plain),
@@ -116,8 +124,41 @@ def _choice_patterns(letters: str) -> tuple[re.Pattern[str], ...]:
 
 
 _NEGATED = re.compile(
-    r"(?i:\bnot|n't|\bnor|\bneither|\bnever|\bexcept|\brather than|\binstead of)\W*(?:\w+\W+){0,2}\Z"
+    r"(?i:\bnot|n't|\bcannot|\bnor|\bneither|\bnever|\bexcept|\brather than|\binstead of|\bnicht|\bpas|\bnão)"
+    r"[^\w.!?;]*+(?:\w+[^\w.!?;]+){0,2}\Z|\b(?i:no|non)[\s(\[*]+(?:(?:es|la|el)\s+)?\Z"
 )
+_REFUSED = re.compile(
+    r"[)\]*.:}$]*+\s*+(?:(?:is|are|was|seems|looks|(?:must|can|would|should)\sbe)\s+(?:also\s+|too\s+|just\s+|\w+ly\s+)?"
+    r"(?:not|wrong|incorrect|false|out|impossible|invalid|untrue|eliminated|excluded|ruled|rejected|no)\b"
+    r"|(?:isn|wasn|can|couldn|won|doesn)['’]t\b|cannot\b|can\snot\b|does\snot\b|fails?\b"
+    r"|(?:es|ist|est|è|é)\s+(?:incorrect|fals|falsch|errad|faux|fauss))",
+    re.IGNORECASE,
+)
+"""What follows a letter that is ruled out."""
+_OPERATED = re.compile(
+    r"(?:[+/^_]|\\[a-z]++|\s\*(?=\s)|(?<!nswer)(?<!nswer )(?<!hoice )(?<!ption )(?<!ution )=)\s*+\Z"
+)
+_OPERATES = re.compile(
+    r"\s*+(?:[+^_=/]|[<>]\s?[A-Z\d]|\\(?:c[au]p|cdot|times|pm|mp|subset|in|to)\b|\*\s*+[A-Z\d(]"
+    r"|[-−]\s*+(?:\d|[A-Za-z](?![a-z])|[\\(]))|\("
+)
+"""Signs before and behind a letter that make it a part of a formula."""
+_LED = re.compile(
+    r"(?:\A|[.,:;!?)\]}=\n—–-]|\b(?:is|was|be|it['’]?s|that['’]?s|so|thus|therefore|hence|then|picks?|chooses?|choosing|chose"
+    r"|selects?|selected|with|options?|choices?|answers?|letter|say|think|believe|guess|get|gives|to|for|as|seems|becomes"
+    r"|equals|leaves|leaving|namely|only|sure|es|est|ist|é|è|\w{3,}ly))\s*+[(\[*$\"“]*+\Z",
+    re.IGNORECASE,
+)
+"""What leads to a letter that is meant, and stands alone: no vitamin C, no team A."""
+_BELONGS = re.compile(
+    r"\b(?:vitamin|hepatitis|influenza|type|class|group|team|matrix|event|grade)\s+\Z", re.IGNORECASE
+)
+_LISTED = re.compile(r"(?<![A-Za-z])[A-Z][)\]]?\s*(?:,|/|,?\s*(?:and|or)\b)\s*[(\[]?\Z")
+_MODIFIES = re.compile(
+    r"\s++(?!(?:because|since|as|and|or|is|was|which|with|due|for|by|in|from|but|while|where|given|it|the|this|that"
+    r"|he|she|they|we|must|would|should|seems|looks|holds|fits|works|correct|right|true|\w+ly)\b)[a-z]{2,}"
+)
+"""A noun behind a letter: C deficiency."""
 _SMALL = re.compile(r"\s++[a-z]")
 
 
@@ -158,30 +199,41 @@ def extract_choice(text: str, letters: Sequence[str]) -> str | None:
     a mark at the start ("D. …", "(D) …"); "it's D", "option D"; a letter in brackets; a letter that heads a
     line; the last letter that stands alone. A letter after a negation does not count, "A or B" decides
     nothing, and a letter that reads as a word ("A train", "I think") is taken only where it heads a line
-    before a name. A small letter counts where no capital does, alone, behind "answer" or in brackets.
+    before a name. Nor does one that is ruled out ("A is wrong"), stands in a formula (A + B) or belongs to a
+    noun (vitamin C). A small letter counts where no capital does, alone, behind "answer" or in brackets.
     """
     joined = "".join(letters)
     text = unicodedata.normalize("NFKC", text)
     box = extract_boxed(text)
     if box is not None:
         bare = _in_box(joined).fullmatch(box)
-        if bare is not None:
+        if bare is not None and _another(joined).match(box, bare.end(1)):
+            return None
+        if bare is not None and not _OPERATES.match(box, bare.end(1)):
             return bare.group(1)
     *sure, last = _choice_patterns(joined)
-    for pattern in (*sure, last):
+    for place, pattern in enumerate((*sure, last)):
+        stated = place == STATED
         for match in reversed(list(pattern.finditer(text))):
             letter, start, end = match["letter"], match.start("letter"), match.end("letter")
-            if _NEGATED.search(text[max(0, start - 40) : start]):
+            before, after = text[max(0, start - NEAR) : start], text[end : end + NEAR]
+            if _NEGATED.search(before) or (not stated and _REFUSED.match(after)):
                 continue
             if pattern is not last and _another(joined).match(text, end):
                 return None
-            if letter in "AI" and _SMALL.match(text, end):
+            if (letter in "AI" and _SMALL.match(after)) or _OPERATED.search(before):
+                continue
+            if _OPERATES.match(after) or (not stated and _MODIFIES.match(after)):
+                continue
+            if pattern is last and (not _LED.search(before) or _LISTED.search(before)):
+                continue
+            if place in SEARCHED and _BELONGS.search(before):
                 continue
             return letter
     alone, *named = _small_letters(joined)
     small = alone.fullmatch(text if box is None else box)
     for pattern in named if small is None else ():
         for match in pattern.finditer(text):
-            if not _NEGATED.search(text[max(0, match.start() - 40) : match.start("letter")]):
+            if not _NEGATED.search(text[max(0, match.start() - NEAR) : match.start("letter")]):
                 small = match
     return small["letter"].upper() if small else None

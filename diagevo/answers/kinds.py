@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from diagevo.answers.units import is_word
+
 _MONTH_NAMES = """january february march april may june july august september october november december
 """
 _MONTHS = _MONTH_NAMES.split()
@@ -21,6 +23,11 @@ _CODE = re.compile(
     r"|[A-Z]{1,2}[+-]+"  # grades and blood groups
     r"|[A-Z]{2,}'*"
 )
+_NO_LETTERS = re.compile(r"(?<=\w)-(?=\w)|[^\w+-]++")
+_MATHEMATICS = re.compile(r"[\d=^_\\+*/|<>{}%]")
+_TOKENS = re.compile(r"\\?[^\W\d_]++|\d++(?:\.\d++)?|[^\w\s]|_")
+_HYPHEN = re.compile(r"(?<=[^\W\d_]{2})-(?=[^\W\d_]{2})")
+_PAUSE = re.compile(r"(?<![.,;:?\"'`])[.,;:?\"'`]++(?=\s|\Z)|(?<!\S)[\"'`]++")
 _LOOSE = re.compile(r"[_{}\s]")
 
 
@@ -44,6 +51,20 @@ def text_type(text: str) -> str | None:
     if _VERSION.fullmatch(text):
         return "v" + text.lstrip("vV. ")
     return _LOOSE.sub("", text).casefold() if _CODE.fullmatch(text) else None
+
+
+def in_small_letters(text: str) -> str:
+    """The words of a text without mathematics, whatever their case and the marks between them."""
+    words = _NO_LETTERS.sub(" ", text.casefold()).split()
+    return " ".join(word for word in words if word not in ("+", "-"))
+
+
+def as_spelled(text: str) -> str:
+    """Words with mathematics between them: each sign counts, white space and pauses do not."""
+    if not _MATHEMATICS.search(text):
+        return in_small_letters(text)
+    tokens = _TOKENS.findall(_PAUSE.sub(" ", _HYPHEN.sub(" ", text)))
+    return " ".join(token.casefold() if is_word(token) else token for token in tokens)
 
 
 def _date(year: str, month: int, day: int) -> str:

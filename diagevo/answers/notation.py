@@ -4,6 +4,7 @@ import re
 import unicodedata
 
 from diagevo.answers.cache import remembered
+from diagevo.answers.names import names_as_commands
 from diagevo.answers.numerals import plain_numbers
 
 MAX_ANSWER = 1_000
@@ -13,7 +14,7 @@ MAX_NESTING = 60
 """Deepest brackets that are read as mathematics."""
 
 _SIGN_NAMES = """× times √ sqrt ∞ infty ≠ ne ≈ approx ∪ cup ∩ cap ∈ in ± pm ∓ mp ∅ emptyset ≡ equiv → to ∑ sum
-∏ prod ∫ int ∖ setminus · cdot ⋅ cdot ∙ cdot ≤ le ⩽ le ≥ ge ⩾ ge"""
+∏ prod ∫ int ∖ setminus · cdot ⋅ cdot ∙ cdot ≤ le ⩽ le ≥ ge ⩾ ge ⌊ lfloor ⌋ rfloor ⌈ lceil ⌉ rceil"""
 _PLAIN_SIGNS = r"""− - – - — - ‐ - ‑ - ‒ - “ " ” " ″ " ’ ' ‘ ' ′ ' 。 . 【 [ 】 ] ÷ / ⁄ / ∛ \sqrt[3]
 ∜ \sqrt[4] º ° 、 , € EUR £ GBP ¥ JPY ₹ INR"""
 
@@ -41,9 +42,10 @@ _MARKED_DIGIT = re.compile("(?:(?:\\d[\u0304\u0305])+)|(\\d)\u0307")
 _ALIASES = {
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "leq": "le", "leqslant": "le", "geq": "ge",
     "geqslant": "ge", "neq": "ne", "ast": "cdot", "dbinom": "binom", "tbinom": "binom",
-    "varnothing": "emptyset",
+    "varnothing": "emptyset", "varepsilon": "epsilon", "vartheta": "theta", "varphi": "phi", "varrho": "rho",
+    "varsigma": "sigma",
     "lbrace": "{", "rbrace": "}", "lbrack": "[", "rbrack": "]", "colon": ":", "percent": "%",
-    "degree": "^\\circ ", "degrees": "^\\circ ", "arccot": "acot", "lvert": "|", "rvert": "|", "vert": "|",
+    "degree": "^\\circ ", "degrees": "^\\circ ", "lvert": "|", "rvert": "|", "vert": "|",
     "pounds": "GBP", "euro": "EUR", "yen": "JPY", "textdollar": "USD",
     "langle": "(", "rangle": ")",
     "mid": "|", "gt": ">", "lt": "<", "div": "/", "land": "and", "lor": "or", "infin": "infty",
@@ -66,7 +68,16 @@ _COMMAND = re.compile(r"\\([A-Za-z]++)")
 _MATRIX = re.compile(r"\\begin\s*+\{|\\\\\s*+\[")
 _ESCAPED_TWICE = re.compile(r"\\\\(?=[A-Za-z(){}\[\]])")
 _TIGHT = re.compile(r"\\!\s*+")
-_GAP_OF_THOUSANDS = re.compile(r"(?<=\d)\\[,;: ]\s*+(?=\d{3}(?!\d))")  # 32\,349
+_GAP_OF_THOUSANDS = re.compile(  # 32\,349, but not 3456\,789
+    r"(?<![\d.,])\d{1,3}(?:\\[,;: ]\s*+\d{3})++(?!\d)"
+    r"|\.\d{3}(?:\\[,;: ]\s*+\d{3}(?!\d))*+(?:\\[,;: ]\s*+\d{1,2}(?!\d))?+"
+)
+_GAPS = re.compile(r"\\[,;: ]\s*+")
+_BETWEEN = re.compile(r"(?<=\d)\s*+\\q?quad(?![A-Za-z])\s*+(?=[-+]?\d|[A-Za-z]\w*+\s*+=)")
+"""A wide gap between two numbers, which are two."""
+_IN_DEGREES = re.compile(
+    r"(\\(?:sin|cos|tan|cot|sec|csc)(?:\^\{?\d\}?)?)\s*+(\(?)\s*+(\d++(?:\.\d++)?)\s*+degrees(?![a-z])"
+)
 _COMMA = re.compile(r"(?:(?<!\s)\s++)?+\{\s*+,\s*+\}\s*+")
 _DEGREES = re.compile(r"\^\s*+(?:\{\s*+)?\\(?:circ|degree)\s*+\}?")
 _ORDINAL = re.compile(r"(?<=\d)\s*+(?:\^\s*+)?(?:\{\s*+)?(?:st|nd|rd|th)\s*\}?(?![A-Za-z])")  # 5th
@@ -76,10 +87,13 @@ _FRAC = re.compile(
     r"\\(frac|binom)\s*+(?:\{([^{}]*+)\}|(\\[A-Za-z]++|[0-9A-Za-z]))\s*+(?:\{([^{}]*+)\}|([0-9A-Za-z]))"
 )
 _SQRT = re.compile(r"\\sqrt\s*+([0-9A-Za-z])")
-_SINGLE = re.compile(r"([\^_])\s*+\{\s*+([0-9A-Za-z])\s*+\}")
+_SINGLE = re.compile(r"([\^_])\s*+\{\s*+([0-9A-Za-z])\s*+\}(?!\.?\d|[eE][-+]?\d)")
+"""Braces that can go: those of 2^{3}4 cannot, since 2^34 is another number."""
 _SPACES = re.compile(r"\s++")
 _SEGMENT = re.compile(r"\\(?:overline|overleftrightarrow)\s*+\{\s*+([A-Z]{2,}+)\s*+\}")
-_ACCENT = re.compile(r"\\(vec|hat|bar|overline|widehat|tilde|overrightarrow)\s*+\{\s*+([A-Za-z])\s*+\}")
+_ACCENT = re.compile(
+    r"\\(vec|hat|bar|overline|widehat|tilde|overrightarrow)\s*+\{\s*+(\\[A-Za-z]++|[A-Za-z])\s*+\}"
+)
 _DOTS = re.compile(r"\\(?:[lc]dots|dots[cbmio]?)(?![A-Za-z])|(?<=[-,+*/:;=<>])\s*+\.{3,}")
 _TIMES = re.compile(r"(?<=\d)(?:\s++[xX]\s++(?=\d)|[xX](?=10\s*+\^))")
 _TEMPERATURE = re.compile(r"degrees\s++(?:([CFK])(?![A-Za-z])|(?=(?i:celsius|fahrenheit|kelvin)))")
@@ -97,7 +111,11 @@ _COMBINATIONS = re.compile(
 _CALLED = re.compile(r"(?<![\w\\])C\((\d++)\s*+,\s*+(\d++)\)|(?<!\w)(\d++)C(\d++)(?!\w)")
 _PER_MILLE = re.compile(r"(?<![a-z])(?:per ?mill?e?|basis points?|bps?)(?![a-z])")
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?", re.ASCII)
-_INDEXED_POWER = re.compile(r"([A-Za-z])\^(\w|\{[^{}]*+\})_(\w|\{[^{}]*+\})")
+_INDEXED_POWER = re.compile(r"([A-Za-z])\^(?:(\w)|\{([^{}]*+)\})_(?:(\w)|\{([^{}]*+)\})")
+_IDLE_SPACE = re.compile(
+    r" (?!(?<=[\d.] )[\d.]|(?<=\d )[eE][-+]?\d|(?<=[^\W\d_]{2} )[^\W\d_]|(?<=[^\W\d_] )[^\W\d_]{2})"
+)
+"""A space that does not part two numbers or two words."""
 _BOX = re.compile(r"\\++(?:boxed|fbox)\s*+(?=\{)")
 _BRACES = re.compile(r"(?<!\\)[{}]")
 _DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ('"', '"'))
@@ -286,19 +304,31 @@ def normalise(text: str) -> str:
     text = _PERCENT.sub("%", text)
     text = _PER_MILLE.sub(lambda match: "‱" if match[0].startswith("b") else "‰", text)
     text = _TIMES.sub(r" \\times ", text)
-    text = _MOD.sub(lambda match: f" mod {match[1] or match[2] or match[3] or ''} ", text)
-    text = _COMBINATIONS.sub(_combinations, text)
-    text = _CALLED.sub(lambda m: f"\\binom{{{m[1] or m[3]}}}{{{m[2] or m[4]}}}", text)
+    if "mod" in text:
+        text = _MOD.sub(lambda match: f" mod {match[1] or match[2] or match[3] or ''} ", text)
+    if "C" in text or "P" in text:
+        text = _COMBINATIONS.sub(_combinations, text)
+        text = _CALLED.sub(lambda m: f"\\binom{{{m[1] or m[3]}}}{{{m[2] or m[4]}}}", text)
+    text = names_as_commands(text)
+    if "degrees" in text:
+        text = _IN_DEGREES.sub(r"\1 \2(\3\\pi /180)", text)
+    if "_" in text and "^" in text:
+        text = _INDEXED_POWER.sub(lambda m: f"{m[1]}_{{{m[4] or m[5]}}}^{{{m[2] or m[3]}}}", text)
     text = _SINGLE.sub(r"\1\2", text)
     text = _SPACES.sub(" ", text)
-    text = _INDEXED_POWER.sub(r"\1_\3^\2", text)
     return strip_wrappers(text)
+
+
+def squeezed(text: str) -> str:
+    """A text without the spaces that say nothing: 3 4 is not 34, and 2 e3 not 2e3."""
+    return _IDLE_SPACE.sub("", text) if " " in text else text
 
 
 def _without_commands(text: str) -> str:
     """A text without commands of form; each of the others has one name, and its groups have braces."""
     text = _TIGHT.sub("", text)
-    text = _GAP_OF_THOUSANDS.sub("", text)
+    text = _GAP_OF_THOUSANDS.sub(lambda match: _GAPS.sub("", match[0]), text)
+    text = _BETWEEN.sub(", ", text)
     text = _GAP.sub(" ", text)
     for _ in range(3):
         text = _TEXT.sub(

@@ -12,7 +12,9 @@ _MARKED = re.compile(
 )
 _ENDLESS = re.compile(r"(?<![\d.])(?P<whole>\d*+)\.(?P<digits>\d++)\s*+(?:\.{3}|…|\\[lc]?dots(?![A-Za-z]))")
 _BASED = re.compile(r"(?<![\w.])0(?:[xX][0-9A-Fa-f]++|[bB][01]++|[oO][0-7]++)(?![\w.])")
-_GROUPED = re.compile(r"(?<![\w,.])\d{1,3}(?:_\d{3})++(?!\w)")
+_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(?P<whole>\d++|\d{1,3}(?:[. ]\d{3})++),(?P<part>\d++)(?![\d.,])")
+_PARTED = re.compile("[. ]")
+_GROUPED = re.compile(r"(?<![\w,.'])\d{1,3}(?:(?:_\d{3})++|(?:'\d{3})++)(?![\w'])")
 
 _ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
 sixteen seventeen eighteen nineteen"""
@@ -66,7 +68,19 @@ def plain_numbers(text: str) -> str:
     text = _ENDLESS.sub(_endless, text)
     text = _MARKED.sub(_marked, text)
     text = _BASED.sub(lambda match: str(int(match[0], 0)), text)
-    return _GROUPED.sub(lambda match: match[0].replace("_", ""), text)
+    return _GROUPED.sub(lambda match: match[0].replace("_", "").replace("'", ""), text)
+
+
+def with_decimal_comma(text: str) -> str | None:
+    """A text with its one comma as a decimal point: 3,14 and 1.234,56, but not 1,234 and (1,2)."""
+    commas = text.count(",")
+    found = _DECIMAL_COMMA.search(text) if commas == 1 else None
+    if found is None or any(bracket in text for bracket in ("(", "[", "\\{")):
+        return None
+    whole, part = found["whole"], found["part"]
+    if whole.isdigit() and len(part) == 3 and len(whole) < 4 and whole[0] != "0":
+        return None
+    return f"{text[: found.start()]}{_PARTED.sub('', whole)}.{part}{text[found.end() :]}"
 
 
 def number_words(text: str) -> str | None:

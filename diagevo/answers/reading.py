@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from diagevo.answers.cache import remembered
 from diagevo.answers.extraction import boxed_answer
-from diagevo.answers.kinds import text_type
+from diagevo.answers.forms import Answer, Assignment, Collection, Opaque, Rounded, Scalar, Within, Words
+from diagevo.answers.kinds import as_spelled, in_small_letters, text_type
 from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, is_number, nesting, normalise, strip_wrappers
-from diagevo.answers.numerals import number_words
+from diagevo.answers.numerals import number_words, with_decimal_comma
+from diagevo.answers.sentences import about, hedged, statements
+from diagevo.answers.terms import parse
 from diagevo.answers.units import Unit, in_steps, is_unit, is_word, split_unit
-from diagevo.answers.values import closed
+from diagevo.answers.values import closed, infinite, rounds
 
 MAX_PROSE = 4_000
 """How much of the end of a text without a box is searched for its answer."""
@@ -34,61 +36,6 @@ MAX_DEPTH = 2 * MAX_NESTING
 """Deepest reading of a piece within a piece."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """A number or term. `text` is the whole of it, `value` what is left without unit and percent sign."""
-
-    text: str
-    value: str
-    unit: Unit | None = None
-    parts: int = 1
-    """Of how many parts a whole has: 100 in 5%, 1,000 in 5‰."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """`x = 5`, `f(x) = …`, and `1 < x < 2` as x and its interval. `x ∈ …` is a set without a name."""
-
-    name: str
-    value: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Collection:
-    """`kind`: "list" (sets and bare lists, unordered), "union", "matrix", "row", brackets "()" to "[]",
-    "sequence" (a list with dots), "range" (5-7) or "remainder" (3 R 2)."""
-
-    kind: str
-    items: tuple[Answer, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A text answer, a choice, a date, a version, a code: equal if spelled alike, whatever its case (a single
-    letter keeps its own)."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """An answer with the domain of a name: `x = 2kπ, k ∈ ℤ`."""
-
-    answer: Answer
-    name: str
-    domain: str
-
-
-@dataclass(frozen=True, slots=True)
-class Opaque:
-    """For math-verify: mathematics of another form, or prose in which the answer must be searched for."""
-
-    text: str
-    prose: bool = False
-
-
-Answer = Scalar | Assignment | Collection | Words | Within | Opaque
-
 _WORDS = re.compile(r"(?<![^\W\d_])(?<!\\)[^\W\d_]+(?:['-][^\W\d_]{2,})*")
 _COMMANDS = re.compile(r"\\(?:begin|end)\s*+\{\w++\}|\\[A-Za-z]++")
 _MATHS = re.compile(
@@ -99,9 +46,12 @@ _MATHS = re.compile(
 _DELIMITERS = re.compile(r"\$\$|(?<!\\)\$|(?<!\\)\\[()\[\]]")
 _SMALL_WORDS = frozenset({"and", "or", "percent", "percentage", "pct"})
 
-_NAMED = r"(?:\\?[A-Za-z]++(?:_(?:\{[^{}]*+\}|\w))?'*+)"
+_NAMED = (
+    r"(?:(?:\\(?:vec|hat|bar|tilde|d?dot|mathcal|Delta|delta)\s?+)?+(?:\{[A-Za-z]\}|\\?[A-Za-z]++)"
+    r"(?:_(?:\{[^{}]*+\}|\w|\\[A-Za-z]++))?(?:\^(?:\*|\{\*\}))?'*+|\\[Dd]elta)"
+)
 _NAME = re.compile(
-    rf"\s*+(?:(?:\\angle|\\triangle)?\s*+{_NAMED}(?:\s*+\([^()]*+\))?|\\frac\{{{_NAMED}\}}\{{{_NAMED}\}}"
+    rf"\s*+(?:(?:\\angle|\\triangle)?\s*+{_NAMED}(?:\s*+\([^()]*+\))?|\\frac\{{(?:d\^\d)?{_NAMED}\}}\{{{_NAMED}(?:\^\d)?\}}"
     rf"|{_NAMED}\s*+[/:]\s*+{_NAMED}|\|{_NAMED}\||\({_NAMED}(?:\s*+,\s*+{_NAMED})++\))\s*+"
 )
 _MEMBER = re.compile(rf"\s*+{_NAMED}\s*+\\in(?![A-Za-z])\s*+(?P<set>.*)", re.DOTALL)
@@ -109,13 +59,12 @@ _OF_ABSOLUTE = re.compile(rf"\|{_NAMED}\|")
 _NAME_NOISE = re.compile(r"[\s{}]")
 _ORDER = re.compile(r"\\(?:le|ge)(?![A-Za-z])|<=|>=|<|>")
 _RELATION = re.compile(
-    r"\\(?:ne|approx|equiv|sim|mapsto|to|rightarrow|Rightarrow|iff|subset|notin|forall|exists)(?![A-Za-z])|:="
+    r"\\(?:ne|equiv|sim|mapsto|to|rightarrow|Rightarrow|iff|subset|notin|forall|exists)(?![A-Za-z])|:="
 )
 _THOUSANDS = re.compile(
-    r"(?P<sign>(?:[A-Z]{3}\s*+)?+[-+]?\s*+)(?P<whole>\d{1,3}(?:,\d{3})++|\d{1,3}(?: \d{3}(?!\d))++)"
+    r"(?P<sign>(?:[A-Z]{3}\s*+)?+[-+]?\s*+)(?P<whole>[1-9]\d{0,2}(?:,\d{3})++|[1-9]\d{0,2}(?: \d{3}(?!\d))++)"
     r"(?P<rest>(?:\.\d++)?(?![\d.])[^,;]*+)"
 )
-_DECIMAL_COMMA = re.compile(r"[-+]?\d++,\d++[^,;]*+")
 _SHORT_DECIMAL = re.compile(r"[-+]?\d++,\d++")
 _SEPARATOR = re.compile(r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])", re.IGNORECASE)
 _AND = re.compile(r"(?<![A-Za-z\\])and(?![A-Za-z])", re.IGNORECASE)
@@ -131,18 +80,23 @@ _MATHEMATICS = re.compile(r"[\d=^_\\+*/|<>{}%]")
 _STATES = re.compile(r"(?<!\\)\$|\\[(\[]|(?i:\b(?:answer|solution|result|total|it's|is|are|equals)\b|=|:\s)")
 """Prose that states an answer: a formula, or "the answer is"."""
 _INDIAN = re.compile(r"[-+]?\d{1,2}(?:,\d{2}(?!\d))++,\d{3}")
-_NO_LETTERS = re.compile(r"(?<=\w)-(?=\w)|[^\w+-]++")
 _SPELLED = re.compile(r"[\s{}$]++")
 _MATRIX = re.compile(
     r"[(\[]?\s*+\\begin\s*+\{(?P<kind>[pb]?matrix|array)\}(?:\s*+\{[clr|\s]*+\})?"
     r"(?P<body>(?:(?!\\begin|\\hline|\\end).)*+)\\end\s*+\{(?P=kind)\}\s*+[)\]]?",
     re.DOTALL,
 )
+_CASES = re.compile(
+    r"(?:\\\{\s*+)?\\begin\s*+\{(?P<kind>cases|array)\}(?:\s*+\{[clr\s]*+\})?"
+    r"(?P<body>(?:(?!\\begin|\\hline|\\end)[^&])*+)\\end\s*+\{(?P=kind)\}\s*+\.?",
+    re.DOTALL,
+)
 _PREFIX = re.compile(
     r"(?i:(?:the\s++)?(?:final\s++)?answer\s*+(?:is|:)\s*+:?|(?:答案|答え|答)\s*+[是为為は]?\s*+:?"
     r"|(?:antwort|respuesta|réponse|resposta|risposta|ответ)\s*+:"
-    r"|about|approximately|roughly|approx\.?|around|\\approx)\s*+"
+    r"|about|approximately|roughly|approx\.?|around|\\approx|=)\s*+"
 )
+_CODES = re.compile("USD|EUR|GBP|JPY|INR")
 _CURRENCIES = r"(?:(?:USD|EUR|GBP|JPY|INR)\s*+)?+"
 _RANGE = re.compile(
     rf"(?:from\s++)?+(?P<low>{_CURRENCIES}\d++(?:\.\d++)?)(?P<percent>\s?%)?+(?P<sign>\s*+(?:--?+|to(?![a-z]))\s*+)"
@@ -154,7 +108,7 @@ _REMAINDER = re.compile(
 )
 _MODULUS = re.compile(r"\d{1,300}")
 _DOMAIN = re.compile(
-    r"(?:[,;(]|\s(?:where|for|with|and)(?:\s(?:all|any|some))?)\s*+(?P<name>[A-Za-z])\s*+\\in\s*+"
+    r"(?:[,;(]|\s(?:where|for|with|and)(?:\s(?:all|any|some))?|\\forall)\s*+(?P<name>[A-Za-z])\s*+\\in\s*+"
     r"(?:\\mathbb\s*+\{?\s*+)?+(?P<set>[ZNQRC])\s*+\}?(?P<part>[\^_]?\{?[+*]?\}?)\s*+\)?\Z"
 )
 MAX_DOMAIN = 60
@@ -171,6 +125,13 @@ _NO_SOLUTION = frozenset(
 ) | {"none", "empty set", "the empty set", "does not exist", "dne", "\\emptyset", "\\{\\}", "\\{ \\}"}
 _SHARES = re.compile("[%‰‱]")
 _PARTS = {"%": 100, "‰": 1000, "‱": 10_000}
+_MARKED = re.compile(r"(?:^|(?<=\s))####(?!#)\s*+(?P<answer>[^\n#]++)\s*+\Z")
+"""GSM8K's mark of a final answer."""
+_WORDY = re.compile(r"\s*+\\?[A-Za-z][\w '()\\-]*+")
+_FOR_ALL = re.compile(
+    r"(?:for\s(?:all|every|each|any)|\\forall)\s*+(?:real\s(?:numbers?\s)?)?"
+    r"(?P<names>[A-Za-z](?:\s?,\s?[A-Za-z])*+)\s?\)?\Z"
+)
 _BASE_WORDS = {
     "two": "2",
     "three": "3",
@@ -225,6 +186,9 @@ def stated(text: str) -> Opaque | str:
     boxed = boxed_answer(text)
     if boxed is not None:
         return boxed
+    marked = _MARKED.search(text) if "####" in text else None
+    if marked:
+        text = marked["answer"].strip()
     if len(text) > MAX_PROSE:
         return Opaque(text[-MAX_PROSE:], prose=True)
     maths = _MATHS.findall(text)
@@ -250,7 +214,9 @@ def readings(text: str) -> tuple[Answer, ...]:
     """What an answer may mean, the likeliest first: `1,22` is a decimal with a comma, or a list of two."""
     answer = stated(text)
     if isinstance(answer, Opaque):
-        return (answer,)
+        if hedged(answer.text):
+            return (Words(as_spelled(normalise(answer.text))),)
+        return (_statement(answer.text) or answer,)
     spelled = normalise(answer)
     if is_number(spelled):
         return (Scalar(spelled, spelled),)
@@ -259,11 +225,13 @@ def readings(text: str) -> tuple[Answer, ...]:
     try:
         first = _Reader().read(spelled)
         if _is_prose(first):
-            return (
-                Opaque(answer, prose=True) if _STATES.search(answer) else Words(_in_small_letters(spelled)),
-            )
-        if _DECIMAL_COMMA.fullmatch(spelled) and not _THOUSANDS.fullmatch(spelled):
-            return first, _Reader().read(spelled.replace(",", ".", 1))
+            statement = None if hedged(answer) else _statement(answer)
+            if statement is None and not hedged(answer) and _STATES.search(answer):
+                return (Opaque(answer, prose=True),)
+            return (statement or Words(as_spelled(spelled)),)
+        decimal = with_decimal_comma(spelled) if "," in spelled else None
+        if decimal is not None:
+            return first, _Reader().read(decimal)
         if _INDIAN.fullmatch(spelled):
             return first, _Reader().read(spelled.replace(",", ""))
     except _TooMuch:
@@ -281,12 +249,34 @@ def _is_prose(answer: Answer) -> bool:
             return _is_prose(answer.value)
         case Within():
             return _is_prose(answer.answer)
+        case Rounded():
+            return _is_prose(answer.exact) or _is_prose(answer.shown)
     return False
 
 
-def _in_small_letters(text: str) -> str:
-    words = _NO_LETTERS.sub(" ", text.casefold()).split()
-    return " ".join(word for word in words if word not in ("+", "-"))
+def _is_known(answer: Answer) -> bool:
+    """Whether all of an answer is a value or term that is understood here, and no name."""
+    match answer:
+        case Scalar():
+            known = infinite(answer.value) != 0 or parse(answer.value) is not None
+            return known and not _CODES.search(answer.value)
+        case Collection():
+            return all(map(_is_known, answer.items))
+        case Assignment():
+            return not answer.name and _is_known(answer.value)
+        case Rounded():
+            return _is_known(answer.exact) and _is_known(answer.shown)
+    return False
+
+
+def _statement(text: str) -> Answer | None:
+    """The answer of one sentence, with what the sentence says that it is; None where words are left in it."""
+    for name, value in statements(text):
+        spelled = normalise(value)
+        read = _Reader().read(with_decimal_comma(spelled) or spelled)
+        if _is_known(read):
+            return Assignment(name, read) if name else read
+    return None
 
 
 def _words(text: str) -> Words | None:
@@ -303,7 +293,7 @@ def _words(text: str) -> Words | None:
         return Words(typed)
     if _MATHEMATICS.search(text) or _CHOICES.fullmatch(text) or not has_word(text):
         return None
-    return Words(_in_small_letters(text))
+    return Words(in_small_letters(text))
 
 
 def _in_digits(text: str) -> str:
@@ -349,6 +339,14 @@ def _bracketed(text: str) -> tuple[str, str, str] | None:
             if depth < 0:
                 return None
     return opening, inside, closing
+
+
+def _rows(text: str) -> list[list[str]] | None:
+    """The cells of [[1, 2], [3, 4]]; None where it is no matrix."""
+    around = _bracketed(text)
+    rows = [_bracketed(row.strip()) for row in split_top_level(around[1], ",")] if around else []
+    cells = [split_top_level(row[1], ",") for row in rows if row and row[0] + row[2] == "[]"]
+    return cells if cells and len(cells) == len(rows) and len(set(map(len, cells))) == 1 else None
 
 
 def _interval(text: str) -> Answer:
@@ -421,7 +419,7 @@ class _Reader:
         words = _words(text)
         if words is not None:
             return words
-        if "\\begin" in text or "\\\\" in text:
+        if "\\begin" in text or "\\\\" in text or text.startswith("[["):
             return self._matrix(text)
         thousands = _THOUSANDS.fullmatch(text)
         if thousands:
@@ -432,9 +430,6 @@ class _Reader:
         member = _MEMBER.fullmatch(text)
         if member:
             return Assignment("", self.read(member["set"]))
-        name, near, value = text.partition("\\approx")
-        if near and _NAME.fullmatch(name):
-            return Assignment(_NAME_NOISE.sub("", name), self.read(value))
         if _RELATION.search(text):
             return Opaque(text)
         return self._parts(text)
@@ -463,22 +458,44 @@ class _Reader:
 
     def _within(self, text: str) -> Answer | None:
         """An answer behind which the domain of a name stands: x = 2kπ, k ∈ ℤ."""
-        match = _DOMAIN.search(text, max(0, len(text) - MAX_DOMAIN))
+        end = max(0, len(text) - MAX_DOMAIN)
+        if (every := _FOR_ALL.search(text, end)) and every.start():
+            held = text[: every.start()].rstrip(" ,;(")
+            return (
+                self.read(held) if all(name.strip() in held for name in every["names"].split(",")) else None
+            )
+        match = _DOMAIN.search(text, end)
         if match is None or not match.start():
             return None
         answer = self.read(text[: match.start()])
         return answer if match["set"] in "RC" else Within(answer, match["name"], match["set"] + match["part"])
 
     def _matrix(self, text: str) -> Answer:
-        r"""A lone matrix or vector, row by row; anything else between \begin and \end is opaque."""
+        r"""A lone matrix or vector, row by row, also [[1, 2], [3, 4]]; any other \begin … \end is opaque."""
+        listed = _rows(text) if text.startswith("[[") else None
+        if listed:
+            return Collection(
+                "matrix", tuple(Collection("row", tuple(map(self.read, row))) for row in listed)
+            )
+        if "\\" not in text:
+            return self._parts(text)
         match = _MATRIX.fullmatch(text)
         if match is None:
-            return Opaque(text)
+            return self._cases(text)
         rows = [row for row in match["body"].split("\\\\") if row.strip()]
         return Collection(
             "matrix",
             tuple(Collection("row", tuple(self.read(cell) for cell in row.split("&"))) for row in rows),
         )
+
+    def _cases(self, text: str) -> Answer:
+        r"""A system in braces, an equation a row; a function by cases has conditions behind &."""
+        match = _CASES.fullmatch(text)
+        rows = [row for row in match["body"].split("\\\\") if row.strip()] if match else []
+        read = [self.read(row) for row in rows]
+        if len(read) > 1 and all(isinstance(row, Assignment) and row.name for row in read):
+            return Collection("list", tuple(read))
+        return Opaque(text)
 
     def _parts(self, text: str) -> Answer:
         """Lists first, then unions, brackets, relations; what is left is a scalar."""
@@ -506,12 +523,22 @@ class _Reader:
             return Collection(kind if opening == "\\{" else opening + closing, items)
         if "\\dots" in text:
             return Words(_SPELLED.sub("", text))
+        exact, near, _ = text.partition("\\approx")
+        if near and not _NAME.fullmatch(exact):
+            return self._rounded(exact, text.rpartition("\\approx")[2])
+        text = text.replace("\\approx", "=")
         if _ORDER.search(text):
             return _interval(text)
         sides = split_top_level(text, "=")
         if len(sides) > 1:
-            if _NAME.fullmatch(sides[0]) or all(closed(side.strip()) for side in sides):
+            if "." in sides[-1] and rounds(sides[-2].strip(), sides[-1].strip()):
+                return self._rounded(text.rpartition("=")[0], sides[-1])
+            if _NAME.fullmatch(sides[0]):
                 return Assignment(_NAME_NOISE.sub("", sides[0]), self.read(sides[-1]))
+            if all(closed(side.strip()) for side in sides):
+                return Assignment("", self.read(sides[-1]))
+            if _WORDY.fullmatch(sides[0]) and has_word(sides[0]):
+                return Assignment(about(sides[0]), self.read(sides[-1]))
             if len(sides) == 2 and _NAME.fullmatch(sides[1]) and closed(sides[0].strip()):
                 return Assignment(_NAME_NOISE.sub("", sides[1]), self.read(sides[0]))
             return Opaque(text)
@@ -520,6 +547,15 @@ class _Reader:
             minus = text.replace("\\pm", "-").replace("\\mp", "+")
             return Collection("list", (_scalar(plus), _scalar(minus)))
         return _scalar(text)
+
+    def _rounded(self, exact: str, shown: str) -> Answer:
+        """A value beside its decimal; alone where that is the decimal of another."""
+        answer, decimal = self.read(exact), self.read(shown)
+        value = answer.value if isinstance(answer, Assignment) else answer
+        if not isinstance(value, Scalar) or not isinstance(decimal, Scalar) or not closed(decimal.value):
+            return Opaque(f"{exact}\\approx {shown}")
+        another = closed(value.value) and not rounds(value.value, decimal.value)
+        return answer if another else Rounded(answer, decimal)
 
     def _list(self, text: str, parts: Sequence[str]) -> Answer:
         items = tuple(self.read(part) for part in parts)

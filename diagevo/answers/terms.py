@@ -18,17 +18,19 @@ MAX_CHARACTERS = 400
 MAX_DEPTH = 40
 
 _GREEK_NAMES = """\
-alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta kappa lambda mu nu xi rho sigma tau phi
-varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega
+alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau
+upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega hbar ell
 """
 _GREEK = frozenset(_GREEK_NAMES.split())
+"""Commands that are a letter."""
+_ACCENTS = frozenset(("vec", "hat", "bar", "tilde", "dot", "ddot", "mathcal"))
 _FUNCTIONS_NAMES = """\
-sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln
+sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth sech csch arcsinh
+arccosh arctanh exp ln
 """
 _FUNCTIONS = frozenset(_FUNCTIONS_NAMES.split())
-_PLAIN = re.compile(
-    r"(?<![A-Za-z\\])(arcsin|arccos|arctan|sqrt|sin|cos|tan|cot|sec|csc|ln|exp|pi|infty|infinity|inf)(?![A-Za-z])"
-)
+_OF_MANY = frozenset(("gcd", "lcm", "max", "min"))
+_CLOSED = {"lfloor": "rfloor", "lceil": "rceil"}
 _TOKEN = re.compile(
     r"(?P<gap>\s++)|(?P<number>(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d{1,3}(?!\d))?)|\\(?P<command>[A-Za-z]++)|(?P<sign>\*\*|.)",
     re.DOTALL,
@@ -46,9 +48,11 @@ class _Reader:
     """Recursive descent over the tokens of one term."""
 
     def __init__(self, text: str) -> None:
+        if " mod " in text:
+            raise _Unknown  # no product of letters
         self.tokens: list[tuple[str, str, bool]] = []
         gap = False
-        for match in _TOKEN.finditer(_PLAIN.sub(lambda m: f"\\{m[1]} ", text)):
+        for match in _TOKEN.finditer(text):
             kind = match.lastgroup or ""
             if kind == "gap":
                 gap = True
@@ -58,6 +62,8 @@ class _Reader:
         self.at = 0
         self.depth = 0
         self.taken = 0
+        self.argument = -1
+        """Where the braces of the last argument or power end: a digit behind them is a factor."""
 
     def peek(self, offset: int = 0) -> tuple[str, str, bool]:
         return self.tokens[self.at + offset] if self.at + offset < len(self.tokens) else ("end", "", False)
@@ -113,8 +119,9 @@ class _Reader:
                 term = ("/", term, self.unary())
                 divided = True
             elif self.starts_factor():
-                if divided or kind == "number":
-                    raise _Unknown  # 1/2x and x 2 are read differently by different people
+                digits = self.tokens[self.at - 1][0] == self.peek(1)[0] == "number"
+                if divided or (kind == "number" and self.argument != self.at) or (value == "{" and digits):
+                    raise _Unknown  # 1/2x, x 2 and 3{4} are read differently by different people
                 term = ("*", term, self.power())
             else:
                 return term
@@ -128,7 +135,8 @@ class _Reader:
     def starts_factor(self) -> bool:
         kind, value, _ = self.peek()
         if kind == "command":
-            return value in _GREEK or value in _FUNCTIONS or value in ("frac", "sqrt", "pi", "binom", "log")
+            known = value in _GREEK or value in _ACCENTS or value in _FUNCTIONS or value in _CLOSED
+            return known or value in ("frac", "sqrt", "pi", "binom", "log", "lg")
         return kind == "number" or (
             kind == "sign" and (value in "({" or (value.isalpha() and value.isascii()))
         )
@@ -158,12 +166,14 @@ class _Reader:
         if self.is_sign("-"):
             self.take()
             return ("-", self.primary())
-        return self.primary()
+        return self.group() if self.is_sign("{") else self.primary()
 
     def group(self) -> Term:
         """`{…}` after a command, or a single digit or letter."""
         if self.is_sign("{"):
-            return self.primary()
+            inside = self.primary()
+            self.argument = self.at
+            return inside
         kind, value, _ = self.take()
         if kind == "number":
             return ("n", Fraction(value))
@@ -251,6 +261,7 @@ class _Reader:
                 raise _Unknown
             parts.append(value)
         self.take()
+        self.argument = self.at
         return "".join(parts)
 
     def command(self, name: str) -> Term:
@@ -260,6 +271,15 @@ class _Reader:
             return ("binom", self.group(), self.group())
         if name == "pi":
             return ("pi",)
+        if name in _ACCENTS:
+            return self.accented(name)
+        if name in _CLOSED:
+            inside = self.sum()
+            if self.take()[:2] != ("command", _CLOSED[name]):
+                raise _Unknown
+            return (name[1:], inside)
+        if name in _OF_MANY:
+            return self.of_many(name)
         if name in _GREEK:
             return self.symbol("\\" + name)
         if name == "sqrt":
@@ -268,17 +288,41 @@ class _Reader:
                 self.take()
                 root = self.sum()
                 self.expect("]")
-            radicand = self.primary() if self.is_sign("({") else self.group()
+            radicand = self.primary() if self.is_sign("(") else self.group()
             return ("root", radicand, root)
-        if name == "log":
-            base = _name(LOG_BASE)
-            if self.is_sign("_"):
+        if name in ("log", "lg"):
+            base = _name(LOG_BASE) if name == "log" else ("n", Fraction(10))
+            if name == "log" and self.is_sign("_"):
                 self.take()
                 base = self.group()
             return ("/", self.function("ln"), ("ln", base))
         if name in _FUNCTIONS:
             return self.function(name)
         raise _Unknown
+
+    def accented(self, name: str) -> Term:
+        r"""`\vec{v}` and `\dot\theta`: a letter of its own."""
+        braced = self.is_sign("{")
+        if braced:
+            self.take()
+        kind, value, _ = self.take()
+        if braced:
+            self.expect("}")
+        if not (value in _GREEK if kind == "command" else value.isalpha()):
+            raise _Unknown
+        return self.symbol(f"\\{name} {value}")
+
+    def of_many(self, name: str) -> Term:
+        r"""`\gcd(12, 18, 27)`."""
+        self.expect("(")
+        term = self.sum()
+        while self.is_sign(","):
+            self.take()
+            term = (name, term, self.sum())
+        self.expect(")")
+        if term[0] != name:
+            raise _Unknown
+        return term
 
     def function(self, name: str) -> Term:
         power = None

@@ -165,6 +165,9 @@ old big out off far low sea sky ice tea hen cow pig bee fox owl bat bar kid mom 
 may our who
 """
 _SHORT_WORDS = frozenset(_SHORT_LIST.split())
+_PART_NAMES = "halves third thirds fourths fifth fifths sixths sevenths eighths ninths tenth tenths"
+_PARTS = frozenset(_PART_NAMES.split())
+"""Words that divide a number, which are no unit of it."""
 _LINKS = frozenset({"of", "a", "an", "in", "at"})
 """Small words inside a unit of words: "1/3 of the total"."""
 
@@ -228,6 +231,8 @@ def _atoms(text: str, apart: bool) -> tuple[str, Unit] | None:
         if name == "per":
             sign = -1
             continue
+        if name in _PARTS:
+            return None
         canonical, factor = _known(name), MULTIPLIERS.get(name) or MULTIPLIERS.get(name.lower())
         linked = canonical is None and name in _LINKS and apart
         if canonical is None and factor is None and not linked and not (is_word(name) and (apart or names)):

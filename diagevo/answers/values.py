@@ -9,14 +9,32 @@ from __future__ import annotations
 import cmath
 import hashlib
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
+from diagevo.answers.notation import squeezed
 from diagevo.answers.terms import LOG_BASE, Term, parse
 
 MAX_BITS = 20_000
 MAX_FACTORIAL = 400
+
+_WHOLE = {"floor": math.floor, "ceil": math.ceil}
+_CHOSEN: dict[str, Callable[..., Any]] = {
+    "max": max,
+    "min": min,
+    "gcd": lambda a, b: math.gcd(int(a), int(b)),
+    "lcm": lambda a, b: math.lcm(int(a), int(b)),
+}
+_STEPPED = {*_WHOLE, *_CHOSEN}
+"""What samples cannot settle: ⌈x⌉ is ⌊x⌋ + 1 wherever x is no integer."""
+_BENT = {"abs", "root"}
+"""What may be something else far away: |x + 100| is x + 100 near 0."""
+_FAR = (1, 40, 1500)
+
+_WRITTEN = re.compile(r"(?<!\d)\d*+\.(\d++)")
 
 _INFINITIES = {"\\infty": 1, "+\\infty": 1, "-\\infty": -1}
 
@@ -27,7 +45,7 @@ class _NoValue(Exception):
 
 def infinite(text: str) -> int:
     """1 for ∞, -1 for -∞, 0 for anything else."""
-    return _INFINITIES.get(text.replace(" ", ""), 0)
+    return _INFINITIES.get(squeezed(text), 0)
 
 
 def closed(text: str) -> bool:
@@ -37,15 +55,21 @@ def closed(text: str) -> bool:
 
 
 def symbols(term: Term) -> set[str]:
-    names: set[str] = set()
+    return _names_and_kinds(term)[0]
+
+
+def _names_and_kinds(term: Term) -> tuple[set[str], set[str]]:
+    """The unknowns of a term, and what kinds of terms are in it."""
+    names, kinds = set[str](), set[str]()
     parts = [term]
     while parts:
         part = parts.pop()
+        kinds.add(part[0])
         if part[0] == "s":
             names.add(part[1])
-        else:
+        elif part[0] != "n":
             parts += [inner for inner in part[1:] if isinstance(inner, tuple)]
-    return names
+    return names, kinds
 
 
 def exact(term: Term) -> Fraction | None:
@@ -66,8 +90,14 @@ def _exact(term: Term) -> Fraction:
         return term[1]
     if kind == "-":
         return -_exact(term[1])
-    if kind == "abs":
-        return abs(_exact(term[1]))
+    if kind in _WHOLE or kind == "abs":
+        inside = _exact(term[1])
+        return Fraction(_WHOLE[kind](inside)) if kind in _WHOLE else abs(inside)
+    if kind in _CHOSEN:
+        left, right = _exact(term[1]), _exact(term[2])
+        if kind in ("max", "min") or left.denominator == right.denominator == 1:
+            return Fraction(_CHOSEN[kind](left, right))
+        raise _NoValue
     if kind in "+*/^" or kind == "root":
         left, right = _exact(term[1]), _exact(term[2])
         if kind in "+*/":
@@ -105,6 +135,13 @@ def _gamma(value: complex) -> complex:
     return math.gamma(value.real + 1)
 
 
+def _in_steps(kind: str, value: complex) -> complex:
+    """A floor or ceiling; none where rounding may have crossed a step."""
+    if abs(value.imag) > 1e-12 or abs(value.real - round(value.real)) < 1e-9 or abs(value.real) > 1e12:
+        raise _NoValue
+    return complex(_WHOLE[kind](value.real))
+
+
 def _real_root(value: complex, degree: complex) -> complex:
     """The n-th root as schools have it: real where an odd root of a negative number is asked for."""
     n = round(degree.real)
@@ -117,7 +154,10 @@ _CALLS = {
     "sin": cmath.sin, "cos": cmath.cos, "tan": cmath.tan, "arcsin": cmath.asin, "arccos": cmath.acos,
     "arctan": cmath.atan, "sinh": cmath.sinh, "cosh": cmath.cosh, "tanh": cmath.tanh, "exp": cmath.exp,
     "ln": cmath.log, "cot": lambda z: 1 / cmath.tan(z), "sec": lambda z: 1 / cmath.cos(z),
-    "csc": lambda z: 1 / cmath.sin(z),
+    "csc": lambda z: 1 / cmath.sin(z), "coth": lambda z: 1 / cmath.tanh(z),
+    "sech": lambda z: 1 / cmath.cosh(z), "csch": lambda z: 1 / cmath.sinh(z), "arcsinh": cmath.asinh,
+    "arccosh": cmath.acosh, "arctanh": cmath.atanh, "arccot": lambda z: math.pi / 2 - cmath.atan(z),
+    "arcsec": lambda z: cmath.acos(1 / z), "arccsc": lambda z: cmath.asin(1 / z),
 }  # fmt: skip
 
 
@@ -139,6 +179,8 @@ def _at(term: Term, point: Mapping[str, complex]) -> complex:
             return _gamma(first)
         if kind == "!!":
             raise _NoValue
+        if kind in _WHOLE:
+            return _in_steps(kind, first)
         return _CALLS[kind](first)
     second = _at(term[2], point)
     if kind == "+":
@@ -149,6 +191,10 @@ def _at(term: Term, point: Mapping[str, complex]) -> complex:
         return first / second
     if kind == "root":
         return _real_root(first, second)
+    if kind in _CHOSEN:
+        if kind in ("gcd", "lcm") or first.imag or second.imag:
+            raise _NoValue
+        return complex(_CHOSEN[kind](first.real, second.real))
     if kind == "binom":
         return _gamma(first) / (_gamma(second) * _gamma(first - second))
     if abs(second) > 5000:
@@ -163,6 +209,21 @@ def value_at(term: Term, point: Mapping[str, complex]) -> complex | None:
     except (_NoValue, ArithmeticError, ValueError):
         return None
     return value if cmath.isfinite(value) else None
+
+
+def rounds(value: str, decimal: str) -> bool:
+    """Whether a decimal is what a closed term is rounded to, or cut, at its last place."""
+    term, shown = parse(value), parse(decimal)
+    if term is None or shown is None or symbols(term) or symbols(shown) or shown == term:
+        return False
+    found, near = value_at(term, {}), value_at(shown, {})
+    if found is None or near is None or found == near:
+        return False
+    written = _WRITTEN.search(decimal)
+    if written is None or not float(written[0]):
+        return False
+    step = abs(near) / float(written[0]) / 10 ** len(written[1])  # what the last place is worth
+    return abs(found - near) < step * (1 + 1e-9)
 
 
 @lru_cache(maxsize=4096)
@@ -183,12 +244,16 @@ def equal_values(a: Term, b: Term) -> bool | None:
     A difference at a point where every unknown is positive settles it. Agreement settles it only if it holds
     at positive and at mixed points. Values closer than rounding can tell apart settle nothing.
     """
-    names = sorted(symbols(a) | symbols(b))
+    (left_names, left_kinds), (right_names, right_kinds) = _names_and_kinds(a), _names_and_kinds(b)
+    names, kinds = sorted(left_names | right_names), left_kinds | right_kinds
+    bent = not kinds.isdisjoint(_BENT)
     agreed = 0
     for number in range(POSITIVE_POINTS + NEGATIVE_POINTS if names else 1):
         mixed = number >= POSITIVE_POINTS
         point = {
-            name: _coordinate(name, number) * (-1 if mixed and (number + i) % 2 == 0 else 1)
+            name: _coordinate(name, number)
+            * (-1 if mixed and (number + i) % 2 == 0 else 1)
+            * (_FAR[number - POSITIVE_POINTS] if mixed and bent else 1)
             for i, name in enumerate(names)
         }
         left, right = value_at(a, point), value_at(b, point)
@@ -202,5 +267,7 @@ def equal_values(a: Term, b: Term) -> bool | None:
             return False if settled and LOG_BASE not in names else None
         agreed += 1
     if agreed == 0:
+        return None
+    if names and not kinds.isdisjoint(_STEPPED):
         return None
     return True if agreed >= (5 if names else 1) else None

@@ -1,12 +1,15 @@
 """Double-confidence filtering: what the votes give, the verdict, and the inequality that decided, with its
 numbers."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from diagevo.equations.settings import Filter
+if TYPE_CHECKING:  # a process that counts votes reads no settings
+    from diagevo.equations.settings import Filter
 
 Verdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label"]
 

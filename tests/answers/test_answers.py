@@ -164,6 +164,72 @@ def test_a_choice_is_read_or_refused_but_never_guessed(text, letter):
     assert extract_choice(text, "ABCDEFGHIJ") == letter
 
 
+STATED = [
+    (r"\boxed{A + B} so the result. Answer: C", "C"), ("es B, no A", "B"),
+    ("La respuesta es B, no A.", "B"), ("A is wrong. B is wrong. D is wrong.", None),
+    ("vitamin C deficiency", None), ("The disease is due to vitamin C deficiency", None),
+    ("Scurvy is caused by lack of vitamin C.", None),
+    ("The answer cannot be A or B. C fails too, so it is D", "D"),
+    ("A is incorrect, B is false, C is correct.", "C"), ("A and B are wrong, so C", "C"),
+    ("Option A is wrong. Option B is right.", "B"), (r"\boxed{A, C}", None), (r"\boxed{A \cup B}", None),
+    (r"\boxed{A = 5}", None), (r"\boxed{B - Paris}", "B"), (r"\boxed{P(A)}", None),
+    (r"\boxed{f(A)} Answer: D", "D"), (r"\boxed{\text{(B) 12}}", "B"), (r"\boxed{C}", "C"),
+    (r"\boxed{A^2}", None), ("The set A + B is closed. So the answer is D.", "D"), ("Answer = C", "C"),
+    ("The answer is clearly B", "B"), ("I'd go with B because it is larger", "B"), ("Clearly C.", "C"),
+    ("C", "C"), ("(C)", "C"), ("**C**", "C"), ("C. Paris", "C"), ("C) Paris", "C"),
+    ("The correct answer is option C, not B.", "C"), ("It's not A. It's not B. So D.", "D"),
+    ("Eliminating A, B leaves C.", "C"), ("Both A and B", None), ("hepatitis B is a virus", None),
+    ("Team A beats team B", None), ("Final answer: B", "B"), ("**Final Answer**: (D)", "D"),
+    ("The final answer is therefore C.", "C"), ("D is the answer", "D"), ("D is correct", "D"),
+    ("I choose B", "B"), ("Die Antwort ist C, nicht A.", "C"), ("La réponse est B, pas A", "B"),
+    ("Answer: C. A is false.", "C"), ("A: wrong\nB: wrong\nC: correct\nAnswer: C", "C"),
+    ("Answer: C is false", "C"), ("A isn't right; D is.", "D"), ("none of A, B, C, D", None),
+    ("the matrix A is singular", None), ("Let A be the event", None), ("The answer is A.", "A"),
+    ("My answer: A", "A"), ("B!", "B"), (r"$\boxed{\textbf{(E)}\ 12}$", "E"), ("Solution: D", "D"),
+    ("The blood type is B positive, answer D", "D"), ("It must be C since x>0", "C"),
+    ("I pick D, as A fails", "D"), ("So C it is.", "C"), ("Choice: B", "B"), ("Grade A student", None),
+    ("answer choice B", "B"), ("C: the sun", "C"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "letter"), STATED)
+def test_a_letter_in_a_formula_ruled_out_or_of_a_noun_is_no_choice(text, letter):
+    assert extract_choice(text, "ABCDE") == letter
+
+
+LETTERS = st.permutations("ABCDE")
+RULED_OUT = [
+    "{} is wrong.",
+    "{} is incorrect.",
+    "It is not {}.",
+    "It can't be {}.",
+    "{} fails.",
+    "{} isn't right.",
+]
+NO_CHOICES = [
+    "vitamin {} deficiency",
+    "the matrix {} is singular",
+    "P({}) = 0.5",
+    r"${} + x$",
+    r"\boxed{{{} \cup X}}",
+]
+CHOSEN = [
+    "Answer: {}",
+    "The answer is {}.",
+    "So it is {}.",
+    "Therefore {}.",
+    r"\boxed{{{}}}",
+    "I choose ({}).",
+]
+
+
+@given(LETTERS, st.lists(st.sampled_from(RULED_OUT + NO_CHOICES), max_size=4), st.sampled_from(["", *CHOSEN]))
+def test_what_is_said_of_other_letters_does_not_choose_one(letters, sayings, chosen):
+    others = " ".join(saying.format(letter) for saying, letter in zip(sayings, letters[1:], strict=False))
+    said = f"{others} {chosen.format(letters[0])}"
+    assert extract_choice(said, "ABCDE") == (letters[0] if chosen else None), said
+
+
 def test_only_the_letters_offered_count():
     assert extract_choice("The answer is E.", "ABCD") is None
     assert extract_choice("The answer is E.", ["A", "B", "C", "D", "E"]) == "E"

@@ -16,7 +16,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from diagevo.answers import comparison, kinds, notation, numerals, reading, terms, units, values, votes
+from diagevo.answers import (
+    comparison,
+    kinds,
+    names,
+    notation,
+    numerals,
+    reading,
+    sentences,
+    terms,
+    units,
+    values,
+    votes,
+)  # fmt: skip
 from diagevo.answers import extraction as answers
 from diagevo.arithmetic import grammar
 from diagevo.diagnosis import prompts, replies
@@ -25,7 +37,8 @@ from diagevo.selfplay import questions
 from tests.answers.backtracking import Steps, TooManySteps, steps
 
 GRADING: list[ModuleType] = [
-    answers, comparison, kinds, notation, numerals, reading, terms, units, values, votes, of_benchmarks,
+    answers, comparison, kinds, names, notation, numerals, reading, sentences, terms, units, values, votes,
+    of_benchmarks,
 ]  # fmt: skip
 LETTERS = "ABCDI"
 WINDOWED = [answers._choice_patterns(LETTERS)[i] for i in (0, 2)]
@@ -44,7 +57,8 @@ _COMMANDS = r"""
 _SIGNS = "12 1,234 0.1 x= x_1 x^2_1 1:2 e5 5-7 0x1F 0.(3) ... v1.2 2023-01-05 5' <question> </question>"
 _WORDS = """
 and|or|not |the |final |answer|answer is|solution|option |it's |about |cm|cm^2|per |square |apples |5th|st
-million|percent|p.m.|dozen|to |mod |remainder |USD |January |Bob|a'bb|A or |(A) """
+million|percent|p.m.|dozen|to |mod |remainder |USD |January |Bob|a'bb|A or |(A) |abs(|alpha|inf|#### |**5**
+ times |for all n|the minimum is |es |no """
 BRACKETS = _BRACKETS.split()
 COMMANDS = sorted(
     {f"\\{name}" for name in (*notation._ALIASES, *notation._DROPPED, *terms._GREEK, *terms._FUNCTIONS)}
@@ -100,7 +114,7 @@ def lines(work: Callable[[], Any], limit: int = 2_000_000) -> int:
 
 
 def fresh() -> None:
-    for cached in (notation.normalise, reading.stated, reading.readings, terms.parse):
+    for cached in (notation.normalise, comparison._spelling, reading.stated, reading.readings, terms.parse):
         cached.cache_clear()
 
 

@@ -1,7 +1,9 @@
 """Numbers and equations of a text, computed exactly: which hold, and which numbers come from nowhere.
 
 An equation is what stands on both sides of an equals sign, units between the numbers left out: `4 hours / 2
-= 2 hours`. What is not wholly read is no equation: nothing is called wrong which was not understood.
+= 2 hours`. What is not wholly read is no equation: nothing is called wrong which was not understood. So the
+words on either side of it must be no mathematics (`the square root of 16 + 9`), the signs there those of a
+sentence (`3:00 + 2`, `x + 3 + 4`), and units the same, unless it holds (`15 minutes * 4 = 1 hour`).
 """
 
 import re
@@ -10,15 +12,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from diagevo.answers.names import COMPUTING
+from diagevo.answers.units import CANONICAL, MULTIPLIERS, is_unit
+
 NUMBER = re.compile(r"(?<![\w.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w.])\.\d+")
 LONGEST = 40
 """Characters of a number; more digits in a row are a model that repeats itself, and too many for a float."""
 _TOKEN = re.compile(
-    r"(?P<number>(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)|(?P<sign>[-+*/×÷·−–()=≈^%])|(?P<word>[^\W\d_]+)|(?P<other>\S)"
+    r"(?P<other>(?<![^\W_])(?:[^\W\d]\w*[\d_]\w*|_\w+|\d+_\w+|0[xXbBoO]\w+|\d+:\d[\d:]*"  # names, 0x10, 3:00
+    r"|\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}/\d{4}))"  # dates
+    r"|(?P<number>(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,2}(?!\w))?|\.\d+)"
+    r"|(?P<sign>[-+*/×÷·−–()=≈^%])|(?P<word>[^\W\d_]+)|(?P<unknown>\S)"
 )
 _ANNOTATED = re.compile(r"<<[^<>]*>>")
 _LATEX = (
     (re.compile(r"\\[dt]?frac\s*\{([^{}]+)\}\s*\{([^{}]+)\}"), r"((\1)/(\2))"),
+    (re.compile(r",\\!\s*|\{,\}"), ","),
+    (re.compile(r"\\[()\[\]]"), " "),
     (re.compile(r"\\(?:times|cdot)"), "*"),
     (re.compile(r"\\div"), "/"),
     (re.compile(r"\\(?:text|mathrm|left|right|boxed|,|;|!)"), " "),
@@ -26,7 +36,8 @@ _LATEX = (
     (re.compile(r"\*\*|[{}]"), " "),
 )
 _OF = re.compile(r"(?<=[\d%)])\s+of\s+(?=[$€£]?[\d(])", re.IGNORECASE)
-_CROSS = re.compile(r"(?<=[\d)%a-z])\s+[xX]\s+(?=[$€£(]?[\d(])|(?<=[\d)])[xX](?=[$€£(]?\d)")
+_CROSS = re.compile(r"(?<=[\d)%a-z])\s+[xX]\s+(?=[$€£(]?[\d(])|(?<=\))[xX](?=[$€£(]?\d)")
+_TIMES = re.compile(r"(?<![\w.])(?!0[xX])\d[\d,.]*(?:[xX][$€£]?\d[\d,.]*)+(?!\w)")
 _SIGNS = {"×": "*", "÷": "/", "·": "*", "−": "-", "–": "-", "≈": "="}
 _COUNTED = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
@@ -39,6 +50,32 @@ _OTHERS = (
     ";4 quarter quarters fourth;5 fifth;6 sixth;7 week weeks days daily weekly;24 day days hours"
     ";12 dozen dozens month months year years foot feet inches;52 weeks year years;365 year years"
 )
+_MATHS = COMPUTING | MULTIPLIERS.keys()
+"""Words that compute: an expression beside one, or with one between its numbers, is not all there is."""
+_RESETS = re.compile(
+    r"[.,:;!?](?=\s)|[→⇒]"
+    r"|\b(?:is|are|was|were|be|equals?|gives?|gets?|got|have|has|had|makes?|becomes?)\b",
+    re.IGNORECASE,
+)
+"""Where another thing begins in a sentence."""
+_JOINS = frozenset({"and", "or", "by", "from", "than", "of", "to", "per"})
+_CLAUSES = re.compile(r"\b(?:and|so|then|thus|therefore|hence|which)\b", re.IGNORECASE)
+_MARK = re.compile(
+    r"\s*(?:[-*•>#]+\s+)?"
+    r"(?:(?:step|part|case|question|problem|line|equation)?\s*\(?(?:\d{1,2}|[a-zA-Z])[.):]\s+)?",
+    re.IGNORECASE,
+)
+"""What a line of a list begins with."""
+_LAST_WORD = re.compile(r"(?<![^\W\d_])[^\W\d_]++(?=[\s$€£(\"'*]*+\Z)")
+_THREE_PLACES = re.compile(r"(?<![\d.,])[1-9]\d{0,2}\.\d{3}(?!\d)")
+_SHARE_OF_IT = re.compile(r"[-+−–]\s*[\d.,]+\s*%")
+_NAMES = re.compile(r"[^\W\d_]{2,}|[$€£]")
+_BETWEEN = _MATHS | {"and", "or"}
+"""Words that are no unit of the number before them: $39$ and $-11 + 50$."""
+UNIT = 12
+"""Characters behind an expression that may be its unit."""
+_OPERATION = re.compile(r"\s[-+*/^×÷]\s")
+_ENDS = re.compile(r"[)\]\"'’*$]*(?:\Z|[.,;:?…](?![\d])|\s+[(\[]?(?=[^\W\d_])|\s*[→⇒])")
 WORDS: dict[str, list[int]] = {word: [number] for number, word in enumerate(_COUNTED.split())}
 for _entry in _OTHERS.split(";"):
     for _word in _entry.split()[1:]:
@@ -68,7 +105,8 @@ def value(number: str) -> Fraction:
 
 def numbers(text: str) -> list[Fraction]:
     """All numbers in digits."""
-    return [value(found) for found in NUMBER.findall(_ANNOTATED.sub(" ", text)) if len(found) <= LONGEST]
+    plain = _ANNOTATED.sub(" ", text) if "<<" in text else text
+    return [value(found) for found in NUMBER.findall(plain) if len(found) <= LONGEST]
 
 
 @lru_cache(maxsize=100)
@@ -95,9 +133,13 @@ def _of_line(line: int, text: str, known: Mapping[str, Fraction]) -> Iterator[Eq
     if "=" not in text and "≈" not in text:
         return
     text = _ANNOTATED.sub(" ", text)
-    for pattern, instead in _LATEX:
-        text = pattern.sub(instead, text)
-    text = _CROSS.sub(" * ", _OF.sub(" * ", text))
+    if "\\" in text or "{" in text or "**" in text:
+        for pattern, instead in _LATEX:
+            text = pattern.sub(instead, text)
+    text = _OF.sub(" * ", text)
+    if "x" in text or "X" in text:
+        text = _CROSS.sub(" * ", text)
+        text = _TIMES.sub(lambda match: match[0].replace("x", " * ").replace("X", " * "), text)
     parts: list[list[re.Match[str]]] = [[]]
     for token in _TOKEN.finditer(text):
         if token.group() in "=≈":
@@ -107,7 +149,7 @@ def _of_line(line: int, text: str, known: Mapping[str, Fraction]) -> Iterator[Eq
     percent = "%" in text or "percent" in text.lower()
     for place in range(len(parts) - 1):
         left = _read(parts[place], known, last=True, whole=place > 0)
-        right = _read(parts[place + 1], known, last=False, whole=place + 2 < len(parts))
+        right = left and _read(parts[place + 1], known, last=False, whole=place + 2 < len(parts))
         if left is None or right is None or not (left[1] or right[1] or known):
             continue
         if not left[1] and not left[3] and not right[3]:
@@ -116,6 +158,8 @@ def _of_line(line: int, text: str, known: Mapping[str, Fraction]) -> Iterator[Eq
         a, b = left[0], right[0]
         pairs = [(a, b), (a * 100, b), (a, b * 100)] if percent else [(a, b)]
         holds = any(_agree(one, other, right[5]) for one, other in pairs)
+        if not holds and (len(_units(left[6] + right[6])) > 1 or _is_ambiguous(shown)):
+            continue  # 15 minutes * 4 = 1 hour
         yield Equation(
             line=line,
             text=" ".join(shown.split()),
@@ -127,6 +171,12 @@ def _of_line(line: int, text: str, known: Mapping[str, Fraction]) -> Iterator[Eq
         )
 
 
+def _is_ambiguous(equation: str) -> bool:
+    """Whether numbers may be meant otherwise: 1.000 as a thousand, 100 - 10% as 90."""
+    points = equation.count(".")
+    return _SHARE_OF_IT.search(equation) is not None or 0 < points == len(_THREE_PLACES.findall(equation))
+
+
 def _agree(a: Fraction, b: Fraction, decimals: int) -> bool:
     """Whether b is a, rounded to its decimals or cut there."""
     if a == b:
@@ -136,8 +186,44 @@ def _agree(a: Fraction, b: Fraction, decimals: int) -> bool:
     return abs(a - b) < Fraction(1, 10**decimals) if decimals or a.denominator != 1 else False
 
 
-_Side = tuple[Fraction, str, slice, bool, tuple[Fraction, ...], int]
-"""Value, operations, place, whether a letter is in it, its numbers, decimals of its last number."""
+_Side = tuple[Fraction, str, slice, bool, tuple[Fraction, ...], int, str]
+"""Value, operations, place, whether a letter is in it, numbers, decimals of the last number, its words."""
+
+
+def _begins(before: str) -> bool:
+    """Whether an expression may begin behind this: nothing, a mark of a list, or words of a sentence."""
+    before = before.rstrip("$€£")
+    if _MARK.fullmatch(before):
+        return True
+    segment = _RESETS.split(before)[-1]
+    if not segment.strip(" ($€£\"'*"):
+        return True
+    word = _LAST_WORD.search(segment)
+    if word is None or segment[-1] not in " (" or (len(word[0]) == 1 and word[0] not in "aI"):
+        return False
+    if "\\" in segment or _OPERATION.search(segment) or _computes(segment, _MATHS):
+        return False
+    clause = segment if word[0].lower() in _JOINS else _CLAUSES.split(segment)[-1]
+    return not any(char.isdigit() for char in clause)
+
+
+def _ended(behind: str) -> bool:
+    """Whether an expression may end before this: at the end, at a pause, or before words of a sentence."""
+    if not _ENDS.match(behind):
+        return False
+    clause = _RESETS.split(behind, 1)[0]
+    return "\\" not in clause and not _OPERATION.search(clause) and not _computes(clause, _MATHS)
+
+
+def _computes(words: str, names: frozenset[str]) -> bool:
+    """Whether words between or beside numbers are mathematics."""
+    return any(word in names for word in _NAMES.findall(words.lower()))
+
+
+def _units(words: str) -> frozenset[str]:
+    """The units of measure and currencies among the words of an expression."""
+    found: list[str] = _NAMES.findall(words)
+    return frozenset(CANONICAL.get(word, word) for word in found if word in "$€£" or is_unit(word))
 
 
 def _read(
@@ -154,7 +240,7 @@ def _read(
             continue
         if kind == "word" and text in known:
             kind = "letter"
-        elif kind == "other" or (kind == "number" and len(text) > LONGEST):
+        elif kind in ("other", "unknown") or (kind == "number" and len(text) > LONGEST):
             kind = "end"
         kept.append((kind, text, token))
     chosen = _suffix(kept) if last else _prefix(kept)
@@ -165,15 +251,22 @@ def _read(
     ended = any(kind == "end" for kind, _, _ in kept)  # what is between two signs may be two expressions
     if whole and not ended and len(chosen) < sum(kind in ("number", "sign", "letter") for kind, _, _ in kept):
         return None
+    place = slice(chosen[0][2].start(), chosen[-1][2].end())
+    line = chosen[0][2].string
+    before, behind = line[tokens[0].start() : place.start], line[place.stop : tokens[-1].end()]
+    between = line[place]
+    if _computes(between, _BETWEEN) or not (_begins(before) if last else _ended(behind)):
+        return None
+    words = f"{before[-1:]} {between} {behind if last else behind[:UNIT]}"
     items = [(kind, text) for kind, text, _ in chosen]
     found = _Reader(items, known).result()
     if found is None:
         return None
     texts = [text for kind, text in items if kind == "number"]
     decimals = len(texts[-1].partition(".")[2]) if texts else 0
-    place = slice(chosen[0][2].start(), chosen[-1][2].end())
     signs = "".join(text for kind, text in items if kind == "sign" and text in "+-*/^")
-    return found, signs, place, any(k == "letter" for k, _ in items), tuple(value(t) for t in texts), decimals
+    letters = any(kind == "letter" for kind, _ in items)
+    return found, signs, place, letters, tuple(value(text) for text in texts), decimals, words
 
 
 _Kept = tuple[str, str, re.Match[str]]
@@ -220,8 +313,17 @@ def _suffix(kept: Sequence[_Kept]) -> list[_Kept]:
     while found and (found[-1][1] in "+*/^)" or (operand and found[-1][1] == "-")):
         if found[-1][1] == ")":
             return []
+        if found[-1][1] == "-" and len(found) > 1 and _is_unary(kept, place + 1, found[-2][2]):
+            break
         found.pop()
     return found[::-1] if depth == 0 else []
+
+
+def _is_unary(kept: Sequence[_Kept], place: int, operand: re.Match[str]) -> bool:
+    """Whether the minus here belongs to the number right behind it: -3^2, and no mark of a list."""
+    minus = kept[place][2]
+    apart = minus.start() == 0 or minus.string[minus.start() - 1] in " (\t"
+    return apart and minus.end() == operand.start() and (place == 0 or kept[place - 1][0] in ("word", "end"))
 
 
 def _prefix(kept: Sequence[_Kept]) -> list[_Kept]:
@@ -281,20 +383,29 @@ class _Reader:
             total = total + part if sign == "+" else total - part
         return total
 
+    def _is_letter(self) -> bool:
+        return self._place < len(self._items) and self._items[self._place][0] == "letter"
+
     def _product(self) -> Fraction:
-        total = self._power()
+        total, divided = self._power(), False
         while True:
             sign = self._next()
             if sign in ("*", "/"):
                 self._place += 1
                 part = self._power()
                 total = total * part if sign == "*" else total / part
-            elif sign == "(" or (self._place < len(self._items) and self._items[self._place][0] == "letter"):
+                divided |= sign == "/"
+            elif divided and (sign == "(" or self._is_letter()):
+                raise ValueError  # 8 / 2(2 + 2) is read differently by different people
+            elif sign == "(" or self._is_letter():
                 total *= self._power()
             else:
                 return total
 
     def _power(self) -> Fraction:
+        if self._next() == "-":  # -3^2 is -(3^2)
+            self._place += 1
+            return -self._power()
         base = self._one()
         if self._next() == "^":
             self._place += 1
