@@ -6,6 +6,7 @@ Thread-safe.
 Long, but one file: it is one class, and each of its verbs is a few lines that check, decide, append.
 """
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -67,6 +68,8 @@ from diagevo.memory.state.schedule import Schedule
 from diagevo.memory.state.stored_config import read_today, unread
 from diagevo.memory.writer import Item, RunWriter
 
+LONGEST_LINE = 500
+"""Characters of a person's words about a cause: half a dozen lines of a terminal."""
 PORTION = 256
 """Texts that a change of the embedding model embeds and keeps at a time."""
 
@@ -498,8 +501,10 @@ class Memory:
 
         Raises:
             NotFoundError: There is no such cause.
+            ConfigError: They are no line, or too long for one.
             OutOfOrderError: A round is open, or these are the words that it has.
         """
+        refuse_no_line("description", description)
         with self.atomic():
             before = self.cause(cause_id).description
             number = len(self.state.renamed) + 1
@@ -817,6 +822,21 @@ class Memory:
             raise NotFoundError(f"round {now_.number} has no candidate {question_id}")
         shown = [c for c in (candidate.cause_id, candidate.stitched_cause_id) if c is not None]
         return tuple(self.state.known_cause(now_.causes[c]) for c in shown)
+
+
+def refuse_no_line(what: str, text: str) -> None:
+    """Raises ConfigError for words of a person that no table or page shows as a line."""
+    if not text.strip():
+        raise ConfigError(f"the {what} is empty", hint="say it in a line")
+    if found := next((c for c in text if unicodedata.category(c) in ("Cc", "Zl", "Zp")), None):
+        raise ConfigError(
+            f"the {what} is no line: it has {found!r}", hint="say it in one, without control characters"
+        )
+    if len(text) > LONGEST_LINE:
+        raise ConfigError(
+            f"the {what} has {len(text):,} characters, a line here at most {LONGEST_LINE}",
+            hint="make it shorter",
+        )
 
 
 def _by_question(failure_id: str) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from diagevo.memory.events.records import Pending, UnstorableText, event_id, sto
 from diagevo.memory.log import heads
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.log import Log, now
+from diagevo.memory.log.log import Log
 from diagevo.memory.log.writer_lock import Lock, acquire
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
@@ -120,7 +120,7 @@ class RunWriter:
                 self._broken = OutOfOrderError(f"{p.type} {event.key()} refused: {refused}".strip())
                 raise self._broken from error
             if p.type in PROJECTED:
-                projector.take(fact, self.state, before, now())
+                projector.take(fact, self.state, before, done.recorded_at)
         projector.flush()
         return done.fresh
 
@@ -161,7 +161,7 @@ class RunWriter:
 
     def _head(self) -> heads.ChainHead:
         [last] = self.log.read(self.run_id, newest_first=True, limit=1)
-        return heads.of(last)
+        return heads.of(last, self.log.entry(self.run_id))
 
     def close(self) -> None:
         """Keep the chain's head, give the lock back and close the connections."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.memory.log import migrate
+from diagevo.memory.log import check, migrate
 from diagevo.memory.log.migrate import HEAD
 from tests.cli.program import invoke
 from tests.memory.audit.played import play
@@ -90,6 +90,7 @@ def test_upgrade_of_an_old_database_writes_a_backup_first(
     )
     monkeypatch.setattr(migrate, "files", lambda _: newer)
     monkeypatch.setattr(migrate, "HEAD", following)
+    monkeypatch.setattr(check, "declared", migrate.declared.__wrapped__)  # which keeps what it made
     refused = invoke("runs", "list")
     assert (refused.exit_code, "run: diagevo db upgrade" in refused.stderr) == (5, True)
     done = invoke("db", "upgrade", "--json")
@@ -123,7 +124,7 @@ def test_status_exits_1_when_a_trigger_is_missing(played: Path) -> None:
     done = invoke("db", "status", "--format", "jsonl")
     assert done.exit_code == 1
     wrong = [row for row in map(json.loads, done.stdout.splitlines()) if not row["ok"]]
-    assert [row["check"] for row in wrong] == ["triggers"]
+    assert [row["check"] for row in wrong] == ["schema"]
 
 
 def test_a_backup_is_put_back_elsewhere_and_verifies(played: Path) -> None:

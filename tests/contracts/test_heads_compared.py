@@ -7,11 +7,15 @@ from msgspec import json, structs
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.audit.verify import Verification, verify
+from diagevo.memory.history import History
 from diagevo.memory.log import heads
 from diagevo.memory.log.heads import ChainHead, of
 from diagevo.memory.memory import Memory
+from diagevo.memory.transfer.bundle import export_bundle, import_bundle
+from diagevo.memory.transfer.fork import fork
 from diagevo.memory.transfer.rebuilding import rebuild
 from tests.contracts.databases import Store
+from tests.memory.audit.played import play
 from tests.memory.play import candidate, first_round
 
 
@@ -98,6 +102,54 @@ def test_all_of_a_line_is_compared(played: Store) -> None:
     [fault] = _verified(played).faults
     assert (fault.check, fault.position) == ("head", 14)
     assert "its event is of round 1: the line was changed" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ("imported = 'f00d'", "the run is one's own, the database says that it came from the bundle f00d…"),
+        ("created_at = '2020-01-01T00:00:00.000000+00:00'", "which says 2020-01-01T00:00:00.000000+00:00"),
+    ],
+)
+def test_what_a_head_says_of_the_run_cannot_be_changed_unnoticed(
+    played: Store, changed: str, named: str
+) -> None:
+    copy = played.root / "copy.jsonl"
+    copy.write_bytes(_file(played).read_bytes())
+    played.tamper(f"UPDATE run SET {changed}")
+    with played.log() as log:
+        faults = verify(log, "a", played.root / "a", copy=copy).faults
+    assert [(fault.check, named in fault.message) for fault in faults] == [("head", True)] * 2
+
+
+def test_an_imported_run_cannot_become_ones_own(store: Store) -> None:
+    """It decides whether its endpoints and its code are trusted."""
+    play(store.url, "a", root=store.root, rounds=1)
+    with store.log() as log:
+        history = History(log.database, "a", store.root)
+        export_bundle(history, history.end, store.root / "bundle")
+        import_bundle(store.root / "bundle", log.database, "b", root=store.root)
+        fork(History(log.database, "b", store.root), 1, "c", root=store.root)
+        assert [verify(log, run, store.root / run).faults for run in "abc"] == [[], [], []]
+    store.tamper("UPDATE run SET imported = NULL")
+    for later in (False, True):  # also after heads that have what the database said by then
+        if later:
+            for run in "abc":
+                with store.open(run) as memory:
+                    _round(memory)
+        with store.log() as log:
+            [b], [c] = (verify(log, run, store.root / run).faults for run in "bc")
+            assert verify(log, "a", store.root / "a").faults == []
+        assert "the database says that it is one's own: this decides whether its endpoints" in b.message
+        assert c.message.partition(" (")[0] == b.message.partition(" (")[0]
+
+
+def test_a_line_of_an_older_version_says_nothing_of_the_run(played: Store) -> None:
+    lines = [json.encode(structs.replace(head, run=None)) for head in _kept(played)]
+    assert all(b"run" not in line for line in lines)
+    _file(played).write_bytes(b"\n".join(lines))
+    played.tamper("UPDATE run SET imported = 'f00d'")
+    assert _verified(played).faults == []
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,19 @@ from sqlalchemy import text
 
 from diagevo.errors import ConflictError, NotFoundError, OutOfOrderError
 from diagevo.memory.audit.verify import verify
-from diagevo.memory.events import Artifact, CheckpointEvaluated, Embedder, RunConfigured
+from diagevo.memory.events import (
+    Artifact,
+    CauseCreated,
+    CheckpointEvaluated,
+    DuplicateJudged,
+    Embedder,
+    Event,
+    NodeAssigned,
+    NodeCreated,
+    RunConfigured,
+)
 from diagevo.memory.state import projection
+from diagevo.memory.writer import Item
 from tests.contracts.databases import Store
 from tests.memory.play import (
     candidate,
@@ -230,6 +241,49 @@ def test_a_run_is_configured_once(store: Store) -> None:
         memory.configure(configured("1/2"))
         with pytest.raises(ConflictError, match="configured differently"):
             memory.configure(configured("1"))
+
+
+@pytest.mark.parametrize(("node", "cause", "next_"), [("n2", "c1", "n1"), ("n1", "c2", "c1")])
+def test_a_cause_and_a_node_have_the_number_that_comes_next(
+    store: Store, node: str, cause: str, next_: str
+) -> None:
+    """Events that somebody else made: the memory's own have it."""
+    name = "r1.q0.a0"
+    with store.open() as memory:
+        memory.open_round(1)
+        memory.score([candidate("r1.q0")])
+        memory.observe([failure(name)])
+        memory.diagnosed([new_cause(name, "drops a carry")])
+        forged: list[Event] = [
+            DuplicateJudged(name, [], None, duplicate=False, cause_id=None),
+            NodeAssigned(name, [], node_id=None, new_label="add"),
+            NodeCreated(node_id=node, label="add"),
+            CauseCreated(cause_id=cause, description="drops a carry", node_id=node, failure_id=name),
+        ]
+        with pytest.raises(OutOfOrderError, match=f"{next_} comes next"), memory.atomic():
+            memory._run.append([Item(event) for event in forged])
+
+
+def test_a_further_configuration_is_recorded_once_and_another_one_after_it(store: Store) -> None:
+    with store.open() as memory:
+        first_round(memory, [("drops a carry", "add", 1)])
+        memory.reconfigure({"seed": 1})
+        memory.reconfigure({"seed": 1})
+        memory.reconfigure({"seed": 2})
+        memory.open_round(2)
+        memory.reconfigure({"seed": 2, "diagnosis": {"workers": 3}})  # who is asked
+        with pytest.raises(OutOfOrderError, match="round 2 is open"):
+            memory.reconfigure({"seed": 3})
+        told = [fact.event for fact in memory.log.chosen("a", [RunConfigured])]
+        assert [(event.number, event.config) for event in told] == [
+            (1, {}),
+            (2, {"seed": 1}),
+            (3, {"seed": 2}),
+            (4, {"seed": 2, "diagnosis": {"workers": 3}}),
+        ]
+        assert memory.config == told[-1].config
+    with store.log() as log:
+        assert verify(log, "a", store.root / "a").faults == []
 
 
 def test_a_measurement_may_come_at_any_time_and_changes_no_state(store: Store) -> None:

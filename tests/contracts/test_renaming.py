@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from diagevo.errors import NotFoundError, OutOfOrderError
+from diagevo.errors import ConfigError, NotFoundError, OutOfOrderError
 from diagevo.memory.audit.cause_story import Renamed
 from diagevo.memory.audit.references import resolve
 from diagevo.memory.audit.replay import steps
@@ -100,13 +100,35 @@ def test_a_renaming_that_changes_nothing_or_comes_too_early_is_refused(renamed: 
     with renamed.open() as memory:
         with pytest.raises(OutOfOrderError, match="it already has this description"):
             memory.rename("c1", NEW)
-        with pytest.raises(OutOfOrderError, match="the description is empty"):
-            memory.rename("c1", " ")
         with pytest.raises(NotFoundError, match="has no cause c9"):
             memory.rename("c9", NEW)
         memory.open_round(3)
         with pytest.raises(OutOfOrderError, match="round 3 is open"):
             memory.rename("c1", OLD)
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ("", "the description is empty"),
+        (" ", "the description is empty"),
+        ("two\nlines", r"the description is no line: it has '\\n'"),
+        ("two\u2028lines", r"the description is no line: it has '\\u2028'"),
+        ("a bell \a", r"the description is no line: it has '\\x07'"),
+        ("x" * 501, "the description has 501 characters, a line here at most 500"),
+        ("x" * 500, None),
+        ("a joiner as in می\u200cخواهم", None),
+    ],
+)
+def test_a_description_of_a_person_is_a_line(renamed: Store, words: str, refused: str | None) -> None:
+    with renamed.open() as memory:
+        before = memory.state.sequence
+        if refused is None:
+            assert memory.rename("c1", words).description == words
+        else:
+            with pytest.raises(ConfigError, match=refused):
+                memory.rename("c1", words)
+            assert memory.state.sequence == before
 
 
 @pytest.mark.parametrize("event", EVENT_TYPES.values(), ids=EVENT_TYPES)

@@ -88,13 +88,12 @@ def test_a_text_that_is_not_bytes_is_a_fault_at_the_event_that_names_it(
     assert ("text", 3) in _told(_verified(in_sqlite))
 
 
-def test_a_column_under_another_name_is_told_by_the_deep_check(in_sqlite: Store) -> None:
+def test_a_column_under_another_name_is_told(in_sqlite: Store) -> None:
     """Nothing but the next writer would meet it."""
     with in_sqlite.log() as log, log.database.write() as connection:
         connection.exec_driver_sql("ALTER TABLE reply RENAME COLUMN output_tokens TO outLut_tokens")
-    assert _verified(in_sqlite, deep=False).ok
-    [fault] = _verified(in_sqlite).faults
-    assert (fault.check, fault.message) == ("schema", "reply is not as the migrations make it")
+    [fault] = _verified(in_sqlite, deep=False).faults
+    assert (fault.check, fault.message) == ("schema", "table reply is not as the migrations make it")
 
 
 @pytest.mark.parametrize(
@@ -133,6 +132,9 @@ def test_what_has_no_digest_is_said_to_be_unchecked_and_its_form_is_checked(play
     assert report.notes == [
         "outside the chain, so types were checked and values were not (rows of): 1 vector"
     ]
+    columns = "run_id, round, question_id, question, label"
+    played.tamper(f"INSERT INTO oracle ({columns}) VALUES ('a', 1, 'q', '', '')")
+    assert _verified(played).notes == [f"{report.notes[0]}, 1 oracle"]
     played.tamper("UPDATE vector SET model = 'hand@1/7'")
     assert _told(_verified(played)) == [("vectors", None)]
 

@@ -1,5 +1,7 @@
 """What `verify` says of a log that somebody changed and hashed again, and of rows beside the log."""
 
+from datetime import datetime, timedelta
+
 import pytest
 from msgspec import structs
 
@@ -7,6 +9,8 @@ from diagevo.memory.audit.verify import Fault, verify
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log import heads
 from tests.contracts.databases import Store
+from tests.ingest.conftest import CONFIGURED, step
+from tests.ingest.test_recording import diagnose, record
 from tests.memory.play import candidate, first_round
 
 
@@ -60,7 +64,7 @@ def test_a_row_of_a_projection_that_no_event_made_is_found(played: Store) -> Non
     [
         ('"responses":12', '"responses":0', "12 votes of 0 responses"),
         ('"config":{}', '"config":{"memory":{"theta_up":"x"}}', "cannot be"),
-        ('"config":{}', '"config":{"memory":[]}', "cannot be"),
+        ('"config":{}', '"config":{"memory":[]}', "memory of its configuration is no section"),
         ('"config":{}', '"config":{"schedule":{"policy":"fixed"}}', "cannot be"),
         ('"verdict":"kept"', '"verdict":"ke', "cannot be read"),
     ],
@@ -81,3 +85,51 @@ def test_hashed_nonsense_is_a_fault_at_its_event_and_not_our_crash(
     [fault] = [f for f in _faults(played) if f.check == "replay"]
     assert message in fault.message
     assert fault.position in changed
+
+
+def test_a_second_row_of_the_last_position_is_found(played: Store) -> None:
+    played.tamper("INSERT INTO log (id, position) VALUES (2, 7)")
+    [fault] = _faults(played)
+    assert (fault.check, fault.message[-25:]) == ("positions", "; log has 2 rows, not one")
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "'2020-01-01T00:00:00.000000+00:00'",
+        "'2999-01-01T00:00:00.000000+00:00'",
+        "'yesterday'",
+        "replace(committed_at, '+00:00', 'Z')",
+    ],
+)
+def test_the_time_of_a_commit_is_that_of_its_event(played: Store, time: str) -> None:
+    played.tamper(f"UPDATE round_summary SET committed_at = {time} WHERE round = 1")
+    [fault] = _faults(played)
+    assert fault.message.startswith("round_summary 1 has committed_at")
+
+
+@pytest.mark.parametrize(("later", "faults"), [(-1, 1), (1, 0), (59, 0), (60, 1)])
+def test_a_commit_of_an_older_version_may_say_a_time_shortly_after_its_event(
+    played: Store, later: int, faults: int
+) -> None:
+    """It looked at the clock again."""
+    with played.log() as log:
+        [event] = log.read("a", types=["RoundCommitted"], rounds=(1, 1))
+    at = datetime.fromisoformat(event.recorded_at) + timedelta(seconds=later)
+    text = at.isoformat(timespec="microseconds")
+    played.tamper(f"UPDATE round_summary SET committed_at = '{text}' WHERE round = 1")
+    assert len(_faults(played)) == faults
+
+
+def test_a_group_whose_question_is_otherwise_is_a_fault_at_its_event(store: Store) -> None:
+    with store.open("ingested") as memory:
+        memory.configure(CONFIGURED)
+        record(memory, step(1, a="+-"), step(2, a="+-"), step(3, b="+"))
+        diagnose(memory, {"a": "drops a carry"})
+    store.rewrite(lambda row: row.payload.replace('"answer":"7"', '"answer":"8"'), run="ingested")
+    (store.root / "ingested" / heads.NAME).unlink()
+    with store.log() as log:
+        [fault] = verify(log, "ingested", store.root / "ingested").faults
+        [event] = log.read("ingested", after=(fault.position or 0) - 1, until=fault.position)
+    assert (fault.check, event.type) == ("replay", "CandidateScored")
+    assert fault.message.startswith(f"#{fault.position}: ")

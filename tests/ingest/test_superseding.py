@@ -214,7 +214,7 @@ def test_a_run_that_train_plays_is_refused(memory: Memory, tmp_path: Path) -> No
     with opened(tmp_path, run="trained") as trained:
         trained.configure(
             RunConfigured(
-                config={},
+                config={"seed": 0},
                 models={"challenger": Model(name="m", revision="1")},
                 embedder=Embedder(name="hashing", dimension=64, revision="words-bigrams-1"),
                 version="test",

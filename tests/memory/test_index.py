@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import diagevo
 from diagevo.config.loading import of_profile
@@ -12,6 +13,7 @@ from diagevo.errors import ConfigError, OutOfOrderError
 from diagevo.memory.events import Embedder
 from diagevo.memory.memory import Memory
 from diagevo.memory.nearest import similarity
+from diagevo.memory.nearest.index import _checksum
 from tests.memory.play import candidate, embed, failure, new_cause, opened, settle_new
 
 
@@ -217,3 +219,18 @@ def test_a_vector_of_another_length_is_refused(tmp_path: Path) -> None:
             memory.vectors(["x"], lambda texts: np.ones((len(texts), 9), dtype=np.float32))
         with pytest.raises(ConfigError, match="not finite"):
             memory.vectors(["x"], lambda texts: np.full((len(texts), 8), np.nan, dtype=np.float32))
+
+
+def test_causes_of_the_same_ids_and_other_words_are_another_index(tmp_path: Path) -> None:
+    """Rounds that were superseded made as many: their vectors serve no longer."""
+    with opened(tmp_path) as memory:
+        _round(memory, 3)
+        causes = list(memory.state.causes.values())
+    sums = {
+        _checksum(causes),
+        _checksum(causes[:2]),
+        _checksum([*causes[:2], replace(causes[2], description="other words")]),
+        _checksum([*causes[:2], replace(causes[2], cause_id="c4")]),
+    }
+    assert len(sums) == 4
+    assert _checksum([replace(cause, frequency=9) for cause in causes]) in sums

@@ -1,7 +1,6 @@
 """The second half of `memory verify --deep`: what is stored beside the chain. Texts and replies against
-their digests, pages with the types of their values, tables and views.
-
-PostgreSQL checks pages, types and views itself.
+their digests, and pages with the types of their values, which PostgreSQL checks itself; there, what its views
+show.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +14,11 @@ from diagevo.memory.audit.verify import Fault, Verification
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log.artifacts import Seen, is_text
-from diagevo.memory.log.check import integrity
+from diagevo.memory.log.check import found_in, integrity
 from diagevo.memory.log.log import Log
-from diagevo.memory.log.migrate import declared, shape
 from diagevo.memory.log.prepared import PAGE
 from diagevo.memory.log.tables import ARTIFACT, REPLY, VECTOR
+from diagevo.memory.read.views import views
 
 
 def check_stored(log: Log, run_id: str, report: Verification) -> None:
@@ -29,7 +28,8 @@ def check_stored(log: Log, run_id: str, report: Verification) -> None:
             found = integrity(connection, "sqlite")
             if not found.ok:
                 report.faults.append(Fault("pages", found.detail))
-            report.faults.extend(_wrong_schema(connection))
+        else:
+            report.faults.extend(_wrong_views(connection))
         report.faults.extend(_wrong_vectors(connection))
         report.notes.extend(_undigested(connection))
     report.faults.extend(_wrong_replies(log))
@@ -38,15 +38,20 @@ def check_stored(log: Log, run_id: str, report: Verification) -> None:
         report.faults.extend(_wrong_contents(log))
 
 
-def _wrong_schema(connection: Connection) -> Iterator[Fault]:
-    """Tables, indexes and views that are not those that the migrations make; `check` looks at
-    triggers."""
-    present = shape(connection)
-    for name, made in declared().items():
-        if name not in present:
-            yield Fault("schema", f"{name} is missing")
-        elif present[name] != made:
-            yield Fault("schema", f"{name} is not as the migrations make it")
+def _wrong_views(connection: Connection) -> Iterator[Fault]:
+    """Of PostgreSQL, the views that show something else than ours. It keeps no text of a view, but plans two
+    that say the same alike; nothing is written or run."""
+    there = found_in(connection, "postgresql")
+    for name, query in views("postgresql").items():
+        if f"view {name}" not in there:
+            continue  # which is named already
+        shown: list[list[str]] = []
+        for source in (name, f"({query})"):
+            statement = f"SELECT * FROM {source} {name} LIMIT 0".replace("%", "%%")
+            plan = connection.exec_driver_sql(f"EXPLAIN (VERBOSE, COSTS OFF) {statement}").scalars()
+            shown.append([*plan, *connection.exec_driver_sql(statement).keys()])
+        if shown[0] != shown[1]:
+            yield Fault("schema", f"view {name} is not as the migrations make it")
 
 
 def _wrong_vectors(connection: Connection) -> Iterator[Fault]:

@@ -1,9 +1,11 @@
 """`db status`: is a database one of this version, with what keeps its log append-only? Reads alone.
 
-A name proves nothing: a trigger of the right name with `WHEN 0` refuses nothing. Triggers and keys are
-compared by their definition, as the database itself tells it.
+A name proves nothing: a trigger of the right name with `WHEN 0` refuses nothing. What is declared is compared
+with what the migrations make, as the database itself tells it.
 """
 
+import hashlib
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,82 +14,100 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.migrate import HEAD, revision
+from diagevo.memory.log.migrate import HEAD, declared, revision, shape
 from diagevo.private import open_to_others
-
-SQLITE: Mapping[str, str] = {
-    "event_no_update": "CREATE TRIGGER event_no_update BEFORE UPDATE ON event"
-    " BEGIN SELECT RAISE(ABORT, 'event is append-only'); END",
-    "event_no_delete": "CREATE TRIGGER event_no_delete BEFORE DELETE ON event"
-    " BEGIN SELECT RAISE(ABORT, 'event is append-only'); END",
-    "event_no_replace": "CREATE TRIGGER event_no_replace BEFORE INSERT ON event"
-    " WHEN EXISTS (SELECT 1 FROM event WHERE position = NEW.position)"
-    " OR EXISTS (SELECT 1 FROM event WHERE run_id = NEW.run_id AND event_id = NEW.event_id)"
-    " OR EXISTS (SELECT 1 FROM event WHERE run_id = NEW.run_id AND sequence = NEW.sequence)"
-    " BEGIN SELECT RAISE(FAIL, 'UNIQUE constraint failed: event exists'); END",
-    "the primary key (position)": "position",
-    "the unique key (run_id, event_id)": "run_id, event_id",
-    "the unique key (run_id, sequence)": "run_id, sequence",
-}
-"""By name: the SQL of a trigger, its white space evened; the columns of a key."""
 
 _REFUSES = "EXECUTE FUNCTION event_append_only() always: BEGIN RAISE EXCEPTION 'event is append-only'; END"
 POSTGRES: Mapping[str, str] = {
-    "event_no_update": "CREATE TRIGGER event_no_update BEFORE DELETE OR UPDATE ON event"
+    "trigger event_no_update on event": "CREATE TRIGGER event_no_update BEFORE DELETE OR UPDATE ON event"
     f" FOR EACH ROW {_REFUSES}",
-    "event_no_truncate": "CREATE TRIGGER event_no_truncate BEFORE TRUNCATE ON event"
+    "trigger event_no_truncate on event": "CREATE TRIGGER event_no_truncate BEFORE TRUNCATE ON event"
     f" FOR EACH STATEMENT {_REFUSES}",
-    "the primary key (position)": 'PRIMARY KEY ("position")',
-    "the unique key (run_id, event_id)": "UNIQUE (run_id, event_id)",
-    "the unique key (run_id, sequence)": "UNIQUE (run_id, sequence)",
+    "the primary key (position) of event": 'PRIMARY KEY ("position")',
+    "the unique key (run_id, event_id) of event": "UNIQUE (run_id, event_id)",
+    "the unique key (run_id, sequence) of event": "UNIQUE (run_id, sequence)",
 }
-"""By name: the definition of a trigger with its function's source, and that of a key."""
+"""What keeps `event` append-only, as PostgreSQL tells it: the definition of a trigger with its function's
+source, and that of a key. Of anything else the name is compared, with those that the migrations make."""
 
 _POSTGRES = """
-SELECT tgname, format('%%s %%s: %%s', pg_get_triggerdef(t.oid, true),
+WITH ours AS (SELECT oid, relname, relkind, relrowsecurity, relnamespace FROM pg_class c
+    WHERE relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'event'::regclass)
+    AND NOT EXISTS (SELECT 1 FROM pg_depend d
+        WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'))
+SELECT format('trigger %%s on %%s', tgname, relname), format('%%s %%s: %%s', pg_get_triggerdef(t.oid, true),
     CASE WHEN tgenabled <> 'A' THEN 'not always' WHEN lanname <> 'plpgsql' THEN 'as ' || lanname
     WHEN pronamespace <> relnamespace THEN 'from another schema' ELSE 'always' END, prosrc)
-FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid JOIN pg_proc p ON p.oid = tgfoid
-    JOIN pg_language l ON l.oid = prolang
-WHERE tgrelid = 'event'::regclass AND NOT tgisinternal
-UNION ALL SELECT 'the ' || CASE contype WHEN 'p' THEN 'primary' ELSE 'unique' END || ' key '
-    || replace(substring(pg_get_constraintdef(oid) FROM '\\(.*\\)'), '"', ''), pg_get_constraintdef(oid)
-FROM pg_constraint WHERE conrelid = 'event'::regclass AND contype IN ('p', 'u')
-UNION ALL SELECT 'the rule ' || rulename, pg_get_ruledef(oid)
-FROM pg_rewrite WHERE ev_class = 'event'::regclass
-UNION ALL SELECT 'row-level security', 'on'
-FROM pg_class WHERE oid = 'event'::regclass AND relrowsecurity
-UNION ALL SELECT 'the inheriting table ' || inhrelid::regclass, 'inherits'
-FROM pg_inherits WHERE inhparent = 'event'::regclass
+FROM pg_trigger t JOIN ours ON ours.oid = tgrelid JOIN pg_proc p ON p.oid = tgfoid
+    JOIN pg_language l ON l.oid = prolang WHERE NOT tgisinternal
+UNION ALL SELECT format('the %%s key %%s of %%s', CASE contype WHEN 'p' THEN 'primary' ELSE 'unique' END,
+    replace(substring(pg_get_constraintdef(k.oid) FROM '\\(.*\\)'), '"', ''), relname),
+    pg_get_constraintdef(k.oid)
+FROM pg_constraint k JOIN ours ON ours.oid = conrelid
+WHERE contype = 'u' OR contype = 'p' AND relname = 'event'
+UNION ALL SELECT format('constraint %%s on %%s', conname, relname), ''
+FROM pg_constraint JOIN ours ON ours.oid = conrelid WHERE contype IN ('c', 'f', 'x')
+UNION ALL SELECT format('rule %%s on %%s', rulename, relname), ''
+FROM pg_rewrite JOIN ours ON ours.oid = ev_class WHERE rulename <> '_RETURN'
+UNION ALL SELECT format('policy %%s on %%s', polname, relname), ''
+FROM pg_policy JOIN ours ON ours.oid = polrelid
+UNION ALL SELECT format('row-level security on %%s', relname), '' FROM ours WHERE relrowsecurity
+UNION ALL SELECT format('table %%s inherits %%s', inhrelid::regclass, relname), ''
+FROM pg_inherits JOIN ours ON ours.oid = inhparent
+UNION ALL SELECT format('index %%s on %%s', c.relname, ours.relname), ''
+FROM pg_index JOIN ours ON ours.oid = indrelid JOIN pg_class c ON c.oid = indexrelid
+WHERE NOT EXISTS (SELECT 1 FROM pg_constraint WHERE conindid = indexrelid)
+UNION ALL SELECT format('%%s %%s', CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view'
+    WHEN 'S' THEN 'sequence' ELSE 'table' END, relname), ''
+FROM ours WHERE relkind IN ('r', 'p', 'f', 'v', 'm', 'S')
 """
+
+_FOREIGN = re.compile(r"FOREIGN KEY\((\w+)\)")
+
+MADE: Mapping[str, str] = {
+    "sqlite": "f143d63ec052092ef1ca31f8dbfc43aadf2e19ac1dcd8930f5cf9c3e9452d937",
+    "postgresql": "b605c9003acce73585cb919202ddc798763404bbfb768b57582cb769b9e3868b",
+}
+"""SHA-256 of what the migrations make: a database that has it need not be compared with one that is made. It
+decides nothing, as what has another is compared; a test holds these against the migrations."""
 
 
 def differences(connection: Connection, dialect: str) -> list[str]:
-    """What is missing, off or not as the migrations make it, and what stands there beside it; by name."""
+    """What is missing or otherwise than the migrations make it, and what none of them made; by name."""
+    found = found_in(connection, dialect)
+    if digest(found) == MADE[dialect]:
+        return []
+    wanted = declared() if dialect == "sqlite" else _wanted_of_postgres()
+    return [
+        f"{name} is missing"
+        if name not in found
+        else f"{name} is of no migration: drop it"
+        if name not in wanted
+        else f"{name} is not as the migrations make it"
+        for name in sorted(wanted.keys() | found.keys())
+        if wanted.get(name) != found.get(name)
+    ]
+
+
+def _wanted_of_postgres() -> dict[str, str]:
+    """The names that the migrations give, as on SQLite, and what keeps the log append-only."""
+    names = [name for name in declared() if not name.startswith("trigger")]
+    for name, sql in declared().items():  # SQLite names no foreign key; PostgreSQL does, by its column
+        table = name.removeprefix("table ")
+        names += [f"constraint {table}_{column}_fkey on {table}" for column in _FOREIGN.findall(sql)]
+    return dict.fromkeys(names, "") | dict(POSTGRES)
+
+
+def found_in(connection: Connection, dialect: str) -> dict[str, str]:
+    """Whatever is declared in a database, by kind and name."""
     if dialect == "sqlite":
-        wanted, found = SQLITE, _sqlite(connection)
-    else:
-        wanted = POSTGRES
-        found = {name: " ".join(sql.split()) for name, sql in connection.exec_driver_sql(_POSTGRES)}
-    return sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+        return shape(connection)
+    return {name: " ".join(sql.split()) for name, sql in connection.exec_driver_sql(_POSTGRES)}
 
 
-def _sqlite(connection: Connection) -> dict[str, str]:
-    triggers = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = 'event'"
-    found = {name: " ".join(sql.split()) for name, sql in connection.exec_driver_sql(triggers)}
-    keys = [
-        ("primary", _columns(connection, "SELECT name FROM pragma_table_info('event') WHERE pk ORDER BY pk"))
-    ]
-    unique = "SELECT name FROM pragma_index_list('event') WHERE \"unique\" AND NOT partial AND origin = 'u'"
-    keys += [
-        ("unique", _columns(connection, f"SELECT name FROM pragma_index_info('{index}') ORDER BY seqno"))
-        for (index,) in connection.exec_driver_sql(unique).all()
-    ]
-    return found | {f"the {kind} key ({columns})": columns for kind, columns in keys if columns}
-
-
-def _columns(connection: Connection, query: str) -> str:
-    return ", ".join(name for (name,) in connection.exec_driver_sql(query))
+def digest(found: Mapping[str, str]) -> str:
+    """Of what is declared."""
+    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +122,14 @@ class Finding:
 
 
 def check(database: Database) -> list[Finding]:
-    """Revision, triggers, integrity, positions and heads of a database. Nothing is changed."""
+    """Revision, schema, integrity, positions and heads of a database. Nothing is changed."""
     with database.read() as connection:
         found = revision(connection)
         findings = [Finding("revision", found == HEAD, f"{found or 'none'}, this version expects {HEAD}")]
         if found is None:
             return findings
-        findings.append(triggers(connection, database.dialect))
+        if found == HEAD:
+            findings.append(_schema(connection, database.dialect))
         findings.append(integrity(connection, database.dialect))
         if database.file is not None:
             findings.append(_rights(database.file))
@@ -116,13 +137,11 @@ def check(database: Database) -> list[Finding]:
     return findings
 
 
-def triggers(connection: Connection, dialect: str) -> Finding:
-    """What keeps the log append-only: triggers with their functions, and keys."""
+def _schema(connection: Connection, dialect: str) -> Finding:
+    """Tables, views, indexes, triggers with their functions, and keys."""
     if different := differences(connection, dialect):
-        return Finding(
-            "triggers", False, f"missing, disabled or altered: {', '.join(different)}; the log can be changed"
-        )
-    return Finding("triggers", True, "triggers and keys are intact: the log is append-only")
+        return Finding("schema", False, "; ".join(different))
+    return Finding("schema", True, "as the migrations make it, triggers and keys too: the log is append-only")
 
 
 def integrity(connection: Connection, dialect: str) -> Finding:
@@ -143,11 +162,14 @@ def _rights(file: Path) -> Finding:
 
 def positions(connection: Connection) -> Finding:
     """Positions of the whole database: 1 to n."""
-    given = connection.exec_driver_sql("SELECT position FROM log WHERE id = 1").scalar_one_or_none()
+    rows = [tuple(row) for row in connection.exec_driver_sql("SELECT id, position FROM log ORDER BY id")]
+    given = dict(rows).get(1)
     events = "SELECT count(*), coalesce(max(position), 0) FROM event"
     count, last = connection.exec_driver_sql(events).one()
     detail = f"{given} given, {count} there, the last at {last}"
-    return Finding("positions", given == count == last, detail)
+    if len(rows) > 1:
+        detail += f"; log has {len(rows)} rows, not one"
+    return Finding("positions", rows == [(1, count)] and count == last, detail)
 
 
 def _heads(connection: Connection) -> Finding:

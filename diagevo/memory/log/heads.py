@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from diagevo.errors import ConfigError, ConflictError, StoreError
 from diagevo.memory.events.records import Recorded
@@ -19,12 +20,22 @@ from diagevo.private import private, private_folder, sync_names
 NAME = "chain-heads.jsonl"
 
 
-class ChainHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Entry(msgspec.Struct, frozen=True):
+    """What the database says of a run beside its events: when it came there, and for one that came from
+    outside, with which head. The hash of no event covers it, so the heads do."""
+
+    created_at: str
+    imported: str | None
+
+
+class ChainHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where the chain stood right after a commit, the end of a stage, or the last event of a writer."""
 
     round: int
     sequence: int
     hash: str
+    run: Entry | None = None
+    """None in lines of older versions, and in those that were made from events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +56,13 @@ class Kept:
         return max((head.sequence for head in self.heads), default=0)
 
 
-def of(record: Recorded) -> ChainHead:
+def of(record: Recorded, run: Entry | None = None) -> ChainHead:
     """The head of a chain that ends in this event."""
-    return ChainHead(record.round, record.sequence, record.hash)
+    return ChainHead(record.round, record.sequence, record.hash, run)
+
+
+def _chain(head: ChainHead) -> ChainHead:
+    return replace(head, run=None)
 
 
 def append(folder: Path, head: ChainHead) -> None:
@@ -126,17 +141,36 @@ class Comparison:
                 f"event {first.sequence}, in round {first.round}, ended the chain in {first.hash[:12]}…, the"
                 f" database says {str(record.hash)[:12]}…: the log was rewritten ({self._line(number)})"
             )
-        elif first != of(record):
+        elif _chain(first) != of(record):
             yield (
                 f"{self._line(number)} names round {first.round}; its event is of round {record.round}:"
                 " the line was changed"
             )
         for other, head in lines[1:]:
-            if head != first:
+            if _chain(head) != _chain(first):
                 yield (
                     f"{self._line(other)} names another head for event {head.sequence} than line {number}:"
                     " one of them was added later, and the first counts"
                 )
+
+    def of_run(self, entry: Entry) -> Iterator[str]:
+        """What is otherwise in the database than the first line says that speaks of it. A run that was lost
+        and imported again has another one from the line on that its import wrote: the head that it came with.
+        Other lines have what the database said by then, after a change too."""
+        number, kept = 0, entry
+        for place, head in self.kept.lines:
+            if head.run is not None and (not number or head.run.imported == head.hash):
+                number, kept = place, head.run
+        if kept.created_at != entry.created_at:
+            yield (
+                f"the run came into the database at {kept.created_at}, which says {entry.created_at}"
+                f" ({self._line(number)})"
+            )
+        if kept.imported != entry.imported:
+            yield (
+                f"the run {_origin(kept)}, the database says that it {_origin(entry)}: this decides whether"
+                f" its endpoints and its code are trusted ({self._line(number)})"
+            )
 
     def rest(self) -> Iterator[str]:
         """After the last event: lines about events that are not there."""
@@ -149,6 +183,10 @@ class Comparison:
 
     def _line(self, number: int) -> str:
         return f"line {number} of {self.kept.file}"
+
+
+def _origin(run: Entry) -> str:
+    return "is one's own" if run.imported is None else f"came from the bundle {run.imported[:12]}…"
 
 
 def refuse_another(run_id: str, folder: Path) -> None:

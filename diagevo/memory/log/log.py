@@ -20,6 +20,7 @@ from diagevo.memory.events import Event
 from diagevo.memory.events.decode import FACT, Fact, FactRow, facts
 from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, recorded
 from diagevo.memory.log.database import Database, listed
+from diagevo.memory.log.heads import Entry
 from diagevo.memory.log.prepared import PAGE, Prepared
 from diagevo.memory.log.statements import COLUMNS, HEAD, ONE, Statements
 from diagevo.memory.log.tables import EVENT, LOG, RUN
@@ -44,10 +45,11 @@ class Head:
 
 
 class Appended(NamedTuple):
-    """The position of each event, and whether it is new."""
+    """The position of each event, whether it is new, and when the new ones are recorded."""
 
     positions: list[int]
     fresh: list[bool]
+    recorded_at: str
 
 
 class Log:
@@ -79,7 +81,7 @@ class Log:
             events: What to append.
 
         Returns:
-            The position of each event, and whether it is new.
+            The position of each event, whether it is new, and when the new ones are recorded.
 
         Raises:
             ConflictError: An id is recorded already with other content.
@@ -103,6 +105,7 @@ class Log:
             new: list[Pending] = []
             positions: list[int] = []
             fresh: list[bool] = []
+            at = now()
             for event in events:
                 position = known.get(event.event_id)
                 fresh.append(position is None)
@@ -113,8 +116,8 @@ class Log:
             if new:
                 if stored[0] is None:
                     self.create_run(connection, run_id)
-                self._record(connection, _chained(run_id, head, last, new, now()))
-            return Appended(positions, fresh)
+                self._record(connection, _chained(run_id, head, last, new, at))
+            return Appended(positions, fresh, at)
 
     def _known(self, run_id: str, events: Sequence[Pending]) -> dict[str, int]:
         """Positions of those events that the run has. Raises ConflictError where the content differs, or
@@ -179,6 +182,12 @@ class Log:
         with self.database.read() as connection:
             query = select(RUN.c.imported).where(RUN.c.run_id == run_id)
             return connection.execute(query).scalar_one_or_none()
+
+    def entry(self, run_id: str) -> Entry:
+        """What the database says of a run that it has, beside its events."""
+        with self.database.read() as connection:
+            query = select(RUN.c.created_at, RUN.c.imported).where(RUN.c.run_id == run_id)
+            return Entry(*connection.execute(query).one())
 
     def runs(self) -> list[str]:
         """Every run of the database, oldest first."""

@@ -54,12 +54,11 @@ def declared() -> dict[str, str]:
 
 
 def shape(connection: Connection) -> dict[str, str]:
-    """Of SQLite, by name: the SQL of tables, indexes and views."""
-    query = (
-        "SELECT name, sql FROM sqlite_master"
-        " WHERE type IN ('table', 'index', 'view') AND name NOT LIKE 'sqlite_%'"
-    )
-    return {row.name: row.sql for row in connection.exec_driver_sql(query)}
+    """Of SQLite, by kind, name and table: the SQL of whatever is declared, but for SQLite's own."""
+    query = """SELECT type || ' ' || name || CASE WHEN type IN ('index', 'trigger')
+        THEN ' on ' || tbl_name ELSE '' END AS what, sql
+        FROM sqlite_master WHERE lower(substr(name, 1, 7)) <> 'sqlite_'"""
+    return {row.what: row.sql for row in connection.exec_driver_sql(query)}
 
 
 def prepare(database: Database, *, create: bool) -> None:

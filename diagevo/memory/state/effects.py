@@ -29,7 +29,7 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.state import decide
 from diagevo.memory.state.model import MemoryState, OpenRound
-from diagevo.memory.state.scoring import refuse_unfounded
+from diagevo.memory.state.scoring import refuse_unfounded, refuse_unlisted, refuse_unscreened
 
 
 def require(condition: bool, message: str) -> None:
@@ -169,6 +169,7 @@ def judged(state: MemoryState, now: OpenRound, fact: Fact[DuplicateJudged]) -> N
         raise InconsistentError("a duplicate names its cause, and nothing else does")
     if failure_id in now.judged:
         raise InconsistentError("it was judged before")
+    refuse_unscreened(event, state.config or {})
     now.judged[failure_id] = event
 
 
@@ -260,6 +261,7 @@ def pair_judged(state: MemoryState, now: OpenRound, fact: Fact[NodePairJudged]) 
     require(a != b, "a node cannot be merged with itself")
     require(not unsettled(now), "diagnosed failures are not counted yet")
     require(event.merge or event.label is None, "two skills have no label in common")
+    refuse_unlisted(event, state.config or {})
     if event.merge:
         now.merging[f"{a}.{b}"] = event.label
     else:

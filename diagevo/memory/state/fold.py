@@ -32,7 +32,7 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.state import decide, effects
 from diagevo.memory.state.effects import require, unsettled
 from diagevo.memory.state.model import Began, MemoryState, OpenRound, Stage
-from diagevo.memory.state.scoring import judging, refuse_ungrouped
+from diagevo.memory.state.scoring import judging, refuse_shapeless, refuse_ungrouped
 from diagevo.memory.state.stored_config import read_today, settings_of
 
 STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
@@ -120,6 +120,7 @@ def _ingested(state: MemoryState, fact: Fact[GroupIngested]) -> None:
 def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
     event = read_today(fact.event, state.run_id)
     require(event.number == state.configurations + 1, f"configuration {state.configurations + 1} comes next")
+    refuse_shapeless(event)
     if state.open is not None:  # who is asked may change; what the round is played with may not
         if (settings_of(event.config), event.embedder) != (state.settings, state.embedder):
             _between(state)

@@ -1,4 +1,5 @@
-"""What a candidate's votes say of it: counts, label and verdict, made again by the functions of the play.
+"""What a candidate's votes say of it: counts, label and verdict, made again by the functions of the play. And
+what a configuration says of the judgements below it.
 
 The votes, the question and the cause that it was written for are facts. What was counted in them is not: a
 candidate that says otherwise is refused, when it is recorded and at every replay.
@@ -22,7 +23,13 @@ from diagevo.equations.filter import (
 )
 from diagevo.equations.settings import Filter
 from diagevo.errors import InconsistentError
-from diagevo.memory.events import CandidateScored, GroupIngested
+from diagevo.memory.events import (
+    CandidateScored,
+    DuplicateJudged,
+    GroupIngested,
+    NodePairJudged,
+    RunConfigured,
+)
 from diagevo.memory.state.stored_config import filter_of
 
 
@@ -126,3 +133,39 @@ def refuse_ungrouped(event: GroupIngested, config: Mapping[str, Any]) -> None:
     least, most = (1, passes) if contrast else (0, min(passes, 1))  # version 1 kept the reference alone
     if len(event.passed) not in (least, most) or (contrast and event.passed[0] != event.reference):
         raise InconsistentError("its passed responses are not those whose rewards passed")
+
+
+SECTIONS = frozenset(
+    {"diagnosis", "filter", "hardware", "ingest", "memory", "reward", "roles", "round", "sampling"}
+    | {"challenger_grpo", "schedule", "solver_grpo", "training", "validation", "warm_start"}
+)
+"""Of a configuration: each has settings under it. A test holds them against the settings that there are."""
+
+
+def refuse_shapeless(event: RunConfigured) -> None:
+    """Raises InconsistentError for what no configuration of a run can be."""
+    if not event.config and "challenger" in event.models:
+        raise InconsistentError("it names a challenger, and has no settings that one is trained with")
+    for name in SECTIONS & event.config.keys():
+        if not isinstance(event.config[name], Mapping):
+            raise InconsistentError(f"{name} of its configuration is no section")
+
+
+def refuse_unscreened(event: DuplicateJudged, config: Mapping[str, Any]) -> None:
+    """Raises InconsistentError where other causes were shown than those above θ_dup."""
+    theta = config.get("memory", {}).get("theta_dup")
+    if theta is None:  # a trainer may screen as it likes
+        return
+    if below := [one.similarity for one in event.candidates if one.similarity <= theta]:
+        raise InconsistentError(f"memory.theta_dup is {theta:g}, and a cause at {below[0]:g} was shown")
+    nearest = event.nearest
+    if nearest is not None and nearest.similarity > theta and nearest not in event.candidates:
+        at = nearest.similarity
+        raise InconsistentError(f"memory.theta_dup is {theta:g}, and the nearest, at {at:g}, was not shown")
+
+
+def refuse_unlisted(event: NodePairJudged, config: Mapping[str, Any]) -> None:
+    """Raises InconsistentError where the nodes are not above θ_merge."""
+    theta = config.get("memory", {}).get("theta_merge")
+    if theta is not None and event.similarity < round(theta, 6):  # recorded with six digits
+        raise InconsistentError(f"memory.theta_merge is {theta:g}, and the nodes are at {event.similarity:g}")

@@ -70,7 +70,7 @@ class Writer:
             self._file.execute(f"PRAGMA {setting}")
         self._file.execute(f"PRAGMA user_version = {FORMAT}")
         for name in TABLES:
-            self._file.execute(declared()[name])
+            self._file.execute(declared()[f"table {name}"])
         self._file.execute("BEGIN")
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
@@ -153,7 +153,7 @@ class UntrustedBundle:
 
     def _refuse_others(self) -> None:
         """Whatever is neither one of the tables, as they are declared, nor an index of their keys."""
-        wanted = {(name, declared()[name]) for name in TABLES}
+        wanted = {(name, declared()[f"table {name}"]) for name in TABLES}
         for kind, name, of, sql in self._file.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"):
             if (kind, name) == ("table", of) and (name, sql) in wanted:
                 wanted.remove((name, sql))

@@ -8,7 +8,7 @@ transaction.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +173,10 @@ class Copy(HistoryReader):
         moved = update(RUN).where(RUN.c.run_id == self.run_id).values(head)
         if self.connection.execute(moved).rowcount == 0:
             self.log.create_run(self.connection, self.run_id, self.state.sequence, self.chain.hash, imported)
-        return self.taken()
+        written = self.taken()
+        *before, last = written.heads
+        last = msgspec.structs.replace(last, run=self.log.entry(self.run_id))
+        return replace(written, heads=(*before, last))
 
 
 def twice(called: str, hint: str) -> StoreError:
@@ -189,8 +192,9 @@ def _other_history(run_id: str, message: str) -> ConflictError:
 
 
 def keep_heads(folder: Path, written: CopiedRun) -> None:
-    """The chain heads of a new run, in its folder, but for those that are there."""
+    """The chain heads of a new run, in its folder, but for those that are there; the last one says how the
+    run came into the database."""
     there = {head.sequence for head in heads.read(folder / heads.NAME).heads}
     for head in written.heads:
-        if head.sequence not in there:
+        if head.sequence not in there or head.run is not None:
             heads.append(folder, head)

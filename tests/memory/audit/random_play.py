@@ -7,6 +7,7 @@ from typing import Any
 import diagevo
 from diagevo.answers.votes import Votes
 from diagevo.equations.filter import verdict
+from diagevo.memory.events import GroupRewards, PhaseFinding, PhaseMeasured, StepTrained
 from diagevo.memory.memory import Memory
 from diagevo.memory.state.schedule import Draw
 from diagevo.memory.state.stored_config import filter_of
@@ -35,15 +36,19 @@ def play_randomly(
         play_on(memory, rng, rounds=rounds, pool=pool)
 
 
-def play_on(memory: Memory, rng: random.Random, *, rounds: int, pool: int, commit: bool = True) -> None:
-    """Play on as the run is configured now. Without `commit` the last round stays open."""
+def play_on(
+    memory: Memory, rng: random.Random, *, rounds: int, pool: int, commit: bool = True, lossy: bool = False
+) -> None:
+    """Play on as the run is configured now. Without `commit` the last round stays open; `lossy`: attempts of
+    training are given up, and training is measured."""
     player = Player(memory)
     last = memory.state.round + rounds
     for number in range(memory.state.round + 1, last + 1):
         player.open(number)
         draws = memory.schedule(number).draw(pool, seed=rng.randrange(1000))
         kept = _score(player, rng, draws)
-        _fail(player, rng, kept)
+        valid = _lose(player, rng, kept) if lossy and rng.random() < 0.7 else None
+        _fail(player, rng, kept, valid)
         if len(memory.state.nodes) > 1 and rng.random() < 0.5:
             a, b = sorted(rng.sample(sorted(memory.state.nodes), 2), key=lambda n: int(n[1:]))
             player.merge(a, b, 0.6, rng.choice([None, f"joined in round {number}"]))
@@ -68,22 +73,51 @@ def _score(player: Player, rng: random.Random, draws: list[Draw]) -> list[str]:
     return [c.question_id for c in candidates if c.verdict == "kept"]
 
 
-def _fail(player: Player, rng: random.Random, kept: list[str]) -> None:
-    memory = player.memory
+def _lose(player: Player, rng: random.Random, kept: list[str]) -> set[str]:
+    """An attempt of training that is given up; what it observed and still counts."""
+    memory, steps = player.memory, dict[str, int]()
+    for question in kept:
+        for sample in rng.sample(range(8), rng.randint(0, 2)):
+            failure = f"{question}.a{sample}"
+            steps[failure] = rng.randint(1, 3)
+            player.fail(failure, step=steps[failure], right=rng.choice([None, True, False]))
+            if rng.random() < 0.3:
+                player.diagnose(failure, rng.choice(["slip", "unresolved"]))
+    for number in range(1, 4):
+        rewards = [rng.choice([0.0, 1.0]) for _ in range(4)]
+        groups = [GroupRewards(prompt=question, rewards=rewards) for question in kept]
+        measured = StepTrained("solver", 1, number, groups, rng.random(), 1.5, None, 0.125)
+        memory.step_trained(measured)
+    findings: list[PhaseFinding] = ["cut_off"]
+    memory.phase_measured(
+        PhaseMeasured("solver", 1, 3, 0.0, None, -1.0, 1.0, 8, 1, attention="sdpa", findings=findings)
+    )
+    after = rng.randint(0, 3)
+    memory.abandon_stage("solver", after_step=after, seconds=3.5, reason="the node was lost")
+    memory.start_stage("solver")
+    return {failure for failure, step in steps.items() if step <= after}
+
+
+def _fail(player: Player, rng: random.Random, kept: list[str], valid: set[str] | None) -> None:
+    """`valid`: failures of an attempt that was given up, where there was one."""
+    memory, attempt = player.memory, 1 if valid is None else 2
     waiting: list[tuple[str, str]] = []
     for question in kept:
         for sample in sorted(rng.sample(range(8), rng.randint(0, 3))):
             failure = f"{question}.a{sample}"
-            player.fail(failure)
+            if failure in (valid or ()):
+                continue
+            player.fail(failure, attempt=attempt)
             known = memory.supplied(question)
             kind = rng.choice(["recurrence", "new", "new", "slip"])
             if kind == "recurrence" and known:
-                player.recurs(failure, rng.choice(known).cause_id)
+                player.recurs(failure, rng.choice(known).cause_id, attempt=attempt)
             elif kind == "slip":
-                player.diagnose(failure, "slip")
+                player.diagnose(failure, "slip", attempt=attempt)
                 continue
             else:
-                player.diagnose(failure, "new_cause", description=f"the way of {failure}")
+                words = f"the way of {failure}"
+                player.diagnose(failure, "new_cause", description=words, attempt=attempt)
                 kind = "new"
             waiting.append((failure, kind))
     player.trained()

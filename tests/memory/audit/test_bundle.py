@@ -14,6 +14,7 @@ from diagevo.memory.log.log import Log
 from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
 from diagevo.memory.transfer.bundle_file import TABLES
 from diagevo.memory.transfer.copying import CopiedRun, Copy
+from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory.audit.forging import alter, rows_of
 from tests.memory.audit.random_play import play_randomly
@@ -155,3 +156,27 @@ def test_a_run_that_does_not_hold_is_not_exported(mine: Store, tmp_path: Path) -
         export_bundle(history, history.end, tmp_path / "out")
     assert list(tmp_path.glob("out*")) == []
     history.close()
+
+
+def test_a_copy_holds_a_batch_of_events_at_a_time_and_leaves_none_behind(
+    my_history: History, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last is the fork's own configuration, which comes after all that is copied."""
+    monkeypatch.setattr("diagevo.memory.transfer.copying.BATCH", 20)
+    sizes: list[int] = []
+    flush = Copy._flush
+
+    def seen(copy: Copy) -> None:
+        sizes.append(len(copy._rows))
+        flush(copy)
+
+    monkeypatch.setattr(Copy, "_flush", seen)
+    export_bundle(my_history, my_history.end, tmp_path / "out")
+    with closing(Database(store.url)) as target:
+        import_bundle(tmp_path / "out", target, root=store.root)
+        assert sizes == [20] * 6 + [19, 0]
+        sizes.clear()
+        fork(History(target, "played", store.root), 1, "forked", root=store.root)
+        assert (max(sizes), sizes[-1]) == (20, 1)
+        for run in ("played", "forked"):
+            assert Log(target).count(run) == Log(target).head(run).sequence

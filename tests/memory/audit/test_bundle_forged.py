@@ -11,21 +11,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 from sqlalchemy import update
 
+from diagevo.config.models import Config
 from diagevo.errors import ConfigError, StoreError
+from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import Embedder
-from diagevo.memory.events.records import event_id
+from diagevo.memory.events.records import Recorded, event_id
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import ARTIFACT, Artifacts, digest_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.vectors import Vectors, text_hash
+from diagevo.memory.state.scoring import SECTIONS
+from diagevo.memory.transfer import bundle_file
 from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
-from diagevo.memory.transfer.bundle_file import Writer
+from diagevo.memory.transfer.bundle_file import UntrustedBundle, Writer
 from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory.audit.forging import Rows, alter, forge_events, rows_of, write_rows
+from tests.memory.audit.played import play
 
 pytestmark = pytest.mark.slow
 
@@ -226,6 +232,54 @@ def test_a_history_that_does_not_follow_is_refused_though_its_chain_holds(
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"theta_dup":0.5', '"theta_dup":0.99', "memory.theta_dup is 0.99, and a cause at 0.8 was shown"),
+        ('"theta_dup":0.5', '"theta_dup":0.05', "memory.theta_dup is 0.05, and the nearest, at 0.1, was not"),
+        ('"theta_dup":0.5', '"theta_dup":"0.5"', "cannot be: '<=' not supported"),
+        ('"theta_merge":0.5', '"theta_merge":0.99', "memory.theta_merge is 0.99, and the nodes are at 0.51"),
+        ('"config":{', '"config":{"roles":"text",', "roles of its configuration is no section"),
+        ('"memory":{', '"memory":[],"was":{', "memory of its configuration is no section"),
+        (
+            '"models":{',
+            '"models":{"challenger":{"name":"m","revision":"1"},',
+            "it names a challenger, and has no settings that one is trained with",
+        ),
+    ],
+)
+def test_a_configuration_that_the_judgements_below_it_contradict_is_refused_and_named(
+    bundle: Path, empty: Database, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    def forge(rows: Rows) -> None:
+        told = json.loads(rows[0]["payload"].replace(old, new))
+        if "challenger" in told["models"]:  # and nothing that one is trained with
+            told["config"] = {}
+        payload = json.dumps(told, separators=(",", ":"), sort_keys=True)
+        assert payload != rows[0]["payload"]
+        rows[0]["payload"] = payload
+
+    forge_events(bundle, forge)
+    assert said in refused(bundle, empty)
+    (tmp_path / "own").mkdir()
+    store = Store(empty.url.render_as_string(hide_password=False), tmp_path / "own")
+    play(store.url, "played", root=store.root)
+    records = [Recorded(**row) for row in rows_of(bundle, "event")]
+    store.rewrite(lambda row: records[row.sequence - 1].payload, run="played")
+    with store.log() as log:
+        faults = verify(log, "played", tmp_path / "nowhere").faults
+    assert [said in fault.message for fault in faults if fault.check == "replay"] == [True]
+
+
+def test_the_sections_of_a_configuration_are_those_that_there_are() -> None:
+    sections = {
+        name
+        for name, field in Config.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    }
+    assert sections == SECTIONS
+
+
+@pytest.mark.parametrize(
     ("key", "value", "said"),
     [
         ("sequence", 7, "ends at event 139 in "),
@@ -357,6 +411,31 @@ def test_a_row_that_weighs_too_much_is_neither_read_nor_written(
         out.add("artifact", {"digest": "0" * 64, "content": b"x" * 90_000})
         with pytest.raises(StoreError, match="row 2 of artifact has more than 100,000 bytes"):
             out.add("artifact", {"digest": "1" * 64, "content": b"x" * 100_000})
+
+
+def test_a_row_of_64_mib_is_written_and_read_and_no_larger_one(tmp_path: Path) -> None:
+    """What the writer takes, the reader takes too: the length counts all columns of the row."""
+    most = 64 * 2**20 - 1000
+    with closing(Writer(tmp_path / "out")) as out:
+        out.add("artifact", {"digest": "0" * 64, "content": b"x" * most})
+        with pytest.raises(StoreError, match="row 2 of artifact has more than 67,108,864 bytes"):
+            out.add("artifact", {"digest": "1" * 64, "content": b"x" * (64 * 2**20 + 1)})
+        out.add("run", {"run_id": "a", "sequence": 0, "hash": "", "created_at": "", "imported": None})
+    with closing(UntrustedBundle(tmp_path / "out")) as bundle:
+        [row] = bundle.rows("artifact")
+        assert len(row["content"]) == most
+
+
+def test_the_look_at_a_whole_file_may_take_longer_for_a_larger_one(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second more for each 4 MiB: here no time passes, and that is all there is."""
+    monkeypatch.setattr(bundle_file, "SECONDS", 0)
+    monkeypatch.setattr(bundle_file.time, "monotonic", lambda: 1000.0)
+    check_bundle(bundle)
+    monkeypatch.setattr(bundle_file.time, "monotonic", iter([1000.0, 1000.0, *[1001.0] * 10**6]).__next__)
+    with pytest.raises(StoreError, match="a step takes more than 0 s"):
+        check_bundle(bundle)
 
 
 def test_reading_that_does_not_end_is_ended(

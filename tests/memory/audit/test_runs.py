@@ -1,5 +1,6 @@
 """Forks and comparisons of runs."""
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
@@ -358,9 +359,11 @@ def test_a_runs_own_heads_that_outlived_its_database_are_not_written_twice(
     kept = file.read_bytes()
     with again.log() as log:
         import_bundle(tmp_path / "bundle", log.database, root=store.root)
-        assert file.read_bytes() == kept
+        *before, last = file.read_bytes().splitlines(keepends=True)
+        assert b"".join(before) == kept
+        assert json.loads(last)["run"]["imported"] == json.loads(before[-1])["hash"]
         report = verify(log, "played", store.root / "played")
-        assert (report.ok, report.heads, report.notes) == (True, 2 * 5 + 2 + 1, [])
+        assert (report.ok, report.heads, report.notes) == (True, 2 * 5 + 2 + 1 + 1, [])
 
 
 def test_an_imported_run_says_so_with_the_head_of_its_bundle(my_history: History, tmp_path: Path) -> None:

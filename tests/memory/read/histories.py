@@ -1,4 +1,5 @@
-"""Random histories of every kind that is shown: played, forked, ingested, superseded, resumed."""
+"""Random histories of every kind that is shown: played, forked, ingested, superseded, resumed, renamed, with
+attempts that were given up, measurements, and tags."""
 
 import random
 from dataclasses import replace
@@ -9,6 +10,7 @@ from diagevo.config.models import IngestConfig
 from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rollouts import RolloutStep
 from diagevo.ingest.rounds import Rounds
+from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
 from diagevo.memory.memory import Memory
@@ -20,6 +22,7 @@ from tests.memory.audit.played import Player
 from tests.memory.audit.random_play import play_on
 
 PROMPTS = "abcdef"
+TAGS = {"a": ("vowel",), "e": ("vowel", "late"), "f": ("late",)}
 SETTINGS = IngestConfig(steps_per_round=2, all_failed=True)
 
 
@@ -28,16 +31,26 @@ def histories(store: Store, seed: int, *, again: bool = True) -> list[str]:
     rng = random.Random(seed)
     with store.open("played") as memory:
         Player(memory).configure()
-        play_on(memory, rng, rounds=rng.randint(2, 3), pool=6)
+        _measure(memory)
+        play_on(memory, rng, rounds=rng.randint(2, 3), pool=6, lossy=again)
         if again:
-            memory.supersede(memory.state.round, "once more")
-            play_on(memory, rng, rounds=2, pool=6, commit=rng.random() < 0.5)
+            _rename(memory, rng)
+            memory.supersede(rng.randint(2, memory.state.round), "once more")
+            _measure(memory)
+            play_on(memory, rng, rounds=1, pool=6, lossy=True)
+            _measure(memory)
+            _rename(memory, rng)
+            play_on(memory, rng, rounds=1, pool=6, commit=rng.random() < 0.5)
     database = Database(store.url)
     history = History(database, "played", store.root)
     fork(history, rng.choice(history.commits).round, "forked", root=store.root)
     database.close()
     with store.open("forked") as memory:
-        play_on(memory, rng, rounds=1, pool=6)
+        config = {**memory.config, "schedule": {"k": rng.choice(["1/5", "2"])}}
+        memory.reconfigure(config)
+        play_on(memory, rng, rounds=1, pool=6, lossy=again)
+        if again:
+            _rename(memory, rng)
     with store.open("ingested") as memory:
         memory.configure(CONFIGURED)
         ingest_randomly(memory, rng, again=again)
@@ -53,7 +66,7 @@ def ingest_randomly(memory: Memory, rng: random.Random, *, again: bool) -> None:
 
     def play_more(number: int) -> None:
         for _ in range(number):
-            steps.append(_step(rng, len(steps) + 1))
+            steps.append(_step(rng, 2 * len(steps) + 2))
             record(steps[-1])
 
     def diagnosed() -> None:
@@ -65,19 +78,50 @@ def ingest_randomly(memory: Memory, rng: random.Random, *, again: bool) -> None:
     if again:
         Rounds(memory).supersede(rng.choice([one.round for one in memory.state.began]), "once more")
         diagnosed()
-        at = rng.randint(1, len(steps))
-        del steps[at - 1 :]
-        steps.append(_step(rng, at))
-        record(steps[-1], resumed=True)
+        if rng.random() < 0.6:
+            at = rng.randint(1, len(steps))
+            del steps[at - 1 :]
+            steps.append(_step(rng, 2 * at))
+            record(steps[-1], resumed=True)
         if rng.random() < 0.5:
             diagnosed()
     play_more(rng.randint(0, 2))
+    if again:  # files that came late: before all steps, and between two
+        for late in (1, 2 * rng.randint(1, len(steps)) + 1):
+            record(_step(rng, late))
 
 
 def _step(rng: random.Random, number: int) -> RolloutStep:
     asked = rng.sample(PROMPTS, rng.randint(1, 4))
     made = step(number, **{prompt: "".join(rng.choices("+-", k=rng.randint(1, 6))) for prompt in asked})
-    tagged = [
-        structs.replace(one, tags=("vowel",) if one.prompt in "ae" else ()) for one in made.rollouts if one
+    twice = rng.choice(asked) if rng.random() < 0.3 else None  # a prompt with two groups in the step
+    rollouts = [
+        structs.replace(one, tags=TAGS.get(one.prompt, ()), group=_group(one.prompt, twice, place))
+        for place, one in enumerate(made.rollouts)
     ]
-    return replace(made, rollouts=tagged)
+    return replace(made, rollouts=rollouts)
+
+
+def _group(prompt: str, twice: str | None, place: int) -> str | None:
+    return f"{prompt} {place % 2}" if prompt == twice else None
+
+
+def _rename(memory: Memory, rng: random.Random) -> None:
+    if memory.state.causes:
+        cause = rng.choice(sorted(memory.state.causes))
+        memory.rename(cause, f"in better words, after round {memory.state.round}")
+
+
+def _measure(memory: Memory) -> None:
+    """The policy after the last round."""
+    memory.evaluated(
+        CheckpointEvaluated(
+            role="solver",
+            checkpoint=f"rounds/{memory.state.round:03}/solver",
+            benchmark="validation",
+            questions=8,
+            conditions={"samples": 1, "temperature": 0.5},
+            metrics={"accuracy": 0.625},
+        ),
+        memory.state.round,
+    )
