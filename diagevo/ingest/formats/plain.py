@@ -250,8 +250,8 @@ class RowReader:
             )
         if self._blank:
             yield (
-                f"empty prompts: {self._blank:,} of {self._read:,}, which count as one question: a sheet has no"
-                " text in cells that were merged"
+                f"empty prompts: {self._blank:,} of {self._read:,}, which count as one question: a sheet has"
+                " no text in cells that were merged"
             )
         for name in sorted(name for name, values in self._like.items() if len(values) > 1):
             yield (
