@@ -155,8 +155,10 @@ def in_both(found: "PromptsInBoth | None", runs: tuple[str, str], points: str) -
     rates = " → ".join(number(rate) for rate in found.pass_rates)
     line = (
         f"{count(found.prompts, 'prompt')} in both: mean pass rate {rates}; in {b}, {found.less:,} passed"
-        f" less often and {found.more:,} more often\n"
+        f" less often and {found.more:,} more often"
     )
+    alone = (f"{number:,} only in {run}" for number, run in zip(found.alone, runs, strict=True) if number)
+    line = "; ".join([line, *alone]) + "\n"
     sides = (Column("a", a), Column("b", b), *columns("cause_id: cause, prompt"))
     head = common_head({each.prompt for each in found.drops})
     drops = zip(_beyond(head, found.drops), found.drops, strict=True)

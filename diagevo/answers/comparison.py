@@ -317,6 +317,8 @@ def _equal_scalars(a: Scalar, b: Scalar) -> Verdict:
     if u is None and v is None:
         return _equal_values(a, b)
     with_unit, without, unit = (a, b, u) if u is not None else (b, a, v)
+    if unit is not None and unit.scale and without.parts != with_unit.parts:
+        return False  # 5 kg is not 5%
     if unit is not None and unit.ambiguous and not closed(without.value):
         return _equal_terms(with_unit.text, without.text)
     return _equal_values(a, b)

@@ -131,7 +131,8 @@ _REFUSED = re.compile(
     r"[)\]*.:}$]*+\s*+(?:(?:is|are|was|seems|looks|(?:must|can|would|should)\sbe)\s+(?:also\s+|too\s+|just\s+|\w+ly\s+)?"
     r"(?:not|wrong|incorrect|false|out|impossible|invalid|untrue|eliminated|excluded|ruled|rejected|no)\b"
     r"|(?:isn|wasn|can|couldn|won|doesn)['’]t\b|cannot\b|can\snot\b|does\snot\b|fails?\b"
-    r"|(?:es|ist|est|è|é)\s+(?:incorrect|fals|falsch|errad|faux|fauss))",
+    r"|(?:es|ist|est|è|é)\s+(?:incorrect|fals|falsch|errad|faux|fauss)"
+    r"|[✗✘❌])",
     re.IGNORECASE,
 )
 """What follows a letter that is ruled out."""

@@ -128,6 +128,8 @@ _PARTS = {"%": 100, "‰": 1000, "‱": 10_000}
 _MARKED = re.compile(r"(?:^|(?<=\s))####(?!#)\s*+(?P<answer>[^\n#]++)\s*+\Z")
 """GSM8K's mark of a final answer."""
 _WORDY = re.compile(r"\s*+\\?[A-Za-z][\w '()\\-]*+")
+_SHARE = re.compile(r"\d++ (?:in|of|on|at|vs) \d++")
+"""3 in 5, whose word is no product of letters."""
 _FOR_ALL = re.compile(
     r"(?:for\s(?:all|every|each|any)|\\forall)\s*+(?:real\s(?:numbers?\s)?)?"
     r"(?P<names>[A-Za-z](?:\s?,\s?[A-Za-z])*+)\s?\)?\Z"
@@ -220,6 +222,8 @@ def readings(text: str) -> tuple[Answer, ...]:
     spelled = normalise(answer)
     if is_number(spelled):
         return (Scalar(spelled, spelled),)
+    if _SHARE.fullmatch(spelled):
+        return (Words(as_spelled(spelled)),)
     if len(spelled) > MAX_ANSWER or nesting(spelled) > MAX_NESTING:
         return (Opaque(answer),)
     try:

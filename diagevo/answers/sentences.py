@@ -17,7 +17,7 @@ MAX_STATEMENT = 200
 _DELIMITERS = re.compile(r"\$\$|(?<!\\)\$|(?<!\\)\\[()\[\]]")
 _BOUND = (
     r"at\s(?:least|most)|(?:more|less|fewer|greater|smaller|larger|higher|lower)\sthan|up\sto|nearly|almost|not"
-    r"|never"
+    r"|never|above|below|beyond|exceed(?:s|ing)?|except|excluding|without|(?:all|none)\sbut"
 )
 _HEDGED = re.compile(rf"\b(?:{_BOUND})\s\W*+\d\S*+\Z", re.IGNORECASE)
 _SENTENCES = re.compile(r"[.?!;](?=\s)|\n")

@@ -18,7 +18,8 @@ def check_name(run: str) -> None:
     """Raises ConfigError where a run cannot have this name."""
     if RUN_ID.fullmatch(run) is None:
         raise ConfigError(
-            f"{shortened(run)!r} cannot name a run", hint="use letters, digits, dots, dashes and underscores"
+            f"{shortened(run)!r} cannot name a run",
+            hint="use up to 100 of a-z, A-Z, 0-9, dots, dashes and underscores, a letter or digit first",
         )
     if run in _PAGES:
         raise ConfigError(

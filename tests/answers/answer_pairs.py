@@ -321,4 +321,6 @@ DIFFERENT_BY_A_NAME = [
     ("A^T", "A^{-1}"), ("a.b", "a b + 1"), ("p -> q", "q -> p"), ("p and q", "p or q"), ("not p", "p"),
     ("A - B", "B - A"), ("a:b", "b:a"), ("a mod b", "b mod a"), ("a | b", "b | a"),
     ("a choose b", "b choose a"),
+    ("above 5", "below 5"), ("above 5", "5"), ("exceeds 5", "5"), ("all but 3", "3"), ("without 3", "3"),
+    ("3 in 5", "5 in 3"), ("20 of 30", "30 of 20"), ("3 vs 5", "5 vs 3"), ("5 kg", "5%"), ("$5", "5%"),
 ]  # fmt: skip

@@ -188,7 +188,8 @@ STATED = [
     ("My answer: A", "A"), ("B!", "B"), (r"$\boxed{\textbf{(E)}\ 12}$", "E"), ("Solution: D", "D"),
     ("The blood type is B positive, answer D", "D"), ("It must be C since x>0", "C"),
     ("I pick D, as A fails", "D"), ("So C it is.", "C"), ("Choice: B", "B"), ("Grade A student", None),
-    ("answer choice B", "B"), ("C: the sun", "C"),
+    ("answer choice B", "B"), ("C: the sun", "C"), ("A ✗ B ✓ C ✗ D ✗", None), ("A ❌\nB ✅\nC ❌", "B"),
+    ("B. Wrong, Not wrong", "B"), ("B. No", "B"), ("B) False", "B"),
 ]  # fmt: skip
 
 

@@ -29,7 +29,8 @@ the square root of 16 + 9 = 5|3 squared + 4 = 13|twice 5 + 3 = 13|half of 10 + 2
 7 + 3 = 3 (mod 7)|4 choose 2 + 1 = 7|3! + 1 = 7|4 * 6 = 4!|log 100 + 1 = 3|f(2) + 3 = 10|C(5,2) + 1 = 11
 sum of 3 and 4 + 2 = 9|add 3 to 5 * 2 = 13|17 / 5 = 3 R 2|17/5 = 3 remainder 2|1,5 + 2,5 = 4
 1.000 + 500 = 1.500|100 - 10% = 90|2020-01-05 + 1 = 2020-01-06|3 + 4 != 8|abs(-3) + 1 = 4|5'3" + 2 = 5'5"
-v1.2 + 3 = 5"""
+v1.2 + 3 = 5|pages 5-7 = 3 pages|1990-2000 = 10 years|3 of 4 = 75%|1+1=10 in binary|101 + 1 = 110 (binary)
+9 + 5 = 4 (carry 1)|5 ^ 3 = 6 (xor)"""
 
 
 @pytest.mark.parametrize("line", AS_PEOPLE_WRITE.replace("\n", "|").strip("|").split("|"))
@@ -42,7 +43,8 @@ FALSE = """
 \\( 5 + 3 = 9 \\)|The total is 5 * 3 = 16 dollars.|She sold 48/2 = 25 clips in May.|4 hours / 2 = 3 hours
 Step 2: 5 * 8 = 48|1. 5 + 3 = 9|- 5 + 3 = 9|**Total:** 5 + 3 = 9
 He bought 5 apples and spent 5 * 2 = 11 dollars|(5 + 3 = 9)|So 5 apples + 3 apples = 9 apples.
-\\frac{1}{2} + \\frac{1}{2} = 2|2x3x4 = 25|We get 12 - 5 = 8 left.|24 / 4 = 5 each"""
+\\frac{1}{2} + \\frac{1}{2} = 2|2x3x4 = 25|We get 12 - 5 = 8 left.|24 / 4 = 5 each
+1/2 of 10 = 6|50% of 80 = 41|0.5 of 10 = 6|7-5 = 3|5 - 7 = 3"""
 
 
 @pytest.mark.parametrize("line", FALSE.replace("\n", "|").strip("|").split("|"))

@@ -168,3 +168,20 @@ def test_a_line_that_is_wrong_is_told_and_a_cut_one_is_left(tmp_path: Path) -> N
     cut: list[str] = []
     assert list(read("jsonl", file, on_cut=cut.append)) == []
     assert cut == ["a.jsonl"]
+
+
+def test_names_of_columns_may_have_spaces_around_them(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("prompt, response ,\xa0reward\na,b,1\n", encoding="utf-8")
+    assert rollouts(tmp_path / "a.csv") == [IngestedRollout("a", "b", 1.0)]
+
+
+def test_a_cell_may_hold_its_tags_as_json(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('prompt,response,reward,tags\na,b,1,"[""x"", ""y""]"\nc,d,0,x\n')
+    assert [each.tags for each in rollouts(tmp_path / "a.csv")] == [("x", "y"), ("x",)]
+
+
+def test_cells_that_were_merged_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("prompt,response,reward\na,b,1\n,c,0\n,d,0\n")
+    notes = list[str]()
+    list(read("jsonl", tmp_path / "a.csv", on_cut=notes.append, on_note=notes.append))
+    assert [note.partition(",")[0] for note in notes] == ["empty prompts: 2 of 3"]

@@ -324,3 +324,78 @@ def test_an_export_has_the_messages_that_a_cell_held(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     row = json.loads((tmp_path / "dpo.jsonl").read_text())
     assert (row["prompt"], row["chosen"], row["rejected"]) == (asked, *replies)
+
+
+TOLD_APART = {
+    "a tool's argument, by name": ({"city": "Nice"}, {"country": "Nice"}),
+    "a tool's argument, by a name of ours": ({"user_id": "1", "q": "x"}, {"user_id": "2", "q": "x"}),
+    "a tool's result": ({"low": "3"}, {"high": "3"}),
+}
+
+
+@pytest.mark.parametrize("name", TOLD_APART)
+def test_calls_that_differ_are_two(name: str) -> None:
+    """In the forms of Vercel's SDK, Mistral's conversations and LangChain, which are no call of OpenAI's."""
+
+    def forms(given: Any) -> list[Any]:
+        tool = {"type": "tool-find", "state": "output-available", "input": given, "output": given}
+        invocation = {"toolName": "find", "args": given, "result": given}
+        stored = {"content": "Done.", "tool_calls": [{"name": "find", "args": given}]}
+        return [
+            [{"role": "assistant", "parts": [tool]}],
+            [{"role": "assistant", "content": "Done.", "toolInvocations": [invocation]}],
+            [{"object": "entry", "type": "function.call", "name": "find", "arguments": given}],
+            [{"type": "human", "data": {"content": "Hi."}}, {"type": "ai", "data": stored}],
+            [{"role": "tool", "content": [{"type": "document", "document": {"data": given}}]}],
+        ]
+
+    for one, other in zip(*map(forms, TOLD_APART[name]), strict=True):
+        assert messages(one) != messages(other)
+
+
+def test_what_a_tool_was_given_keeps_its_lines_and_spaces() -> None:
+    def asked(text: Any) -> str:
+        return messages(
+            [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": text}}]}]
+        )
+
+    assert asked("if x:\n  y()") != asked("if x:\n    y()")
+    assert asked('{"old": "  a"}') == '[tool call] f({"old": "  a"})'
+    assert asked('{\n  "a": 1\n}') == '[tool call] f({"a": 1})'
+    assert asked(0) != asked(None)
+
+
+def test_a_text_in_the_place_of_data_is_a_text() -> None:
+    """Anthropic's documents of plain text, and Cohere's results of tools."""
+    source = {"type": "text", "media_type": "text/plain", "data": "Tides"}
+    assert "Tides" in messages([{"role": "user", "content": [{"type": "document", "source": source}]}])
+    found = {"type": "document", "document": {"id": "0", "data": '{"tides": "two a day"}'}}
+    assert "two a day" in messages([{"role": "tool", "content": [found]}])
+
+
+def test_a_thought_that_is_a_text_is_read() -> None:
+    """SWE-agent's; Gemini's is true or false."""
+    assert "[thought] I look." in messages([{"role": "assistant", "content": "ls", "thought": "I look."}])
+
+
+@pytest.mark.parametrize("failed", [{"status": "error"}, {"is_error": True}])
+def test_a_tool_that_failed_says_so(failed: dict[str, Any]) -> None:
+    assert (
+        messages([ASKED, {"role": "tool", "content": "No.", **failed}]) == "user: Hi.\n\ntool: [error]\nNo."
+    )
+
+
+def test_langchain_stores_a_message_within_another() -> None:
+    stored = [{"type": "human", "data": {"content": "Hi."}}, {"type": "ai", "data": {"content": "Yes?"}}]
+    dumped = [
+        {"lc": 1, "type": "constructor", "id": ["x"], "kwargs": {"type": each["type"], **each["data"]}}
+        for each in stored
+    ]
+    assert messages(stored) == messages(dumped) == "human: Hi.\n\nassistant: Yes?"
+
+
+def test_marks_of_a_template_are_taken_off_where_they_mark() -> None:
+    assert messages("What does <|im_end|> mean?") == "What does <|im_end|> mean?"
+    assert messages("<|begin_of_text|>Yes.<|eot_id|>\n") == "Yes."
+    windows = "<|im_start|>user\r\nHi.<|im_end|>\r\n<|im_start|>assistant\r\nYes?<|im_end|>"
+    assert messages(windows) == "user: Hi.\n\nassistant: Yes?"

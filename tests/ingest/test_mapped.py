@@ -254,3 +254,22 @@ def test_a_compressed_file_that_unpacks_without_end_fills_no_memory(tmp_path: Pa
     file.write_bytes(pack.compress(row * 150_000))
     with pytest.raises(ConfigError, match="unpacked it is more than 100 times as large"):
         steps(file)
+
+
+def test_two_stars_of_one_path_are_refused(tmp_path: Path) -> None:
+    row = {"prompt": "2?", "s": [{"t": ["2", "3"], "r": [1, 0]}]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    map = "response=s.*.t.*,reward=s.*.r.*"
+    said = said_by("ingest", "jsonl", tmp_path / "a.jsonl", "--run", "a", "--map", map, exit=2)
+    assert "has two stars" in said
+
+
+def test_the_hint_for_a_list_of_samples_loses_none(tmp_path: Path) -> None:
+    """Followed as it stands; the place of one alone is named last."""
+    (tmp_path / "a.jsonl").write_text(json.dumps({"prompt": "2?", "response": ["2", "3"], "reward": [1, 0]}))
+    words = ["ingest", "jsonl", tmp_path / "a.jsonl", "--run", "a"]
+    assert "--map reward=reward.*" in said_by(*words, exit=2)
+    map = "reward=reward.*"
+    assert "--map response=response.*" in said_by(*words, "--map", map, exit=2)
+    said = said_by(*words, "--map", f"{map},response=response.*")
+    assert "2 rollouts in 1 group" in said

@@ -250,6 +250,11 @@ def test_a_list_that_ends_early_says_how_many_more_there_are_and_where(fallen: P
     [fell] = data(fallen, "memory", "query", both)
     screen = said(fallen, "runs", "diff", "before..after")
     assert f"in after, {fell['n']} passed less often and 0 more often" in screen
+    assert "more often; " not in screen
+    row = {"prompt": "Another?", "response": "It is 5.", "reward": 1}
+    (fallen / "more.jsonl").write_text(f"{(fallen / 'after.jsonl').read_text()}{json.dumps(row)}\n")
+    said(fallen, "ingest", "jsonl", fallen / "more.jsonl", "--run", "more")
+    assert "more often; 1 only in more" in said(fallen, "runs", "diff", "before..more")
     assert listed(screen, "question ") == 12
     assert f"{fell['n'] - 12} more that passed less often: diagevo runs diff before..after --json" in screen
     every = data(fallen, "runs", "diff", "before..after")["prompts"]["drops"]

@@ -35,7 +35,9 @@ _LATEX = (
     (re.compile(r"\\(?=[$%])"), ""),
     (re.compile(r"\*\*|[{}]"), " "),
 )
-_OF = re.compile(r"(?<=[\d%)])\s+of\s+(?=[$€£]?[\d(])", re.IGNORECASE)
+_OF = re.compile(  # a share: 3 of 4 is no product
+    r"(?:(?<=[%)])|(?<=[/.]\d)|(?<=[/.]\d\d))\s+of\s+(?=[$€£]?[\d(])", re.IGNORECASE
+)
 _CROSS = re.compile(r"(?<=[\d)%a-z])\s+[xX]\s+(?=[$€£(]?[\d(])|(?<=\))[xX](?=[$€£(]?\d)")
 _TIMES = re.compile(r"(?<![\w.])(?!0[xX])\d[\d,.]*(?:[xX][$€£]?\d[\d,.]*)+(?!\w)")
 _SIGNS = {"×": "*", "÷": "/", "·": "*", "−": "-", "–": "-", "≈": "="}
@@ -50,7 +52,7 @@ _OTHERS = (
     ";4 quarter quarters fourth;5 fifth;6 sixth;7 week weeks days daily weekly;24 day days hours"
     ";12 dozen dozens month months year years foot feet inches;52 weeks year years;365 year years"
 )
-_MATHS = COMPUTING | MULTIPLIERS.keys()
+_MATHS = COMPUTING | MULTIPLIERS.keys() | {"binary", "octal", "hex", "hexadecimal", "xor", "carry"}
 """Words that compute: an expression beside one, or with one between its numbers, is not all there is."""
 _RESETS = re.compile(
     r"[.,:;!?](?=\s)|[→⇒]"
@@ -68,6 +70,7 @@ _MARK = re.compile(
 """What a line of a list begins with."""
 _LAST_WORD = re.compile(r"(?<![^\W\d_])[^\W\d_]++(?=[\s$€£(\"'*]*+\Z)")
 _THREE_PLACES = re.compile(r"(?<![\d.,])[1-9]\d{0,2}\.\d{3}(?!\d)")
+_RANGE = re.compile(r"(\d{1,9})[-–](\d{1,9})\s*=")
 _SHARE_OF_IT = re.compile(r"[-+−–]\s*[\d.,]+\s*%")
 _NAMES = re.compile(r"[^\W\d_]{2,}|[$€£]")
 _BETWEEN = _MATHS | {"and", "or"}
@@ -174,6 +177,8 @@ def _of_line(line: int, text: str, known: Mapping[str, Fraction]) -> Iterator[Eq
 def _is_ambiguous(equation: str) -> bool:
     """Whether numbers may be meant otherwise: 1.000 as a thousand, 100 - 10% as 90."""
     points = equation.count(".")
+    if (between := _RANGE.match(equation)) and int(between[1]) < int(between[2]):
+        return True  # pages 5-7
     return _SHARE_OF_IT.search(equation) is not None or 0 < points == len(_THREE_PLACES.findall(equation))
 
 

@@ -30,7 +30,7 @@ def cells(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     found = csv.reader(chain([first], texts), strict=True, delimiter=delimiter)
     try:
         # pandas leaves the name of its index out, spreadsheets that of a column that somebody emptied.
-        names = [name or f"Unnamed: {place}" for place, name in enumerate(next(found, []))]
+        names = [name.strip() or f"Unnamed: {place}" for place, name in enumerate(next(found, []))]
         twice = next((name for name, times in Counter(names).items() if times > 1), None)
         if twice is not None:
             raise ConfigError(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 from diagevo.errors import ConfigError
@@ -18,9 +19,10 @@ from diagevo.ingest.formats.rows import ANOTHER
 from diagevo.ingest.lines import loads
 from diagevo.text.turns import NAMED, Turn, alone, joined
 
-_TURN = re.compile(r"<\|(?:im_start|start_header_id)\|>(\w+)(?:<\|end_header_id\|>\n)?\n")
+_TURN = re.compile(r"<\|(?:im_start|start_header_id)\|>(\w+)(?:<\|end_header_id\|>\r?\n)?\r?\n")
 _MARKED = re.compile(r"<\|(?:im_|start_header_id\|>|eot_id\|>)")
 _ENDS = re.compile(r"<\|(?:im_end|im_start|endoftext|begin_of_text|start_header_id|eot_id|eom_id)\|>")
+_OUTER = re.compile(rf"\A(?:\s*{_ENDS.pattern})+|(?:{_ENDS.pattern}\s*)+\Z")
 
 Message = dict[str, Any]
 Said = str | Turn
@@ -44,12 +46,15 @@ _MEDIA = {
 _KINDS = {name: label for label, names in _MEDIA.items() for name in names.split("|")}
 _LANGCHAIN = {"human": "human", "ai": "assistant", "system": "system", "tool": "tool"}
 """LangChain's types of messages, which have no role."""
-_ITEM = re.compile(r"reasoning|compaction|item_reference|\w*(?:_call|_output|_tools|_request|_response)")
+_ITEM = re.compile(
+    r"reasoning|compaction|item_reference|function\.call|\w*(?:_call|_output|_tools|_request|_response)"
+)
 """Types of the items that OpenAI's Responses have beside messages."""
-_RESULT = re.compile(r".*[_-](?:result|output|response)")
-_CALL = re.compile(r".*(?:[_-]call|tool[_-]use)|function|custom")
+_RESULT = re.compile(r".*[._-](?:result|output|response)")
+_CALL = re.compile(r".*(?:[._-]call|tool[_-]use)|function|custom")
 _ARGUMENTS = ("arguments", "input", "args", "parameters")
 _OUTPUTS = ("content", "output", "response", "result", "parts")
+_WHOLE = (*_ARGUMENTS, "output", "response", "result", "data")
 _OPAQUE = re.compile(
     r"id|uuid|(?!file_id)\w+_id|signature|thought_signature|encrypted_(?:content|index|stdout)|redacted_content"
     r"|fingerprint|cache_control|cache_point|logprobs|top_logprobs|tokens|token_ids|media_type|mime_type"
@@ -57,11 +62,15 @@ _OPAQUE = re.compile(
 """Names that hold no text wherever they stand: what a service needs to know its own again."""
 _BOOKKEEPING = re.compile(
     rf"{_OPAQUE.pattern}|type|role|index|object|status|created|created_at|timestamp|model|usage|finish_reason"
-    r"|stop_reason|stop_sequence|detail|thought|is_error|phase|caller|service_tier|container|diagnostics"
+    r"|stop_reason|stop_sequence|detail|is_error|phase|caller|service_tier|container|diagnostics"
     r"|context_management|input_transformations"
 )
 """The same of a message, and of the parts that are known."""
 _BLOBS = ("data", "bytes", "b64_json", "file_data")
+_BASE64 = re.compile(r"[A-Za-z0-9+/=_\r\n-]*")
+_FAILED = ("error", "failed")
+_WRAPS = {*_KINDS, *_TEXTS, *_BLOBS, "url", "uri", "file_uri", "file_url", "file_id", "source", "s3_location"}
+"""Names of which a single one within a part says no more than its value."""
 _BLOB = re.compile(r"data:[^,]*;base64,.*|(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9+/=_-]{256,}", re.DOTALL)
 """Base64 has letters of both kinds and digits within 256 bytes of a picture; a sequence of genes has not."""
 _FORMS = (*_PLAIN, "base64", "url", "file", "content", "image_url", "auto", "low", "high", "original")
@@ -120,7 +129,18 @@ def conversation(value: Any) -> list[Message] | None:
         if set(value) != {"messages"}:
             return [value] if _is_message(value) else None
         value = value["messages"]
-    return value if isinstance(value, list) and all(isinstance(each, dict) for each in value) else None
+    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        return [_unpacked(each) for each in value]
+    return None
+
+
+def _unpacked(item: Message) -> Message:
+    """LangChain stores a message in `data`, or in `kwargs` beside its class."""
+    if item.get("type") in _LANGCHAIN and set(item) == {"type", "data"} and isinstance(item["data"], dict):
+        return {**item["data"], "type": item["type"]}
+    if item.get("type") == "constructor" and isinstance(inner := item.get("kwargs"), dict):
+        return inner if inner.get("type") in _LANGCHAIN else item
+    return item
 
 
 def _is_message(item: Message) -> bool:
@@ -176,6 +196,8 @@ def unmarked(text: str) -> str:
     are written."""
     if "<|" not in text or not _MARKED.search(text):
         return text
+    if not _TURN.search(text):
+        return _OUTER.sub("", text).strip()  # one within is spoken of
     begun, found = templated(text)
     return found[0].text if len(found) == 1 and not begun else joined(found, begun)
 
@@ -205,7 +227,7 @@ def _turns(message: Message) -> Iterator[Turn]:
     else:
         if role.lower() in NAMED:
             fields.pop("name", None)  # it stands before the turn
-        said = _fields(fields)
+        said = chain(["[error]"] if role == "tool" and _failed(fields) else [], _fields(fields))
     lines: list[str] = []
     turns = 0
     for each in said:
@@ -300,9 +322,15 @@ def _call(kind: str, given: Any) -> Iterator[str]:
     rest = {each: value for each, value in fields.items() if not _BOOKKEEPING.fullmatch(each)}
     if not name and arguments is None and rest:  # a service's own tool, named by the type of its call
         name, arguments, rest = kind, {each: _cleaned(value) for each, value in rest.items()}, {}
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-    yield f"[tool call] {_line(name)}({_line(text)})"
+    yield f"[tool call] {_line(name)}({_given(arguments)})"
     yield from (_marked(each, value) for each, value in rest.items() if _has_text(value))
+
+
+def _given(arguments: Any) -> str:
+    """Arguments on one line: a text as the model wrote it, of several lines as JSON."""
+    if isinstance(arguments, str) and len(arguments.splitlines()) < 2:
+        return arguments.strip()
+    return json.dumps({} if arguments is None else _json(arguments), ensure_ascii=False)
 
 
 def _json(value: Any) -> Any:
@@ -315,7 +343,7 @@ def _json(value: Any) -> Any:
 
 def _result(fields: dict[str, Any]) -> Turn:
     """What a tool gave back, as its own turn; an object that it gave as JSON."""
-    lines = ["[error]"] if fields.get("is_error") or fields.get("status") == "error" else []
+    lines = ["[error]"] if _failed(fields) else []
     for name, value in fields.items():
         if name in _OUTPUTS and not isinstance(value, str | list):
             lines.append(json.dumps(_unblobbed(value), ensure_ascii=False))
@@ -328,6 +356,10 @@ def _result(fields: dict[str, Any]) -> Turn:
         "\n".join(line for line in lines if line),
         _text(fields.get("name") or fields.get("tool_name"), "name"),
     )
+
+
+def _failed(fields: Mapping[str, Any]) -> bool:
+    return bool(fields.get("is_error")) or fields.get("status") in _FAILED
 
 
 def _marked(name: str, value: Any) -> str:
@@ -349,7 +381,8 @@ def _words(value: Any) -> str:
 
 def _cleaned(value: Any, name: str = "") -> Any:
     if isinstance(value, str):
-        return _digest(value) if name in _BLOBS or _BLOB.fullmatch(value) else value or None
+        data = name in _BLOBS and _BASE64.fullmatch(value)
+        return _digest(value) if data or _BLOB.fullmatch(value) else value or None
     if isinstance(value, list):
         found = [each for each in map(_cleaned, value) if each is not None]
         return found[0] if len(found) == 1 else found or None
@@ -360,9 +393,17 @@ def _cleaned(value: Any, name: str = "") -> Any:
         for key, inner in value.items()
         if not _OPAQUE.fullmatch(short := _snake(key))
         and not (short in ("type", "detail") and inner in _FORMS)
-        and (each := _cleaned(inner, short)) is not None
+        and (each := _within(inner, "" if value.get("type") == "text" else short)) is not None
     }
-    return next(iter(found.values())) if len(found) == 1 and "type" not in found else found or None
+    only = next(iter(found)) if len(found) == 1 else ""
+    return found[only] if _snake(only) in _WRAPS else found or None
+
+
+def _within(value: Any, name: str) -> Any:
+    """A field; what a tool was given, or gave, is whole."""
+    if isinstance(value, dict) and name in _WHOLE:
+        return _unblobbed(value) or None
+    return _cleaned(value, name)
 
 
 def _unblobbed(value: Any) -> Any:

@@ -104,12 +104,16 @@ class RowReader:
         self._parts = [(weight, _path(name)) for weight, name in terms(mapped.get("reward", "reward"))]
         self._tags = [_path(name.strip()) for name in mapped.get("tags", "tags").split("+")]
         self._starred = [path for path in self._every() if "*" in path]
+        twice = next((".".join(path) for path in self._starred if path.count("*") > 1), None)
+        if twice is not None:
+            hint = "write a row for each list within, and name one star"
+            raise ConfigError(f"{twice} has two stars, and one stands for the samples of a row", hint=hint)
         self._steps: bool | None = None
         """Whether rows have steps: all do, or none."""
         self._like: dict[str, set[Any]] = {}
         """Of fields that look like a step and are not mapped, the first two values."""
-        self._read = self._own = 0
-        """Rollouts, and those whose prompt ends with the response."""
+        self._read = self._own = self._blank = 0
+        """Rollouts, those whose prompt ends with the response, and those without one."""
         self._found: set[str] = set()
         """Of the optional fields those that a row has."""
         self.repeated: Counter[int] = Counter()
@@ -210,6 +214,7 @@ class RowReader:
                 raise self._other(place, field, given, "a text or messages") from error
         prompt, response = texts
         self._read += 1
+        self._blank += not prompt.strip()
         self._own += len(response) >= OWN and prompt.rstrip().endswith(response.strip())
         group = None if row.group is None else str(row.group)
         expected, feedback = (answer(place, each) for each in (row.answer, row.feedback))
@@ -242,6 +247,11 @@ class RowReader:
             yield (
                 f"{self._own:,} of {count(self._read, 'prompt')} end with their own response, so that none is"
                 " asked twice: name the prompt alone, for example --map prompt=messages.0.content"
+            )
+        if self._blank:
+            yield (
+                f"empty prompts: {self._blank:,} of {self._read:,}, which count as one question: a sheet has"
+                " no text in cells that were merged"
             )
         for name in sorted(name for name, values in self._like.items() if len(values) > 1):
             yield (
@@ -292,6 +302,8 @@ class RowReader:
         tags = [(path, _at(row, path, sample)) for path in self._tags]
         if any(value is not _ABSENT for _, value in tags):
             self._found.add("tags")
+        if self._kind == "cells":
+            tags = [(path, _listed(value)) for path, value in tags]
         values["tags"] = tuple(tag for path, value in tags for tag in self._tagged(place, path[-1], value))
         step = values.get("step")
         if isinstance(step, str) and step.isascii() and step.isdecimal() and len(step) < 20:
@@ -343,7 +355,10 @@ class RowReader:
             )
             return ConfigError(problem, hint=hint)
         if isinstance(value, list):
-            hint = f"write a row for each rollout, or name one of the list: --map {field}={name}.0"
+            hint = (
+                f"write a row for each rollout; or take each of the list as one: --map {field}={name}.*;"
+                f" or one of it alone: --map {field}={name}.0"
+            )
             return ConfigError(problem, hint=hint)
         hint = f"fix {name}, or name another field: --map {field}=FIELD, of {self._fields}"
         return ConfigError(problem, hint=hint)
@@ -440,6 +455,16 @@ def _steps(
             return  # the step is not whole
     if found:
         yield step_of(step, source, found, reader.repeated[step])
+
+
+def _listed(value: Any) -> Any:
+    """A cell that holds a list or an object as JSON."""
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+    return value
 
 
 def _hash(row: Mapping[str, Any]) -> int:

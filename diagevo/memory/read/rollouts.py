@@ -334,6 +334,8 @@ class PromptsInBoth:
     """What two runs, or one run up to two rounds, gave for the same prompts."""
 
     prompts: int
+    alone: tuple[int, int]
+    """Prompts that only one of them has."""
     pass_rates: tuple[float, float]
     """Means over these prompts; 0 where there are none."""
     less: int
@@ -354,6 +356,7 @@ def prompts_in_both(a: History, b: History, at_a: AsOf, at_b: AsOf) -> PromptsIn
     texts, causes = a.texts(prompts), last_causes(b, prompts, _until(b, at_b.round))
     return PromptsInBoth(
         prompts=len(both),
+        alone=(len(left) - len(both), len(right) - len(both)),
         pass_rates=(_mean([rates[0] for _, rates in both]), _mean([rates[1] for _, rates in both])),
         less=len(fell),
         more=sum(rates[1] > rates[0] for _, rates in both),
