@@ -53,6 +53,8 @@ def play_on(
             a, b = sorted(rng.sample(sorted(memory.state.nodes), 2), key=lambda n: int(n[1:]))
             player.merge(a, b, 0.6, rng.choice([None, f"joined in round {number}"]))
         if commit or number < last:
+            for failed in memory.undiagnosed():
+                player.diagnose(failed.failure_id, "unresolved", attempt=failed.attempt)
             player.commit()
 
 
