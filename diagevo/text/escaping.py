@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
 REPLACEMENT = "\ufffd"
 
 _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
@@ -36,11 +35,8 @@ def storable(text: str) -> str:
 
 
 def utf8(text: str) -> bytes:
-    """The bytes of a text that is kept by its digest: exact, but for halves of surrogate pairs."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return _SURROGATES.sub(REPLACEMENT, text).encode()
+    """The bytes of a text that is kept by its digest."""
+    return storable(text).encode()
 
 
 def visible(text: str, *, one_line: bool = False) -> str:

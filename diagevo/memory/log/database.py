@@ -331,6 +331,8 @@ def explained(database: Database) -> Generator[None]:
             raise
         raise explained from error
     except PendingRollbackError as error:  # what is asked after the session ended
+        if database.dialect == "sqlite":
+            raise
         raise _lost(shown(database.url), "the session ended") from error
     except UnicodeDecodeError as error:  # SQLite names what is damaged, and its name is
         raise DamagedError(f"the database {shown(database.url)} is damaged: {error}") from error
