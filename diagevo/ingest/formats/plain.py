@@ -291,7 +291,7 @@ class RowReader:
                 raise _missing(place, field, path, row)
         values["model"] = next((row[name] for name in MODELS if isinstance(row.get(name), str)), None)
         parts = [(weight, _at(row, path, sample), path) for weight, path in self._parts]
-        if self._kind == "cells":
+        if self._kind:
             parts = [(weight, reward_of(value), path) for weight, value, path in parts]
         for _, value, path in parts:
             if value is _ABSENT:
@@ -302,7 +302,7 @@ class RowReader:
         tags = [(path, _at(row, path, sample)) for path in self._tags]
         if any(value is not _ABSENT for _, value in tags):
             self._found.add("tags")
-        if self._kind == "cells":
+        if self._kind:
             tags = [(path, _listed(value)) for path, value in tags]
         values["tags"] = tuple(tag for path, value in tags for tag in self._tagged(place, path[-1], value))
         step = values.get("step")
