@@ -273,3 +273,14 @@ def test_the_hint_for_a_list_of_samples_loses_none(tmp_path: Path) -> None:
     assert "--map response=response.*" in said_by(*words, "--map", map, exit=2)
     said = said_by(*words, "--map", f"{map},response=response.*")
     assert "2 rollouts in 1 group" in said
+
+
+def test_messages_between_those_that_are_mapped_are_reported(tmp_path: Path) -> None:
+    short = chat(1, "2", 1)
+    long = short | {"messages": [{"role": "system", "content": "Be brief."}, *short["messages"]]}
+    for rows, found in ([short] * 2, 0), ([short, long, long], 2):
+        (tmp_path / "a.jsonl").write_text(lines(rows))
+        notes = list[str]()
+        list(read("jsonl", tmp_path / "a.jsonl", mapped=CHAT, on_cut=notes.append, on_note=notes.append))
+        assert [note for note in notes if f"not read, in {found} rows" in note] == notes
+        assert len(notes) == bool(found)
