@@ -216,7 +216,7 @@ class RowReader:
                 raise self._other(place, field, given, "a text or messages") from error
         prompt, response = texts
         self._read += 1
-        self._blank += not prompt.strip()
+        self._blank += not prompt
         self._own += len(response) >= OWN and prompt.rstrip().endswith(response.strip())
         group = None if row.group is None else str(row.group)
         expected, feedback = (answer(place, each) for each in (row.answer, row.feedback))
@@ -470,11 +470,8 @@ def _between(row: Mapping[str, Any], prompt: tuple[str, ...], response: tuple[st
     at = next((i for i, names in enumerate(zip(prompt, response, strict=False)) if len(set(names)) > 1), 0)
     items = _listed(_at(row, prompt[:at], 0)) if at else None
     places = [path[at] for path in (prompt, response)]
-    if (
-        not items
-        or not isinstance(items, list)
-        or not all(place.removeprefix("-").isdecimal() for place in places)
-    ):
+    numbers = all(place.removeprefix("-").isdecimal() for place in places)
+    if not items or not isinstance(items, list) or not numbers:
         return False
     first, last = (int(place) % len(items) for place in places)
     return last - first > 1
