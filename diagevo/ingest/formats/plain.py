@@ -48,7 +48,7 @@ _OPTIONAL = frozenset({"feedback", "tags"})
 """What a row may lack though it is mapped: passes have no test log."""
 _EXPECTED = {
     "reward": "one number",
-    "step": "a whole number from 0 to 2^63 - 1",
+    "step": "a whole number from 0 to 2^31 - 1",
     "group": "a text or a whole number",
     "tags": f"a text of up to {TAG} characters, a number, or a list or an object of them",
 }
