@@ -185,3 +185,16 @@ def test_cells_that_were_merged_are_reported(tmp_path: Path) -> None:
     notes = list[str]()
     list(read("jsonl", tmp_path / "a.csv", on_cut=notes.append, on_note=notes.append))
     assert [note.partition(",")[0] for note in notes] == ["empty prompts: 2 of 3"]
+
+
+def test_a_tables_reward_of_32_bits_is_the_decimal_that_it_was(tmp_path: Path) -> None:
+    rewards = [0.9, 0.1, float("nan"), float("inf"), None, 1e-30]
+    frame = polars.DataFrame({"prompt": "a", "response": "b", "reward": rewards})
+    frame.with_columns(polars.col("reward").cast(polars.Float32)).write_parquet(tmp_path / "a.parquet")
+    assert [each.reward for each in rollouts(tmp_path / "a.parquet")] == [0.9, 0.1, 1e-30]
+
+
+def test_an_empty_reward_is_none_in_every_kind_of_table(tmp_path: Path) -> None:
+    frame = polars.DataFrame({"prompt": "a", "response": "b", "reward": ["", "0,5", "1"]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    assert [each.reward for each in rollouts(tmp_path / "a.parquet")] == [0.5, 1.0]

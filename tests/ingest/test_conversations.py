@@ -399,3 +399,12 @@ def test_marks_of_a_template_are_taken_off_where_they_mark() -> None:
     assert messages("<|begin_of_text|>Yes.<|eot_id|>\n") == "Yes."
     windows = "<|im_start|>user\r\nHi.<|im_end|>\r\n<|im_start|>assistant\r\nYes?<|im_end|>"
     assert messages(windows) == "user: Hi.\n\nassistant: Yes?"
+
+
+def test_a_whole_reply_as_gateways_log_it_is_its_message() -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}
+    reply = {"id": "c1", "object": "chat.completion", "choices": [choice], "usage": {"total_tokens": 3}}
+    assert messages(reply) == messages(json.dumps(reply)) == "Hi."
+    for other in (reply | {"choices": [choice, choice]}, reply | {"choices": []}):
+        with pytest.raises(ConfigError):
+            messages(other)

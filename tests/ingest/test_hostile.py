@@ -87,7 +87,7 @@ def test_a_pipe_is_no_backup(tmp_path: Path) -> None:
 
 def test_a_step_of_200_digits_is_refused(tmp_path: Path) -> None:
     (tmp_path / f"{'9' * 200}.jsonl").write_text("")
-    assert "names a step above 2^63 - 1" in refused("verl", tmp_path)
+    assert "names a step above 2^31 - 1" in refused("verl", tmp_path)
 
 
 @pytest.mark.parametrize(

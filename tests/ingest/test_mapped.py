@@ -273,3 +273,26 @@ def test_the_hint_for_a_list_of_samples_loses_none(tmp_path: Path) -> None:
     assert "--map response=response.*" in said_by(*words, "--map", map, exit=2)
     said = said_by(*words, "--map", f"{map},response=response.*")
     assert "2 rollouts in 1 group" in said
+
+
+def test_messages_between_those_that_are_mapped_are_reported(tmp_path: Path) -> None:
+    short = chat(1, "2", 1)
+    long = short | {"messages": [{"role": "system", "content": "Be brief."}, *short["messages"]]}
+    for rows, found in ([short] * 2, 0), ([short, long, long], 2):
+        (tmp_path / "a.jsonl").write_text(lines(rows))
+        notes = list[str]()
+        list(read("jsonl", tmp_path / "a.jsonl", mapped=CHAT, on_cut=notes.append, on_note=notes.append))
+        assert [note for note in notes if f"not read, in {found} rows" in note] == notes
+        assert len(notes) == bool(found)
+
+
+@pytest.mark.parametrize("step", [2**31 - 1, 2**31, 1_764_000_000_000])
+def test_a_step_that_is_read_can_be_recorded(tmp_path: Path, step: int) -> None:
+    """A time in milliseconds is no step."""
+    rows = [{"prompt": "2?", "response": f"{n}", "reward": n, "step": step} for n in range(2)]
+    (tmp_path / "a.jsonl").write_text(lines(rows))
+    words = ["ingest", "jsonl", tmp_path / "a.jsonl", "--run", "a"]
+    if step < 2**31:
+        assert "1 step (1 new)" in said_by(*words)
+    else:
+        assert "line 1: its step is not a whole number from 0 to 2^31 - 1" in said_by(*words, exit=2)

@@ -174,7 +174,7 @@ def test_marks_of_a_chat_template_are_in_no_prompt_and_no_cause(home: Home, aske
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"step": "ten"}, "line 1: its step is not a whole number from 0 to 2^63 - 1: ten"),
+        ({"step": "ten"}, "line 1: its step is not a whole number from 0 to 2^31 - 1: ten"),
         ({"reward": [1.0, 0.0]}, "line 1: its reward is not one number: [1.0, 0.0]"),
         ({"response": ["9", "8"]}, "line 1: its response is not a text or messages: ['9', '8']"),
         ({"response": 5}, "line 1: its response is not a text or messages: 5"),

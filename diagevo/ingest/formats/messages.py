@@ -126,12 +126,21 @@ def conversation(value: Any) -> list[Message] | None:
         # A model may answer in JSON: it is a conversation only where each object is plainly a message.
         return found if found and all(map(_is_message, found)) else None
     if isinstance(value, dict):
+        if value.get("object") == "chat.completion":  # a whole reply of OpenAI's, as gateways log it
+            value = _only_choice(value.get("choices"))
         if set(value) != {"messages"}:
             return [value] if _is_message(value) else None
         value = value["messages"]
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         return [_unpacked(each) for each in value]
     return None
+
+
+def _only_choice(choices: Any) -> Message:
+    """The message of the one choice; nothing where there are several, or none."""
+    only = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
+    message = only.get("message") if isinstance(only, dict) else None
+    return message if isinstance(message, dict) else {}
 
 
 def _unpacked(item: Message) -> Message:

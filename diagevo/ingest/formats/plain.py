@@ -48,7 +48,7 @@ _OPTIONAL = frozenset({"feedback", "tags"})
 """What a row may lack though it is mapped: passes have no test log."""
 _EXPECTED = {
     "reward": "one number",
-    "step": "a whole number from 0 to 2^63 - 1",
+    "step": "a whole number from 0 to 2^31 - 1",
     "group": "a text or a whole number",
     "tags": f"a text of up to {TAG} characters, a number, or a list or an object of them",
 }
@@ -114,6 +114,8 @@ class RowReader:
         """Of fields that look like a step and are not mapped, the first two values."""
         self._read = self._own = self._blank = 0
         """Rollouts, those whose prompt ends with the response, and those without one."""
+        self._skipping = 0
+        """Rows with items of a list between the prompt's and the response's, which nobody reads."""
         self._found: set[str] = set()
         """Of the optional fields those that a row has."""
         self.repeated: Counter[int] = Counter()
@@ -214,7 +216,7 @@ class RowReader:
                 raise self._other(place, field, given, "a text or messages") from error
         prompt, response = texts
         self._read += 1
-        self._blank += not prompt.strip()
+        self._blank += not prompt
         self._own += len(response) >= OWN and prompt.rstrip().endswith(response.strip())
         group = None if row.group is None else str(row.group)
         expected, feedback = (answer(place, each) for each in (row.answer, row.feedback))
@@ -253,6 +255,11 @@ class RowReader:
                 f"empty prompts: {self._blank:,} of {self._read:,}, which count as one question: a sheet has"
                 " no text in cells that were merged"
             )
+        if self._skipping:
+            yield (
+                "messages between the prompt and the response are not read, in"
+                f" {count(self._skipping, 'row')}: map a field that has all that was asked"
+            )
         for name in sorted(name for name, values in self._like.items() if len(values) > 1):
             yield (
                 f"all rows are one step, but {name} differs: if it is the step, ingest into another run with"
@@ -289,9 +296,10 @@ class RowReader:
                 self._found.add(field)
             elif self._needs(field):
                 raise _missing(place, field, path, row)
+        self._skipping += _between(row, self._paths["prompt"], self._paths["response"])
         values["model"] = next((row[name] for name in MODELS if isinstance(row.get(name), str)), None)
         parts = [(weight, _at(row, path, sample), path) for weight, path in self._parts]
-        if self._kind == "cells":
+        if self._kind:
             parts = [(weight, reward_of(value), path) for weight, value, path in parts]
         for _, value, path in parts:
             if value is _ABSENT:
@@ -302,7 +310,7 @@ class RowReader:
         tags = [(path, _at(row, path, sample)) for path in self._tags]
         if any(value is not _ABSENT for _, value in tags):
             self._found.add("tags")
-        if self._kind == "cells":
+        if self._kind:
             tags = [(path, _listed(value)) for path, value in tags]
         values["tags"] = tuple(tag for path, value in tags for tag in self._tagged(place, path[-1], value))
         step = values.get("step")
@@ -455,6 +463,18 @@ def _steps(
             return  # the step is not whole
     if found:
         yield step_of(step, source, found, reader.repeated[step])
+
+
+def _between(row: Mapping[str, Any], prompt: tuple[str, ...], response: tuple[str, ...]) -> bool:
+    """Whether both are items of one list (messages.0.content and messages.-1.content) and others between."""
+    at = next((i for i, names in enumerate(zip(prompt, response, strict=False)) if len(set(names)) > 1), 0)
+    items = _listed(_at(row, prompt[:at], 0)) if at else None
+    places = [path[at] for path in (prompt, response)]
+    numbers = all(place.removeprefix("-").isdecimal() for place in places)
+    if not items or not isinstance(items, list) or not numbers:
+        return False
+    first, last = (int(place) % len(items) for place in places)
+    return last - first > 1
 
 
 def _listed(value: Any) -> Any:

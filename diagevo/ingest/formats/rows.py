@@ -17,7 +17,8 @@ ANOTHER = "name the format that wrote it: diagevo ingest --help lists them"
 Reward = float | bool | None
 BatchedReward = Reward | Annotated[list[float | bool | None], msgspec.Meta(min_length=1, max_length=1)]
 """NeMo-RL's, in a list of its own."""
-LAST_STEP = 2**63 - 1
+LAST_STEP = 2**31 - 1
+"""The last that an event may have."""
 _WEIGHTED = re.compile(r"\s*(-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)\s*\*(.*)", re.IGNORECASE)
 
 
@@ -113,7 +114,7 @@ def step_number(file: Path, digits: str) -> int:
     """The step in a file's name. Raises ConfigError for one that no trainer has reached."""
     if len(digits) > 19 or int(digits) > LAST_STEP:
         raise ConfigError(
-            f"{file.name[:40]}… names a step above 2^63 - 1",
+            f"{file.name[:40]}… names a step above 2^31 - 1",
             hint="no training runs that long: rename the file or move it away",
         )
     return int(digits)
