@@ -322,7 +322,7 @@ def explained(database: Database) -> Generator[None]:
         yield
     except DBAPIError as error:
         own = database.engine.dialect.loaded_dbapi
-        if own is not None and not isinstance(error.orig, own.Error):
+        if not isinstance(error.orig, own.Error):
             raise  # of another database, whose own words are further out
         explained = _explanation(shown(database.url), error)
         if database.dialect == "postgresql":
