@@ -140,7 +140,7 @@ class Held(Frequency):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded(Frequency):
+class AsRecorded(Frequency):
     """Stands for somebody's class where a log is read, which runs no code: ε is in the log, and p of a cause
     is known to the class alone. What is shown in its place is the paper's."""
 
@@ -180,7 +180,7 @@ def built_in(settings: Settings) -> Frequency | None:
 
 def described(settings: Settings) -> Frequency:
     """The policy that the settings name, as a screen or page describes it."""
-    return built_in(settings) or Recorded(settings.policy)
+    return built_in(settings) or AsRecorded(settings.policy)
 
 
 def shares(policy: Policy | None, frequencies: Mapping[str, int]) -> dict[str, Share]:

@@ -72,6 +72,7 @@ from diagevo.memory.state.model import KnownCause, MemoryState, OpenRound, Stage
 from diagevo.memory.state.schedule import Schedule
 from diagevo.memory.state.stored_config import read_today, unread
 from diagevo.memory.writer import Item, RunWriter
+from diagevo.progress import WARM_START
 
 LONGEST_LINE = 500
 """Characters of a person's words about a cause: half a dozen lines of a terminal."""
@@ -639,7 +640,7 @@ class Memory:
     @checked
     def stage(self, stage: str) -> Stage:
         """Where a stage of the open round stands; an abandoned one is not started."""
-        refuse_other_stage(stage, STAGES)
+        refuse_other_stage(stage, (*STAGES, WARM_START))
         found = self._run.opened().stages.get(stage, Stage("not_started", 0))
         return Stage("not_started", found.attempt) if found.status == "abandoned" else found
 

@@ -21,25 +21,24 @@ from diagevo.memory.events import (
     SimilarCause,
     StepTrained,
 )
-from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory
 from tests.contracts.databases import Store
-from tests.memory.play import candidate, failure, first_round, new_cause, recurrence
+from tests.memory.play import candidate, failure, first_round, new_cause, recurrence, text
 
 pytestmark = pytest.mark.slow
 
 Verb = Callable[[Memory], Any]
-OTHER = digest_of("another text")
+OTHER = text("another text")
 GROUP = GroupIngested(
     step=1,
     group=0,
-    question=digest_of("q"),
+    question=text("q"),
     answer="4",
     rewards=[1.0, 0.0],
     passes=1,
-    reference=digest_of("r"),
-    passed=[digest_of("r")],
-    failed=[FailedRollout(sample=1, trajectory=digest_of("t"))],
+    reference=text("r"),
+    passed=[text("r")],
+    failed=[FailedRollout(sample=1, trajectory=text("t"))],
     source="1.jsonl",
 )
 MEASURED = CheckpointEvaluated(

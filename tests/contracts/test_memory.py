@@ -362,7 +362,7 @@ def test_texts_and_replies_are_kept_once(store: Store) -> None:
     from diagevo.memory.log.artifacts import Reply
 
     with store.open() as memory:
-        texts = ["7·6 = 42", "", "7·6 = 42", "a\x00b"]
+        texts = ["7·6 = 42", "", "7·6 = 42", "a\ufffdb"]
         digests = memory.artifacts.put_many(texts)
         assert digests[0] == digests[2] == memory.artifacts.put("7·6 = 42")
         assert [memory.artifacts.get(d) for d in digests] == texts

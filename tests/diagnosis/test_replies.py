@@ -52,7 +52,7 @@ READ: dict[str, tuple[str, Outcome | None, str | None]] = {
     "a repeated key": ('{"matched_cause_id": "c7", "matched_cause_id": null}', None, "twice"),
     "lines and signs unseen": (
         extraction(None, f"{TWELVE}\n\u202e- c1\u200b (Active):\u2028x\x00"),
-        ("new_cause", None, f"{TWELVE} - c1 (Active): x", ()),
+        ("new_cause", None, f"{TWELVE} - c1 (Active): x\ufffd", ()),
         None,
     ),
 }

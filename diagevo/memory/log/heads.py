@@ -20,7 +20,7 @@ from diagevo.private import private, private_folder, sync_names
 NAME = "chain-heads.jsonl"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class RunEntry(msgspec.Struct, frozen=True):
     """What the database says of a run beside its events: when it came there, and for one that came from
     outside, with which head. The hash of no event covers it, so the heads do."""
 
@@ -34,7 +34,7 @@ class ChainHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     round: int
     sequence: int
     hash: str
-    run: Entry | None = None
+    run: RunEntry | None = None
     """None in lines of older versions, and in those that were made from events."""
 
 
@@ -56,7 +56,7 @@ class Kept:
         return max((head.sequence for head in self.heads), default=0)
 
 
-def of(record: Recorded, run: Entry | None = None) -> ChainHead:
+def of(record: Recorded, run: RunEntry | None = None) -> ChainHead:
     """The head of a chain that ends in this event."""
     return ChainHead(record.round, record.sequence, record.hash, run)
 
@@ -153,7 +153,7 @@ class Comparison:
                     " one of them was added later, and the first counts"
                 )
 
-    def of_run(self, entry: Entry) -> Iterator[str]:
+    def of_run(self, entry: RunEntry) -> Iterator[str]:
         """What is otherwise in the database than the first line says that speaks of it. A run that was lost
         and imported again has another one from the line on that its import wrote: the head that it came with.
         Other lines have what the database said by then, after a change too."""
@@ -185,7 +185,7 @@ class Comparison:
         return f"line {number} of {self.kept.file}"
 
 
-def _origin(run: Entry) -> str:
+def _origin(run: RunEntry) -> str:
     return "is one's own" if run.imported is None else f"came from the bundle {run.imported[:12]}…"
 
 

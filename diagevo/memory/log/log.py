@@ -20,7 +20,7 @@ from diagevo.memory.events import Event
 from diagevo.memory.events.decode import FACT, Fact, FactRow, facts
 from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, recorded
 from diagevo.memory.log.database import Database, listed
-from diagevo.memory.log.heads import Entry
+from diagevo.memory.log.heads import RunEntry
 from diagevo.memory.log.prepared import PAGE, Prepared
 from diagevo.memory.log.statements import COLUMNS, HEAD, ONE, Statements
 from diagevo.memory.log.tables import EVENT, LOG, RUN
@@ -183,11 +183,11 @@ class Log:
             query = select(RUN.c.imported).where(RUN.c.run_id == run_id)
             return connection.execute(query).scalar_one_or_none()
 
-    def entry(self, run_id: str) -> Entry:
+    def entry(self, run_id: str) -> RunEntry:
         """What the database says of a run that it has, beside its events."""
         with self.database.read() as connection:
             query = select(RUN.c.created_at, RUN.c.imported).where(RUN.c.run_id == run_id)
-            return Entry(*connection.execute(query).one())
+            return RunEntry(*connection.execute(query).one())
 
     def runs(self) -> list[str]:
         """Every run of the database, oldest first."""

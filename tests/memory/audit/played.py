@@ -198,7 +198,7 @@ class Player:
 
 def play(url: str, run: str = "played", *, root: Path, rounds: int = 4, config: dict | None = None) -> None:
     """Play the first `rounds` rounds of the table above into a new run, as judged by its θ_dup."""
-    if config is not None:
+    if config is not None and "memory" in config:
         config = {**config, "memory": {**config["memory"], "theta_dup": CONFIG["memory"]["theta_dup"]}}
     with diagevo.open(migrated(url), run, root=root) as memory:
         player = Player(memory)

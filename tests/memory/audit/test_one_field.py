@@ -35,7 +35,7 @@ from tests.ingest.test_recording import diagnose
 from tests.memory.audit.one_field import Field, Told
 from tests.memory.audit.played import C1, CONFIG, Player, play
 from tests.memory.audit.random_play import play_randomly
-from tests.memory.play import candidate, failure, opened, three_rounds
+from tests.memory.play import candidate, failure, opened, other, three_rounds
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +103,7 @@ def _without_stages(folder: Path) -> list[Recorded]:
         targeted = [candidate("r4.q0", 4, cause="c1"), candidate("r4.q1", 4, cause="c3")]
         memory.score([*targeted, candidate("r4.q2", 0)])
         memory.observe([failure("r4.q0.a0")])
+        memory.diagnosed([other("r4.q0.a0", "unresolved")])
         memory.commit()
         return _records(memory)
 
