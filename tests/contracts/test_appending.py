@@ -47,7 +47,7 @@ def test_what_is_known_keeps_its_position_in_the_database_and_its_run_its_head(s
         log.append("a", 0, [_event(1), _event(2)])
         head = log.head("a")
         assert log.append("a", 2, [_event(2)])[:2] == ([3], [False])
-        assert log.append("a", 0, [_event(1)]) == ([2], [False])
+        assert log.append("a", 0, [_event(1)])[:2] == ([2], [False])
         assert log.head("a") == head
 
 
