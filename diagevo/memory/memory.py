@@ -187,9 +187,14 @@ class Memory:
         self._run.append([Item(default)])
 
     def _configured(self) -> RunConfigured:
-        """The latest configuration."""
+        """The latest configuration. `OutOfOrderError` where none is recorded."""
         newest = self.log.read(self.run_id, types=["RunConfigured"], newest_first=True, limit=1)
-        event = next(newest).event
+        event = next((stored.event for stored in newest), None)
+        if event is None:
+            raise OutOfOrderError(
+                f"run {self.run_id} has no configuration yet",
+                hint="memory.configure(event) records the first one",
+            )
         assert isinstance(event, RunConfigured)
         return read_today(event, self.run_id)
 
@@ -206,8 +211,8 @@ class Memory:
             config: The whole configuration, not only what changes.
 
         Raises:
-            OutOfOrderError: A round is open, and this changes what it is played with. Who is asked, and how,
-                may change at any time.
+            OutOfOrderError: A round is open, and this changes what it is played with (who is asked, and how,
+                may change at any time); or the run was never configured.
         """
         with self.atomic():
             last = self._configured()
@@ -291,8 +296,7 @@ class Memory:
                     if state.round
                     else "finish it with the old model, or start another run",
                 )
-            if state.config is None:
-                raise OutOfOrderError(f"run {self.run_id} has no configuration yet")
+            self._configured()  # refused where there is none
             texts = [state.found_as(c) for c in state.causes.values()] + [
                 n.label for n in state.nodes.values()
             ]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import convert, structs
 
 import diagevo
-from diagevo.errors import DiagEvoError
+from diagevo.errors import DiagEvoError, OutOfOrderError
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import (
     UNNAMED,
@@ -224,6 +224,15 @@ def test_a_refusal_says_what_is_wrong_and_what_is_allowed(
             assert memory.log.head("a") == before
         memory.diagnosed([other("r1.q0.a0", "unresolved")])
         assert memory.commit().undiagnosed == 1
+
+
+def test_a_run_without_a_configuration_is_not_reconfigured(
+    sqlite_stores: SQLiteStores, tmp_path: Path
+) -> None:
+    with sqlite_stores.new(tmp_path).open() as memory:
+        with pytest.raises(OutOfOrderError, match="run a has no configuration yet"):
+            memory.reconfigure({})
+        assert memory.log.head("a").sequence == 0
 
 
 def _read_by_all(memory: Memory, folder: Path) -> None:
