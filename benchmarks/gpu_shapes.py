@@ -8,9 +8,9 @@ from typing import Any
 
 from diagevo.config.loading import of_profile
 from diagevo.config.models import Config, GRPOConfig, HardwareConfig, SamplingConfig
-from diagevo.training.footprint import loads
+from diagevo.planning.footprint import gpu_memory_plan
+from diagevo.planning.shapes import shape_of
 from diagevo.training.phase import Phase, RewardSpec, TrainingRow
-from diagevo.training.shapes import shape_of
 from tests.sampling.tiny_model import VOCABULARY, make_tiny_tokenizer
 
 STEPS = 3
@@ -108,5 +108,5 @@ def planned(config: Config, shape: Shape, card: float = 0.0) -> float:
     """Bytes that `train --plan` reckons for the phase at its fullest, without CUDA's own."""
     counted = shape_of({"model_type": "qwen3"} | config_of(shape))
     assert counted is not None
-    solver = [load for load in loads(config, counted, counted) if load.stage.startswith("solver")]
+    solver = [load for load in gpu_memory_plan(config, counted, counted) if load.stage.startswith("solver")]
     return max(load.peak(card) - load.parts["process"] for load in solver)

@@ -1,4 +1,4 @@
-"""What every command is given beside its own arguments: its `Call`."""
+"""What every command is given beside its own arguments: its `CommandContext`."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ RowFormat = Literal["table", "json", "jsonl", "csv", "parquet", "md"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CommandContext:
     """What was asked for beside the command's own arguments: the first parameter of every command."""
 
     run: str | None = None
@@ -76,7 +76,7 @@ class Call:
     def config_in_log(self, history: "History", stored: "Mapping[str, Any]") -> dict[str, Any]:
         """`stored`, a configuration of the run, as it may be used here: of a run from outside, what reaches
         other machines counts only in the user's own words. Raises ConfigError."""
-        from diagevo.config.adjusting import confirmed
+        from diagevo.config.resume_overrides import confirmed
 
         if history.log.imported(history.run_id) is None:
             return dict(stored)

@@ -20,7 +20,7 @@ from diagevo.text.escaping import json_text, shortened, storable, visible
 from diagevo.text.redaction import masked
 
 from . import listing
-from .call import Call
+from .call import CommandContext
 
 USAGE = 2
 BUG = 70
@@ -92,10 +92,10 @@ def _open_streams() -> None:
 def _refused(arguments: list[str], error: OSError) -> int:
     """A full disk, or a name too long for it. What stdout still holds goes nowhere, or Python would try once
     more at its end."""
-    from .render.console import to_nowhere
+    from .render.console import silence_stream
 
     with suppress(OSError):
-        to_nowhere(sys.stdout)
+        silence_stream(sys.stdout)
     what = f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror}"
     return _report(arguments, "config", what, "free some space, or name another place", USAGE)
 
@@ -144,7 +144,7 @@ def _report_bug(arguments: list[str], error: Exception) -> int:
     text = masked(traceback.format_exc())
     if "-v" in arguments or "--verbose" in arguments:
         print(text, file=sys.stderr)
-    path = Call().home / f"diagevo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.traceback"
+    path = CommandContext().home / f"diagevo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.traceback"
     try:
         with open(path, "w", encoding="utf-8", errors="replace", opener=private) as file:
             file.write(text)

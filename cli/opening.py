@@ -8,7 +8,7 @@ import typer
 
 from diagevo.errors import ConfigError, DamagedError, DiagEvoError
 
-from .call import Call
+from .call import CommandContext
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
@@ -35,7 +35,7 @@ OptionalRef = Annotated[str | None, _REF]
 
 
 @contextmanager
-def database(call: Call, *, create: bool = False) -> Iterator["Database"]:
+def database(call: CommandContext, *, create: bool = False) -> Iterator["Database"]:
     """The database that the options name, of this version's revision."""
     from diagevo.memory.log.database import Database
     from diagevo.memory.log.migrate import prepare
@@ -49,7 +49,7 @@ def database(call: Call, *, create: bool = False) -> Iterator["Database"]:
 
 
 @contextmanager
-def opened(call: Call, run: str | None = None) -> Iterator["History"]:
+def opened(call: CommandContext, run: str | None = None) -> Iterator["History"]:
     """A run for reading: `run`, else the one that the options name."""
     from diagevo.memory.history import open_history
 
@@ -60,7 +60,7 @@ def opened(call: Call, run: str | None = None) -> Iterator["History"]:
         history.close()
 
 
-def one(call: Call, *given: str | None) -> str | None:
+def one(call: CommandContext, *given: str | None) -> str | None:
     """The run that an argument names. Raises ConfigError where --run was typed beside another name."""
     named = [run for run in given if run is not None]
     if named and "--run" in call.typed and named != [call.run]:
@@ -78,9 +78,9 @@ def point_named(text: str) -> tuple[str | None, int | None]:
     return (name, int(round_)) if at and round_.isdecimal() else (text, None)
 
 
-def config_of(call: Call, history: "History") -> "Config":
+def config_of(call: CommandContext, history: "History") -> "Config":
     """The run's own configuration with what `--set` changes, or the one that `-c` or `--profile` names."""
-    from diagevo.config.loading import over, put_method, refuse_unused_model
+    from diagevo.config.loading import apply_overrides, put_method, refuse_unused_model
     from diagevo.config.sources import from_settings
 
     if call.config is not None or call.profile is not None:
@@ -88,7 +88,7 @@ def config_of(call: Call, history: "History") -> "Config":
     given = from_settings(call.settings)
     stored = call.config_in_log(history, history.configuration().config)
     put_method([given], stored.get("world"))
-    config = over(stored, given, history.run_id)
+    config = apply_overrides(stored, given, history.run_id)
     refuse_unused_model(config, [given])
     return config
 
@@ -100,7 +100,7 @@ def stored_config(history: "History") -> "Config":
     return of_run(history.configuration().config, history.run_id).config
 
 
-def there_is_none(call: Call) -> bool:
+def there_is_none(call: CommandContext) -> bool:
     """Whether the options name a file that is not there yet: then nothing was ever recorded in it."""
     from diagevo.memory.log.database import Database
 

@@ -12,14 +12,14 @@ from typer.models import CommandInfo
 
 from diagevo.errors import ConfigError, DiagEvoError
 
-from .call import Call, RowFormat
+from .call import CommandContext, RowFormat
 
 _ENDINGS: dict[str, RowFormat] = {name: name for name in get_args(RowFormat) if name != "table"}
 
 CONFIGURATION = ("-c", "--set", "--profile")
 """The options of a command that reads a configuration."""
 _NAMES = {"--run": "run", "--db": "db", "-c": "config", "--set": "settings", "--profile": "profile"}
-"""Attributes of `Call` by the options that not every command takes."""
+"""Attributes of `CommandContext` by the options that not every command takes."""
 _COMMON: dict[str, Any] = {
     "run": Annotated[
         str | None,
@@ -135,7 +135,7 @@ def command(
     return register
 
 
-def _call(context: typer.Context, path: str, given: dict[str, Any]) -> Call:
+def _call(context: typer.Context, path: str, given: dict[str, Any]) -> CommandContext:
     """What the options say. Raises ConfigError for an empty name and for an ending that no format has."""
     for name in ("run", "db", "profile"):
         if given.get(name) == "":
@@ -146,7 +146,7 @@ def _call(context: typer.Context, path: str, given: dict[str, Any]) -> Call:
         if format not in (None, "json"):
             raise ConfigError(f"--json and --format {format} are two formats", hint="leave one out")
         format = "json"
-    return Call(
+    return CommandContext(
         **given
         | {
             "settings": tuple(given.get("settings") or ()),

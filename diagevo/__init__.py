@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from diagevo.config.models import Config
     from diagevo.ingest.voted import voted
-    from diagevo.memory.audit.frames import RunFrames
     from diagevo.memory.events import (
         CandidateScored,
         DuplicateJudged,
@@ -40,8 +39,9 @@ if TYPE_CHECKING:
         NodePairJudged,
         RunConfigured,
     )
+    from diagevo.memory.frames import RunFrames
     from diagevo.memory.memory import Memory
-    from diagevo.memory.state.schedule import Draw, Schedule
+    from diagevo.memory.state.projected_schedule import Draw, Schedule
 
 if not os.path.isdir(os.path.join(__path__[0], "cli")):
     __path__.append(os.path.dirname(__path__[0]))  # a checkout has cli/ and migrations/ beside the package
@@ -68,9 +68,9 @@ __all__ = [
 
 _HOMES = {
     "Memory": "diagevo.memory.memory",
-    "RunFrames": "diagevo.memory.audit.frames",
-    "Draw": "diagevo.memory.state.schedule",
-    "Schedule": "diagevo.memory.state.schedule",
+    "RunFrames": "diagevo.memory.frames",
+    "Draw": "diagevo.memory.state.projected_schedule",
+    "Schedule": "diagevo.memory.state.projected_schedule",
     "voted": "diagevo.ingest.voted",
 } | dict.fromkeys(
     (
@@ -151,7 +151,7 @@ def read(
         StoreError: The database is missing, or of another revision.
         NotFoundError: It has no such run.
     """
-    from diagevo.memory.audit.frames import RunFrames
+    from diagevo.memory.frames import RunFrames
     from diagevo.memory.history import open_history
 
     return RunFrames(open_history(url, run, root=root))

@@ -21,12 +21,20 @@ from diagevo.memory.log.location import shown
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.places import runs_folder
+from diagevo.planning.disk import disk_bytes, gigabytes
+from diagevo.planning.footprint import (
+    MEMORY_FRACTION,
+    SAME_SHAPE,
+    gpu_memory_plan,
+    host_memory_bytes,
+    memory_advice,
+    shape_mismatch,
+    shapes_of,
+)
+from diagevo.planning.shapes import BUILTIN, config_file
 from diagevo.private import open_to_others
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.text.redaction import key_from
-from diagevo.training.disk import disk_bytes, gigabytes
-from diagevo.training.footprint import ROOM, SAME_SHAPE, apart, host, less, loads, shapes_of
-from diagevo.training.shapes import BUILTIN, config_file
 
 Purpose = Literal["audit", "train", "eval"]
 State = Literal["ok", "warn", "missing"]
@@ -55,7 +63,9 @@ class Check:
     """What to do or to run; empty where nothing is to be done."""
 
 
-def look(purpose: Purpose, *, database: str, home: Path, configured: Callable[[], Config]) -> list[Check]:
+def run_checks(
+    purpose: Purpose, *, database: str, home: Path, configured: Callable[[], Config]
+) -> list[Check]:
     """All that `purpose` needs, one thing after the other. Nothing is changed.
 
     `database` is a URL or a file, `home` the folder of the runs. `configured` reads the configuration, for
@@ -206,7 +216,7 @@ def _vllm(config: Config) -> Iterator[Check]:
     if config.hardware.colocate_vllm and importlib.util.find_spec("vllm") is None:
         fix = "pip install 'diagevo[vllm]', or --set hardware.colocate_vllm=false"
         yield Check("vllm", "missing", "not installed", fix)
-    if (why := apart(config)) is not None:
+    if (why := shape_mismatch(config)) is not None:
         yield Check("vLLM", "missing", why, SAME_SHAPE)
 
 
@@ -216,7 +226,7 @@ def _memory(config: Config, card: int) -> Check:
     if shapes is None:
         fix = "download the models first: their config.json says what they take"
         return Check("GPU memory", "warn", "unknown", fix)
-    found = loads(config, *shapes)
+    found = gpu_memory_plan(config, *shapes)
     fullest = max(found, key=lambda load: (not load.fits(card), load.peak(card)))
     detail = f"{fullest.stage}: {gigabytes(fullest.peak(card))} of {gigabytes(card)}"
     if fullest.fits(card):
@@ -225,10 +235,13 @@ def _memory(config: Config, card: int) -> Check:
                 found_, _, fix = few.partition(": ")
                 return Check("GPU memory", "warn", f"{detail}; {load.stage}: {found_}", fix)
         return Check("GPU memory", "ok", detail)
-    if fullest.peak(card) <= ROOM * card:
+    if fullest.peak(card) <= MEMORY_FRACTION * card:
         detail += ", and the share of a vLLM holds no cache for one long sequence"
     return Check(
-        "GPU memory", "missing", detail, f"{less(config)}; diagevo train --plan shows what it then takes"
+        "GPU memory",
+        "missing",
+        detail,
+        f"{memory_advice(config)}; diagevo train --plan shows what it then takes",
     )
 
 
@@ -289,7 +302,7 @@ def _host(config: Config, ranks: int, there: int) -> Iterator[Check]:
     shapes = shapes_of(config)
     if config.hardware.device != "cuda" or shapes is None or not ranks:
         return
-    needed = host(config, *shapes[:2], ranks)
+    needed = host_memory_bytes(config, *shapes[:2], ranks)
     found = f"{ranks} ranks take up to {gigabytes(needed)}; the machine has {gigabytes(there)}"
     if needed <= there:
         yield Check("host memory", "ok", found)

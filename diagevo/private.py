@@ -35,7 +35,7 @@ def private_file(file: Path) -> None:
 
 
 @contextmanager
-def whole(file: Path) -> Generator[Path]:
+def atomic_file(file: Path) -> Generator[Path]:
     """A file for this user alone under another name, which gets its own, in one step, once the block is
     through; removed where that fails. Raises OSError."""
     part = file.with_name(f"{file.name}.part")

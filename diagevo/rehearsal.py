@@ -16,15 +16,15 @@ from diagevo.doctor import Check
 from diagevo.errors import DiagEvoError
 from diagevo.loop.players import play, plays_here
 from diagevo.loop.roles import Roles, who_votes
+from diagevo.planning.footprint import CARDS, card_for, gpu_memory_plan, shapes_of
+from diagevo.planning.shapes import BUILTIN, config_file
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag, playing
 from diagevo.sampling.engine import Engine
 from diagevo.sampling.hub import folder_of
 from diagevo.sampling.model_folder import encode_prompts, end_ids, load_tokenizer
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
-from diagevo.training.footprint import CARDS, card_for, loads, shapes_of
 from diagevo.training.phase import Phase, Reward, RewardSpec, Rollout, TrainingRow, no_update
-from diagevo.training.shapes import BUILTIN, config_file
 
 STEPS = 2
 QUESTIONS = ("What is 2 + 2?", "A train of 120 m passes a pole in 6 s. How fast is it?", "Solve x^2 = 9.")
@@ -162,7 +162,7 @@ def _at_once(config: Config) -> Iterator[Check]:
     shapes = shapes_of(config)
     if config.hardware.device != "cuda" or shapes is None:
         return
-    found = loads(config, *shapes)
+    found = gpu_memory_plan(config, *shapes)
     here, sold = _card(), card_for(found)
     if here is None and sold is None:
         yield Check("rehearsal: at once", "missing", "the run fits no card", "see: diagevo train --plan")

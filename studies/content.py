@@ -29,20 +29,20 @@ from typing import Any
 from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic import WEIGHTS, heldout
 from diagevo.arithmetic.corpus import documents
-from diagevo.arithmetic.diagnostician import RuleDiagnostician
 from diagevo.arithmetic.families import family
 from diagevo.arithmetic.grammar import FAMILIES, Part, draw_part, parse, word
+from diagevo.arithmetic.rule_diagnostician import RuleDiagnostician
 from diagevo.arithmetic.slips import KINDS, Kind
 from diagevo.arithmetic.truth import value
 from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
+from diagevo.diagnosis.cause_extraction import Diagnoser, ShouldStop
 from diagevo.diagnosis.diagnostician import FailurePair
-from diagevo.diagnosis.extraction import Diagnoser, ShouldStop
-from diagevo.diagnosis.levels.engine import Levels
-from diagevo.diagnosis.levels.material import Failure, Response
-from diagevo.diagnosis.levels.material import Prompt as Asked
+from diagevo.diagnosis.levels.cause_levels import Levels
+from diagevo.diagnosis.levels.inputs import Failure, Response
+from diagevo.diagnosis.levels.inputs import Prompt as Asked
 from diagevo.memory.events import FailureObserved
 from diagevo.memory.memory import Memory
-from diagevo.memory.state.schedule import Draw, Schedule
+from diagevo.memory.state.projected_schedule import Draw, Schedule
 from diagevo.progress import Observer, StopFlag
 from diagevo.sampling.model_folder import sha256_of
 from diagevo.sampling.sampler import Prompt, SamplingParams

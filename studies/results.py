@@ -30,7 +30,7 @@ def collect(plan: Plan, url: str) -> list[dict[str, Any]]:
     from diagevo.evaluation.ablation import states
     from diagevo.memory.history import open_history
     from diagevo.memory.log.database import Database
-    from diagevo.memory.read.rounds import rounds, validations
+    from diagevo.memory.read.round_figures import rounds, validations
 
     found: list[dict[str, Any]] = []
     database = Database(url)
@@ -89,7 +89,7 @@ def course(history: "History") -> dict[str, dict[str, Any]]:
     valid free questions are of the head."""
     from diagevo.arithmetic.families import GROUPS
     from diagevo.memory.events import CandidateScored, CausePromoted, CauseReactivated
-    from diagevo.memory.read.rounds import rounds
+    from diagevo.memory.read.round_figures import rounds
     from diagevo.view.scores import free_questions
 
     free, lines = free_questions(history), {line.round: line for line in rounds(history)}

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from diagevo.arithmetic import heldout
-from diagevo.arithmetic.diagnostician import RuleDiagnostician
 from diagevo.arithmetic.families import family
 from diagevo.arithmetic.grammar import FAMILIES, draw_part, parse, read_steps, solve, word, write_solution
+from diagevo.arithmetic.rule_diagnostician import RuleDiagnostician
 from diagevo.arithmetic.slips import Kind, offers
 from diagevo.arithmetic.truth import answer, value
 from diagevo.arithmetic.wordings import kind_of
 from diagevo.equations.policy import ScheduledCause
 from diagevo.memory.events import FailureObserved
-from diagevo.memory.state.schedule import Draw, Schedule
+from diagevo.memory.state.projected_schedule import Draw, Schedule
 from studies import content, content_page
 from studies.content import (
     BROKEN,

@@ -10,7 +10,7 @@ import typer
 from diagevo.text.numbers import count
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import database, there_is_none
 from ..render import console as render
 from ..render.result import Result
@@ -43,7 +43,7 @@ Name = Annotated[
     diagevo ablate plan ks --variants full,k-0.2,k-1.0,k-2.0 --eval "all --data folder-of-jsonl\"""",
 )
 def plan(
-    call: Call,
+    call: CommandContext,
     name: Annotated[str, typer.Argument(metavar="PLAN", help="Name of the plan, and prefix of its runs.")],
     variants: Annotated[str, typer.Option(help="Comma-separated names, or `all` of the paper's.")] = "all",
     seeds: Annotated[str, typer.Option(help="Comma-separated seeds.")] = "0,1,2",
@@ -111,7 +111,7 @@ def _measured(arguments: str | None) -> list[str]:
     diagevo ablate run small --status""",
 )
 def run(
-    call: Call,
+    call: CommandContext,
     name: Name = None,
     status: Annotated[
         bool, typer.Option("--status", help="Run nothing; show the state of every run.")
@@ -135,7 +135,7 @@ def run(
     return _status(call, chosen)
 
 
-def _status(call: Call, chosen: "Plan") -> Result[Any]:
+def _status(call: CommandContext, chosen: "Plan") -> Result[Any]:
     from diagevo.evaluation.ablation import states
 
     if there_is_none(call):
@@ -158,7 +158,7 @@ def _status(call: Call, chosen: "Plan") -> Result[Any]:
     diagevo ablate compare paper --against full --metric greedy""",
 )
 def compare(
-    call: Call,
+    call: CommandContext,
     name: Name = None,
     against: Annotated[
         str, typer.Option(metavar="VARIANT", help="The variant that the others are compared with.")

@@ -9,7 +9,7 @@ import typer
 from diagevo.errors import ConfigError
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import opened
 from ..render.console import dump
 from ..render.result import Result
@@ -44,7 +44,7 @@ DIFFERENCES = columns("key, a, b", a=_text, b=_text)
     diagevo config show --run embedded-1 --format json""",
 )
 def show(
-    call: Call,
+    call: CommandContext,
     *,
     paper: Annotated[
         bool,
@@ -86,7 +86,7 @@ def show(
     return Result(rows, SETTINGS, run=call.run)
 
 
-def _show_paper(call: Call, resolved: "Resolved") -> Result[Any]:
+def _show_paper(call: CommandContext, resolved: "Resolved") -> Result[Any]:
     from diagevo.config.paper import deviations
 
     rows = [asdict(found) | {"source": found.source.where} for found in deviations(resolved)]
@@ -94,7 +94,7 @@ def _show_paper(call: Call, resolved: "Resolved") -> Result[Any]:
     return Result(rows, DEVIATIONS, run=call.run, notes=[] if rows else [none])
 
 
-def _check(call: Call) -> Result[Any]:
+def _check(call: CommandContext) -> Result[Any]:
     resolved = call.resolve()
     places = dict.fromkeys(
         s.where.partition(",")[0] for s in resolved.sources.values() if s.kind != "default"
@@ -117,7 +117,7 @@ def _schema() -> Result[None]:
     diagevo config diff run:embedded-1 diagevo.yaml""",
 )
 def diff(
-    call: Call,
+    call: CommandContext,
     a: Annotated[str, typer.Argument(metavar="A", help="A profile, a file, or run:ID.")],
     b: Annotated[
         str | None, typer.Argument(metavar="[B]", help="Like A; the current configuration if omitted.")
@@ -137,7 +137,7 @@ def diff(
     return Result(rows, DIFFERENCES, notes=notes, exit_code=1 if rows and exit_code else 0)
 
 
-def of(call: Call, name: str) -> "Resolved":
+def of(call: CommandContext, name: str) -> "Resolved":
     """The configuration that `name` means: a profile, a file, or a run (`run:ID`, or the ID after --run)."""
     from diagevo.config.loading import of_file, of_profile, of_run
     from diagevo.config.shipped import PROFILES

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..render import console as render
 from ..render.result import Result
 from ..render.table import columns
@@ -21,7 +21,7 @@ FINDINGS = columns("check, ok, detail: found")
 
 
 @contextmanager
-def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
+def _database(call: CommandContext, *, must_exist: bool = True) -> Iterator["Database"]:
     from diagevo.memory.log.database import Database
     from diagevo.memory.log.migrate import refuse_missing
 
@@ -29,7 +29,7 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
     try:
         if must_exist:
             refuse_missing(database)
-        with render.telling(call, "at work on the database"):
+        with render.heartbeat(call, "at work on the database"):
             yield database
     finally:
         database.close()
@@ -40,7 +40,7 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
     without=("--run",),
     example="diagevo db upgrade",
 )
-def upgrade(call: Call) -> Result[Any]:
+def upgrade(call: CommandContext) -> Result[Any]:
     """Migrate the database to this version's revision.
 
     A backup of an SQLite file is written first; of PostgreSQL, make one with pg_dump. Projections are rebuilt
@@ -80,7 +80,7 @@ def _backup_beside(file: Path, database: "Database") -> Path:
 
 
 @options.command("db status", rows=True, without=("--run",), example="diagevo db status")
-def status(call: Call) -> Result[Any]:
+def status(call: CommandContext) -> Result[Any]:
     """Check revision, triggers and integrity.
 
     Changes nothing. Exits 5 if the revision is not the one that this version expects, 1 for any other fault.
@@ -104,7 +104,7 @@ def status(call: Call) -> Result[Any]:
 
 @options.command("db backup", without=("--run",), example="diagevo db backup runs/monday.db")
 def backup(
-    call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]
+    call: CommandContext, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]
 ) -> Result[Any]:
     """Copy the SQLite database into one file.
 
@@ -125,7 +125,7 @@ def backup(
     diagevo db restore runs/monday.db --replace""",
 )
 def restore(
-    call: Call,
+    call: CommandContext,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
     *,
     replace: Annotated[

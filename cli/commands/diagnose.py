@@ -13,7 +13,7 @@ from diagevo.progress import StopFlag
 from diagevo.text.numbers import count
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import config_of, opened
 from ..render import console as render
 from ..render.result import Result
@@ -25,15 +25,15 @@ from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
+    from diagevo.diagnosis.cause_extraction import Progress
     from diagevo.diagnosis.chat import Usage
     from diagevo.diagnosis.diagnostician import Diagnostician
-    from diagevo.diagnosis.extraction import Progress
     from diagevo.ingest.cost import Cost
     from diagevo.ingest.local import LocalCauses
     from diagevo.memory.events import RoundCommitted
     from diagevo.memory.history import History
     from diagevo.memory.memory import Memory
-    from diagevo.memory.read.rollouts import CauseRate
+    from diagevo.memory.read.pass_rates import CauseRate
 
 LOCAL = "local"
 ROUNDS = columns(
@@ -53,7 +53,7 @@ diagevo diagnose --run math --again --round 3 --model gpt-5.2
 diagevo diagnose --run math --again --dry-run --sample 50""",
 )
 def diagnose(
-    call: Call,
+    call: CommandContext,
     *,
     model: Annotated[
         str | None, typer.Option(metavar="M", help="The served model to ask; remembered.")
@@ -125,7 +125,7 @@ def diagnose(
     from diagevo.memory.events import DuplicateJudged
     from diagevo.memory.history import History
     from diagevo.memory.opening import open_memory
-    from diagevo.memory.read.rollouts import pass_rates
+    from diagevo.memory.read.pass_rates import pass_rates
 
     with opened(call) as history:
         run, config = history.run_id, config_of(call, history)
@@ -214,7 +214,7 @@ def _role_settings(model: str | None, base_url: str | None, *, local: bool) -> t
 def _check_comparable(memory: "Memory", found: "Cost") -> None:
     """Raise NotFoundError where responses failed, and what waits has none to compare."""
     from diagevo.memory.history import History
-    from diagevo.memory.read.rollouts import pass_rates
+    from diagevo.memory.read.pass_rates import pass_rates
 
     if not found.rounds or found.failures:
         return
@@ -269,7 +269,7 @@ def _first_again(memory: "Memory", config: "Config", first: int | None) -> int |
     return first
 
 
-def _supersede(call: Call, memory: "Memory", config: "Config", first: int) -> None:
+def _supersede(call: CommandContext, memory: "Memory", config: "Config", first: int) -> None:
     """Let rounds from `first` on be diagnosed again."""
     from diagevo.ingest.rounds import Rounds
 
@@ -302,7 +302,7 @@ AFTER = {"extraction": "settlement", "settlement": "consolidation", "consolidati
 class _Reporter:
     """Prints how far a diagnosis is: with `--verbose` at once, else whenever SILENCE has passed."""
 
-    def __init__(self, call: Call, *, local: bool) -> None:
+    def __init__(self, call: CommandContext, *, local: bool) -> None:
         self.call = call
         self._after = AFTER | ({"settlement": "the commit"} if local else {})
         self.at = "reading the failures"
@@ -373,7 +373,7 @@ def _diagnose(
     return rows
 
 
-def _note_stored(call: Call, usage: "Mapping[str, Usage]") -> None:
+def _note_stored(call: CommandContext, usage: "Mapping[str, Usage]") -> None:
     stored = sum(kind.stored for kind in usage.values())
     if stored:
         calls = sum(kind.calls for kind in usage.values())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from diagevo.errors import ConfigError
 from diagevo.text.numbers import percent
 
-from ..call import Call
+from ..call import CommandContext
 from ..opening import config_of, opened
 from ..render.result import Result, Rows
 from ..render.table import columns
@@ -38,7 +38,7 @@ def diagnostician_of(config: "Config", artifacts: "Artifacts", **given: Any) -> 
     """`artifacts` keep its replies. Further words go to a language model alone."""
     role = config.roles.diagnostician
     if role.engine != "openai":
-        from diagevo.arithmetic.diagnostician import by_rules
+        from diagevo.arithmetic.rule_diagnostician import by_rules
 
         return by_rules(role.engine, config.seed)
     from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
@@ -49,9 +49,9 @@ def diagnostician_of(config: "Config", artifacts: "Artifacts", **given: Any) -> 
     return OpenAIDiagnostician(role, settings, artifacts, prompts, **given)
 
 
-def compare(call: Call, *, sample: int, round: int | None) -> Result[Any]:
+def compare(call: CommandContext, *, sample: int, round: int | None) -> Result[Any]:
     """Where the answers differ. A language model is really asked, and its replies are not kept."""
-    from diagevo.diagnosis.extraction import Cancellable
+    from diagevo.diagnosis.cause_extraction import Cancellable
     from diagevo.diagnosis.recheck import Unrecorded, recheck
     from diagevo.ingest.rounds import Rounds
     from diagevo.memory.log.artifacts import Artifacts

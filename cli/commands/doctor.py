@@ -8,7 +8,7 @@ from diagevo.errors import ConfigError
 from diagevo.text.redaction import redacted
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..render import console as render
 from ..render.result import Result
 from ..render.table import columns
@@ -25,7 +25,7 @@ COLUMNS = columns("state:, name: what, found, fix")
     diagevo doctor --for train --profile qwen3-8b --rehearse""",
 )
 def doctor(
-    call: Call,
+    call: CommandContext,
     *,
     purpose: Annotated[
         Literal["audit", "train", "eval"],
@@ -44,11 +44,11 @@ def doctor(
     Looks at versions, database, disk, GPUs, models, endpoints and thresholds. Exits with 4 if something
     required is missing.
     """
-    from diagevo.doctor import look
+    from diagevo.doctor import run_checks
 
     if rehearse and purpose != "train":
         raise ConfigError("--rehearse plays the first minutes of a training", hint="add: --for train")
-    checks = look(purpose, database=call.database, home=call.home, configured=call.load_config)
+    checks = run_checks(purpose, database=call.database, home=call.home, configured=call.load_config)
     if rehearse and not any(check.name == "configuration" for check in checks):
         from diagevo.rehearsal import rehearse as played
 

@@ -9,7 +9,7 @@ from diagevo.text.escaping import json_text, visible
 from diagevo.text.numbers import count
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import database
 from ..render import console as render
 from ..render.result import Result
@@ -54,7 +54,7 @@ def row_of(found: "Evaluation") -> dict[str, Any]:
     diagevo eval show --run a --json""",
 )
 def show(
-    call: Call,
+    call: CommandContext,
     evaluation: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="An evaluation, or the beginning of its id.")
     ] = None,
@@ -90,10 +90,10 @@ def _show_benchmarks() -> Result[Any]:
     return Result(lines, BENCHMARKS)
 
 
-def _show_all(call: Call) -> Result[Any]:
+def _show_all(call: CommandContext) -> Result[Any]:
     from diagevo.evaluation.store import EvaluationStore
-    from diagevo.memory.audit.runs import list_runs
     from diagevo.memory.history import resolve_run
+    from diagevo.memory.read.runs import list_runs
 
     with database(call) as opened:
         run = None if call.run is None else resolve_run(opened, call.run)
@@ -107,8 +107,8 @@ def _show_all(call: Call) -> Result[Any]:
     return Result([row_of(e) for e in found], EVALUATIONS, run=run, notes=premises(worlds))
 
 
-def _show_one(call: Call, evaluation: str, wrong: int) -> Result[Any]:
-    from diagevo.evaluation.scoring import by_category
+def _show_one(call: CommandContext, evaluation: str, wrong: int) -> Result[Any]:
+    from diagevo.evaluation.answer_scoring import by_category
     from diagevo.evaluation.store import EvaluationStore
 
     with database(call) as opened:
@@ -151,15 +151,15 @@ def _condition(value: Any) -> str:
     diagevo eval compare e3f1 e9a0 --json""",
 )
 def compare(
-    call: Call,
+    call: CommandContext,
     first: Annotated[str, typer.Argument(metavar="FIRST", help="The baseline evaluation.")],
     second: Annotated[str, typer.Argument(metavar="SECOND", help="The evaluation to compare with it.")],
 ) -> Result[Any]:
     """Compare two evaluations on the same questions.
 
     The difference is paired by question, with its 95% confidence interval."""
-    from diagevo.evaluation.scoring import compare as compare_
-    from diagevo.evaluation.scoring import different_conditions
+    from diagevo.evaluation.answer_scoring import compare as compare_
+    from diagevo.evaluation.answer_scoring import different_conditions
     from diagevo.evaluation.store import EvaluationStore
 
     with database(call) as opened:

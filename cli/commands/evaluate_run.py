@@ -13,7 +13,7 @@ from diagevo.progress import StopFlag
 from diagevo.text.numbers import count
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import database, opened, stored_config
 from ..render import console as render
 from ..render.result import Result
@@ -45,7 +45,7 @@ ACCURACY = columns("round, sampled, checked, accuracy, standard_error: ± s.e., 
     diagevo eval run gsm8k --model Qwen/Qwen3-8B --base-url http://127.0.0.1:8000/v1""",
 )
 def run(
-    call: Call,
+    call: CommandContext,
     names: Annotated[
         list[str],
         typer.Argument(
@@ -156,7 +156,9 @@ def run(
 
 
 @contextmanager
-def _announced(call: Call, loaded: "Loaded", model: "EvaluatedModel", stop: StopFlag) -> Iterator[None]:
+def _announced(
+    call: CommandContext, loaded: "Loaded", model: "EvaluatedModel", stop: StopFlag
+) -> Iterator[None]:
     """Around one evaluation, with its progress on stderr. The first Ctrl-C sets `stop`: it ends with all
     answers kept."""
     size, full = len(loaded.questions), loaded.benchmark.questions
@@ -172,7 +174,7 @@ def _announced(call: Call, loaded: "Loaded", model: "EvaluatedModel", stop: Stop
         raise
 
 
-def _every_tenth(call: Call) -> Callable[[int, int], None]:
+def _every_tenth(call: CommandContext) -> Callable[[int, int], None]:
     """Says how far it is ten times in all."""
     shown = [0]
 
@@ -185,12 +187,17 @@ def _every_tenth(call: Call) -> Callable[[int, int], None]:
 
 
 def _loaded(
-    call: Call, names: list[str], data: list[str], seed: int, limit: int | None, history: "History | None"
+    call: CommandContext,
+    names: list[str],
+    data: list[str],
+    seed: int,
+    limit: int | None,
+    history: "History | None",
 ) -> Iterator["Loaded"]:
     """The questions of every benchmark named; all of them are found before the first is asked."""
     from diagevo.evaluation.benchmarks import BENCHMARKS, benchmark
-    from diagevo.evaluation.loading import limited, load
     from diagevo.evaluation.oracle import SELF_PLAY
+    from diagevo.evaluation.question_files import limited, load
 
     wanted = [e.name for e in BENCHMARKS if e.group != "validation"] if names == ["all"] else names
     sources = _sources(data, {*(e.name for e in BENCHMARKS), *(p.name for e in BENCHMARKS for p in e.parts)})
@@ -247,7 +254,7 @@ def _has_own(history: "History | None") -> bool:
 
 def _held_out(history: "History | None") -> "Loaded":
     """The run's own validation questions; the arithmetic world's where no run is named."""
-    from diagevo.evaluation.loading import labelled
+    from diagevo.evaluation.question_files import labelled
 
     if history is None:
         from diagevo.arithmetic import held_out
@@ -299,7 +306,7 @@ def _judge(
     diagevo eval labels --run a --check labels.csv""",
 )
 def labels(
-    call: Call,
+    call: CommandContext,
     check: Annotated[
         Path | None,
         typer.Option(

@@ -13,7 +13,7 @@ from diagevo.text.lines import listed
 from diagevo.text.numbers import count
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..render import console as render
 from ..render.result import Result
 from ..render.rows import row_of
@@ -46,7 +46,7 @@ diagevo ingest lm-eval results/model --run evals --reward exact_match,strict-mat
 diagevo ingest verl rollouts --run math --follow""",
 )
 def ingest(
-    call: Call,
+    call: CommandContext,
     format: Annotated[
         Format, typer.Argument(metavar="FORMAT", help="What wrote the files; jsonl is your own rows.")
     ],
@@ -150,7 +150,7 @@ def ingest(
 
 def _mapped(text: str, format: str, reward: str | None) -> dict[str, str]:
     """`prompt=messages.0.content,reward=score` as fields and paths."""
-    from diagevo.ingest.formats.plain import FIELDS
+    from diagevo.ingest.formats.own_rows import FIELDS
 
     hint = "for example: --map prompt=messages.0.content,response=messages.1.content,reward=score"
     if format != "jsonl":

@@ -11,7 +11,7 @@ from diagevo.config.shipped import Profile
 from diagevo.errors import ConfigError
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..render.result import Result
 
 
@@ -22,7 +22,7 @@ from ..render.result import Result
     diagevo init study --template qwen3-8b""",
 )
 def init(
-    call: Call,
+    call: CommandContext,
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder.")] = Path(),
     *,
     template: Annotated[Profile | None, typer.Option(help="The profile to start from.")] = None,

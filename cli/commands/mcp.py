@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from diagevo.errors import ConfigError
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import opened
 from ..render import console as render
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @options.command("mcp", example="diagevo mcp --run math")
-def mcp(call: Call) -> None:
+def mcp(call: CommandContext) -> None:
     """Serve read-only tools for agents on stdin and stdout.
 
     The tools: why, replay, schedule, what_if, diff, verify, query."""

@@ -19,7 +19,7 @@ from pydantic import Field
 from diagevo.errors import AmbiguousError, DiagEvoError, extra
 from diagevo.text.escaping import shortened, storable
 
-from ..call import Call
+from ..call import CommandContext
 from ..opening import opened
 from ..render import console as render
 
@@ -109,7 +109,7 @@ def _half_a_pair(line: str) -> str | int | None:
     return asked.get("id") if isinstance(asked, dict) and not whole else None
 
 
-def server(call: Call, *, queries: bool = True) -> "MCPServer":
+def server(call: CommandContext, *, queries: bool = True) -> "MCPServer":
     """The tools of one run; `query` only where an agent may ask in SQL."""
     with extra("mcp", "diagevo mcp"):
         from mcp.server.mcpserver import MCPServer
@@ -132,7 +132,7 @@ def server(call: Call, *, queries: bool = True) -> "MCPServer":
 class Tools:
     """What an agent may ask. Each opens the run anew: it may be written meanwhile."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: CommandContext) -> None:
         self.call = call
 
     def why(
@@ -143,7 +143,7 @@ class Tools:
     ) -> dict[str, Any]:
         """Why a cause, node, question or failure stands where it stands: its turns with the numbers that
         decided."""
-        from diagevo.memory.audit.why import story_of
+        from diagevo.memory.stories.why import story_of
 
         with self._opened(round) as (history, as_of):
             story = story_of(history, ref, as_of, evidence=3 if full else 1, full=full)
@@ -152,7 +152,7 @@ class Tools:
 
     def replay(self, round: Round = None) -> dict[str, Any]:
         """The memory rebuilt from events alone: F, F₁, z, ε, and every cause with its state, f and p."""
-        from diagevo.memory.audit.replay import compare_with_commit, describe
+        from diagevo.memory.compare.replay import compare_with_commit, describe
 
         with self._opened(round) as (history, as_of):
             memory = describe(history.state(as_of, snapshots=False))
@@ -161,7 +161,7 @@ class Tools:
 
     def schedule(self, round: Round = None) -> dict[str, Any]:
         """ε and p(e) of the round after the last commit, or after `round`."""
-        from diagevo.memory.audit.replay import describe, next_schedule
+        from diagevo.memory.compare.replay import describe, next_schedule
 
         with self._opened(round) as (history, as_of):
             if round is None:
@@ -177,9 +177,9 @@ class Tools:
     ) -> dict[str, Any]:
         """The recorded rounds under another k, θ_up or without causes: F, z, ε; each says whether it is exact
         or open-loop."""
-        from diagevo.memory.audit.references import resolve
-        from diagevo.memory.audit.rounds import observations
-        from diagevo.memory.audit.whatif import Changes, what_if
+        from diagevo.memory.compare.whatif import Changes, what_if
+        from diagevo.memory.read.opened_rounds import observations
+        from diagevo.memory.stories.references import resolve
         from diagevo.text.fractions import fraction
 
         from .memory_whatif import checked
@@ -194,7 +194,7 @@ class Tools:
 
     def diff(self, a: int, b: int) -> dict[str, Any]:
         """What changed in the memory between the commits of two rounds."""
-        from diagevo.memory.audit.compare import diff_memory
+        from diagevo.memory.compare.memory_diff import diff_memory
 
         with self._opened(b) as (history, as_of):
             return self._answer(history, as_of, render.plain(diff_memory(history, history.as_of(a), as_of)))

@@ -10,7 +10,7 @@ from diagevo.errors import ConfigError, NotFoundError
 from diagevo.text.numbers import count, number
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import At, OptionalRef, Ref, Round, opened
 from ..render import console as render
 from ..render.result import Result, Rows
@@ -35,7 +35,7 @@ WEIGHTS = columns(
     diagevo memory show --tree""",
 )
 def show(
-    call: Call,
+    call: CommandContext,
     *,
     round: Round = None,
     at: At = None,
@@ -48,7 +48,7 @@ def show(
     run's policy gets both. For one cause with its evidence: `memory why`."""
     from dataclasses import replace
 
-    from diagevo.memory.audit.replay import by_frequency, committed_otherwise, describe
+    from diagevo.memory.compare.replay import by_frequency, committed_otherwise, describe
 
     from ..render.layout import width
     from ..screens import memory as memory_text
@@ -60,7 +60,7 @@ def show(
         rates, against, failures, evaluation = None, 0, 0, history.evaluation
         then = None if evaluation else committed_otherwise(history, as_of, memory)
         if history.ingested is not None:
-            from diagevo.memory.read.rollouts import observed, pass_rates
+            from diagevo.memory.read.pass_rates import observed, pass_rates
 
             rates = pass_rates(history) if as_of == history.end else None
             if history.in_force().config.get("ingest", {}).get("all_failed"):
@@ -96,7 +96,7 @@ def show(
     return Result(memory, table, text, rows=rows, title=title, **place)
 
 
-def _note_superseded(call: Call, history: "History", round: int | None) -> None:
+def _note_superseded(call: CommandContext, history: "History", round: int | None) -> None:
     again = history.superseded().get(round or 0)
     if again is not None:
         render.say(call, f"round {round} is superseded by round {again}: it no longer counts")
@@ -110,7 +110,7 @@ def _note_superseded(call: Call, history: "History", round: int | None) -> None:
     diagevo memory replay --round 3 --step --format csv -o steps.csv""",
 )
 def replay(
-    call: Call,
+    call: CommandContext,
     *,
     round: Round = None,
     at: At = None,
@@ -123,7 +123,7 @@ def replay(
     Shows the arithmetic of F, F₁ and z, and how the run's policy gets ε and p. With --format, each row is a
     cause; with --step, an event. `memory verify` checks the result against what was committed.
     """
-    from diagevo.memory.audit.replay import by_frequency, committed_otherwise, describe, steps
+    from diagevo.memory.compare.replay import by_frequency, committed_otherwise, describe, steps
 
     from ..screens import memory as memory_text
 
@@ -161,7 +161,7 @@ def replay(
     diagevo memory log --format jsonl -o events.jsonl""",
 )
 def log(
-    call: Call,
+    call: CommandContext,
     ref: OptionalRef = None,
     *,
     type: Annotated[
@@ -179,8 +179,8 @@ def log(
     """Print the events, oldest first.
 
     All events of the run, or those of a round, cause, node, question or failure."""
-    from diagevo.memory.audit.references import Trail, trail
     from diagevo.memory.events import EVENT_TYPES
+    from diagevo.memory.stories.references import EventFilter, trail
 
     from ..screens.log import COLUMNS, row, write_lines
 
@@ -197,7 +197,7 @@ def log(
         raise NotFoundError(
             f"run {history.run_id} has no event of round {round}", hint="its rounds: diagevo runs show"
         )
-    wanted, as_of = Trail(ref, tuple(type or ()), round, last), history.as_of(at=at)
+    wanted, as_of = EventFilter(ref, tuple(type or ()), round, last), history.as_of(at=at)
     if call.format == "table":
         render.say(call, f"run {history.run_id}")
     if follow or call.format == "table":
@@ -212,7 +212,7 @@ def log(
     diagevo memory why r4.q318.a5""",
 )
 def why(
-    call: Call,
+    call: CommandContext,
     ref: Ref,
     *,
     full: Annotated[bool, typer.Option("--full", help="With trajectories, prompts and replies.")] = False,
@@ -223,7 +223,7 @@ def why(
     """Explain a cause, node, question or failure by its evidence.
 
     The evidence goes back to trajectories and replies."""
-    from diagevo.memory.audit.why import story_of
+    from diagevo.memory.stories.why import story_of
 
     from ..screens.why import screen
 
@@ -242,7 +242,7 @@ def why(
     diagevo memory schedule --dataset train.parquet -o next.parquet""",
 )
 def schedule(
-    call: Call,
+    call: CommandContext,
     *,
     round: Round = None,
     dataset: Annotated[
@@ -261,7 +261,7 @@ def schedule(
     next.jsonl` then writes the next epoch: as many rows as the data set, each repeated in proportion to its
     weight.
     """
-    from diagevo.memory.audit.replay import committed_otherwise, describe, next_schedule
+    from diagevo.memory.compare.replay import committed_otherwise, describe, next_schedule
 
     from ..screens import memory as memory_text
 
@@ -283,7 +283,7 @@ def schedule(
     )
 
 
-def _weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[Any] | None:
+def _weigh(call: CommandContext, history: "History", as_of: "AsOf", file: Path) -> Result[Any] | None:
     """The weights of a data set's prompts for the round after `as_of`; with `-o` the next epoch of it."""
     from diagevo.ingest.dataset import read_dataset
     from diagevo.ingest.weights import weigh as weighed

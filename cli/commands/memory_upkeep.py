@@ -10,7 +10,7 @@ from diagevo.errors import ConfigError
 from diagevo.text.numbers import count
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import Ref, config_of, opened
 from ..render import console as render
 from ..render.result import Result
@@ -38,7 +38,7 @@ LONGEST = 2**20
     diagevo memory query --views""",
 )
 def query(
-    call: Call,
+    call: CommandContext,
     sql: Annotated[
         str | None,
         typer.Argument(
@@ -64,7 +64,7 @@ def query(
         listed = [{"view": v, "about": ABOUT[v], "columns": list(c)} for v, c in known.items()]
         return Result(listed, columns("view, about, columns"))
     if call.output is not None:
-        call.stack.enter_context(render.telling(call, "reading the rows"))
+        call.stack.enter_context(render.heartbeat(call, "reading the rows"))
     answer = call.stack.enter_context(ask(history.database, statement, run_id=history.run_id))
     names = _unique(answer.columns)
     rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
@@ -105,7 +105,7 @@ def _plain(value: Any) -> Any:
     diagevo memory verify --heads kept.jsonl""",
 )
 def verify(
-    call: Call,
+    call: CommandContext,
     *,
     deep: Annotated[
         bool, typer.Option("--deep", help="Also check every stored text against its digest.")
@@ -121,7 +121,7 @@ def verify(
 
     from ..screens import memory as memory_text
 
-    with opened(call) as history, render.telling(call, "verifying"):
+    with opened(call) as history, render.heartbeat(call, "verifying"):
         report = check(history.log, history.run_id, history.folder, deep=deep, copy=heads)
         as_of = None if report.faults else history.end
     data = {"ok": report.ok, **render.plain(report)}
@@ -131,14 +131,16 @@ def verify(
 
 @options.command("memory rename", example='diagevo memory rename c2 "drops the carry"')
 def rename(
-    call: Call, ref: Ref, text: Annotated[str, typer.Argument(metavar="TEXT", help="The new description.")]
+    call: CommandContext,
+    ref: Ref,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The new description.")],
 ) -> Result[Any]:
     """Correct a cause's description from here on.
 
     Its id, state and frequency stay. New failures are still compared with the original description, which
     `memory why` shows. No round may be open. Superseding a round restores the description from before it."""
-    from diagevo.memory.audit.references import resolve
     from diagevo.memory.opening import open_memory
+    from diagevo.memory.stories.references import resolve
 
     with opened(call) as history:
         cause, run = resolve(history, ref, history.end, "cause").id, history.run_id
@@ -157,7 +159,7 @@ def rename(
     diagevo memory dismiss c2 --undo""",
 )
 def dismiss(
-    call: Call,
+    call: CommandContext,
     ref: Ref,
     *,
     because: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it is no fault.")] = None,
@@ -169,8 +171,8 @@ def dismiss(
     Later failures are still counted under it and do not raise it again. No round may be open."""
     import getpass
 
-    from diagevo.memory.audit.references import resolve
     from diagevo.memory.opening import open_memory
+    from diagevo.memory.stories.references import resolve
 
     if undo == (because is not None):
         hint = '--because "…" to dismiss it, --undo to take that back'
@@ -197,7 +199,7 @@ def dismiss(
     diagevo memory rebuild --embedder --set 'roles.embedder={engine: openai, model: text-embedding-v4}'""",
 )
 def rebuild(
-    call: Call,
+    call: CommandContext,
     *,
     embedder: Annotated[
         bool, typer.Option("--embedder", help="Also embed every cause and node with the configured model.")
@@ -219,13 +221,13 @@ def rebuild(
     with open_memory(call.database, run_id, create=False) as memory:
         if role is not None:
             _embed_anew(call, memory, role, stored)
-        with render.telling(call, "making the projections again"):
+        with render.heartbeat(call, "making the projections again"):
             done = make_again(memory)
         as_of = memory.state
     return Result(done, text=_rebuilt_text(run_id, done), run=run_id, as_of=as_of)
 
 
-def _embed_anew(call: Call, memory: "Memory", role: "EmbedderRole", stored: dict[str, Any]) -> None:
+def _embed_anew(call: CommandContext, memory: "Memory", role: "EmbedderRole", stored: dict[str, Any]) -> None:
     from diagevo.diagnosis.embedder import embedder_for, identity
 
     model = embedder_for(role)
@@ -263,7 +265,7 @@ def _rebuilt_text(run_id: str, done: "Rebuilding") -> str:
     diagevo memory calibrate --set 'roles.embedder={engine: sentence-transformers, model: all-MiniLM-L6-v2}'
     """,
 )
-def calibrate(call: Call) -> Result[Any]:
+def calibrate(call: CommandContext) -> Result[Any]:
     """Propose θ_dup and θ_merge for an embedding model.
 
     Uses pairs that the diagnostician has judged: the proposed thresholds keep 95 of 100 pairs judged the

@@ -13,13 +13,13 @@ from diagevo.text.lines import listed
 from diagevo.text.numbers import number
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import opened
 from ..render.result import Result, Rows
 from ..render.table import columns
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.rounds import Observed
+    from diagevo.memory.read.opened_rounds import Observed
 
 _LIMITS = {
     "k": (0, LARGEST, "above 0 and at most 1e308"),
@@ -54,7 +54,7 @@ Values = Mapping[str, str]
     diagevo memory what-if --drop c42""",
 )
 def what_if(
-    call: Call,
+    call: CommandContext,
     *,
     k: Annotated[str | None, typer.Option(metavar="K", help="Balance of free and targeted prompts.")] = None,
     theta_up: Annotated[
@@ -103,9 +103,9 @@ def checked(text: str, name: str) -> str:
     return text
 
 
-def _answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) -> Result[Any]:
-    from diagevo.memory.audit.references import resolve
-    from diagevo.memory.audit.rounds import observations
+def _answer(call: CommandContext, values: Values, drop: Sequence[str], round_: int | None) -> Result[Any]:
+    from diagevo.memory.read.opened_rounds import observations
+    from diagevo.memory.stories.references import resolve
 
     with opened(call) as history:
         as_of = history.as_of(round_) if round_ is not None else history.end
@@ -133,7 +133,7 @@ def _rows(
     round_: int | None,
 ) -> list[dict[str, Any]]:
     """Retention where the filter changes, and the replay."""
-    from diagevo.memory.audit.whatif import Changes, first_changed, retention, what_if
+    from diagevo.memory.compare.whatif import Changes, first_changed, retention, what_if
 
     change = _named(values, dropped)
 

@@ -10,7 +10,7 @@ import typer
 from diagevo.errors import ConfigError, NotFoundError
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import one, opened
 from ..render import console as render
 from ..render.result import Result, Rows
@@ -19,8 +19,8 @@ from ..render.table import Column, columns
 if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
     from diagevo.memory.history import History
-    from diagevo.report.material import Material
-    from diagevo.report.tables import ReportTable, TableName
+    from diagevo.report.paper_tables import ReportTable, TableName
+    from diagevo.report.report_data import Material
 
 FILES = columns("figure, file")
 TABLE = "table-"
@@ -28,9 +28,9 @@ TABLE = "table-"
 
 
 @contextmanager
-def _gathered(call: Call, beside: list[str]) -> Iterator[tuple["History", list["Material"]]]:
+def _gathered(call: CommandContext, beside: list[str]) -> Iterator[tuple["History", list["Material"]]]:
     from diagevo.report.build import each_run
-    from diagevo.report.material import gather
+    from diagevo.report.report_data import gather
 
     with opened(call) as history:
         found = [gather(history), *map(gather, each_run(call.database, beside))]
@@ -56,7 +56,7 @@ def _embedder(material: "Material", wanted: bool) -> "Embedder | None":
     diagevo report build --only table-k --run a --with b --with c""",
 )
 def build(
-    call: Call,
+    call: CommandContext,
     *,
     only: Annotated[
         list[str] | None,
@@ -102,7 +102,7 @@ def build(
 def _refuse_unknown(names: Sequence[str]) -> None:
     """Raises NotFoundError for a name that neither a figure nor a table has."""
     from diagevo.report.figures import FIGURES
-    from diagevo.report.tables import TITLES
+    from diagevo.report.paper_tables import TITLES
 
     known = [*(entry.name for entry in FIGURES), *(TABLE + name for name in TITLES)]
     if unknown := [name for name in names if name not in known]:
@@ -110,7 +110,7 @@ def _refuse_unknown(names: Sequence[str]) -> None:
 
 
 def _build_pages(
-    call: Call, beside: list[str], plan: str | None, to: Path | None, embed: bool
+    call: CommandContext, beside: list[str], plan: str | None, to: Path | None, embed: bool
 ) -> Result[Any]:
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.build import build as build_
@@ -136,7 +136,7 @@ def _build_pages(
 
 
 def _build_only(
-    call: Call,
+    call: CommandContext,
     figures: list[str],
     tables: "dict[TableName, ReportTable]",
     beside: list[str],
@@ -170,12 +170,12 @@ def _build_only(
 
 
 def _wanted(
-    call: Call, names: list[str], beside: list[str], plan: str | None
+    call: CommandContext, names: list[str], beside: list[str], plan: str | None
 ) -> "dict[TableName, ReportTable]":
     """The tables of these names, from the run and those beside it, or from a plan's."""
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.build import named_table
-    from diagevo.report.tables import OF_PLANS, SWEPT, TITLES
+    from diagevo.report.paper_tables import OF_PLANS, SWEPT, TITLES
 
     found: dict[TableName, ReportTable] = {}
     for name in TITLES:

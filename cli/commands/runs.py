@@ -8,7 +8,7 @@ from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, number
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import Run, database, one, opened
 from ..render import console as render
 from ..render.result import Result, Rows
@@ -18,8 +18,8 @@ from ..screens.ingested import pass_rates
 from ..screens.rounds import FIGURES, accuracy, premises, round_tables
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.runs import PhaseLine, RunLine, RunStory
     from diagevo.memory.events import RunConfigured
+    from diagevo.memory.read.runs import PhaseLine, RunLine, RunStory
 
 RUNS = (*columns("run_id: run, rounds, now, events"), *FIGURES, *columns("last: last event, from"))
 OUTCOMES = columns(
@@ -61,9 +61,9 @@ def _line(line: "RunLine") -> dict[str, Any]:
     example="""diagevo runs list
     diagevo runs list --db postgresql://host/diagevo --json""",
 )
-def list_(call: Call) -> Result[Any]:
+def list_(call: CommandContext) -> Result[Any]:
     """List the runs of the database, latest first."""
-    from diagevo.memory.audit.runs import list_runs
+    from diagevo.memory.read.runs import list_runs
 
     with database(call) as opened_:
         found = list_runs(opened_)
@@ -81,9 +81,9 @@ def list_(call: Call) -> Result[Any]:
     example="""diagevo runs show
     diagevo runs show a --json""",
 )
-def show(call: Call, run: Run = None) -> Result[Any]:
+def show(call: CommandContext, run: Run = None) -> Result[Any]:
     """Show a run: its models, origin and rounds."""
-    from diagevo.memory.audit.runs import run_story
+    from diagevo.memory.read.runs import run_story
 
     with opened(call, one(call, run)) as history:
         story = run_story(history)

@@ -11,7 +11,7 @@ from diagevo.text.lines import Line, listed
 from diagevo.text.numbers import count, number
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import one, opened, point_named
 from ..render import console as render
 from ..render.layout import lay
@@ -21,7 +21,13 @@ from ..screens.ingested import in_both
 from ..screens.rounds import premises
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.compare import Difference, InRun, Learnt, MemoryDiff, RunsDiff
+    from diagevo.memory.compare.memory_diff import (
+        CauseInRun,
+        Difference,
+        MemoryDiff,
+        RoundComparison,
+        RunsDiff,
+    )
 
 _POINTS = "write a..b, a@3..b@3, a@2..a@5, or 2..5"
 
@@ -34,7 +40,7 @@ _POINTS = "write a..b, a@3..b@3, a@2..a@5, or 2..5"
     diagevo runs diff 2..5 --run a""",
 )
 def diff(
-    call: Call,
+    call: CommandContext,
     points: Annotated[
         str,
         typer.Argument(
@@ -66,11 +72,11 @@ def diff(
     return replace(found, exit_code=1) if exit_code and not found.data["same"] else found
 
 
-def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[str, Any]]:
+def _compare_rounds(call: CommandContext, run: str | None, a: int, b: int) -> Result[dict[str, Any]]:
     """What changed between two commits of a run. Round 0 is before the first event."""
-    from diagevo.memory.audit.compare import configuration, diff_memory, learnt
+    from diagevo.memory.compare.memory_diff import configuration, diff_memory, learnt
     from diagevo.memory.history import AsOf
-    from diagevo.memory.read.rollouts import prompts_in_both
+    from diagevo.memory.read.pass_rates import prompts_in_both
 
     with opened(call, run) as history:
         first, last = (AsOf(0, 0, 0) if n == 0 else history.as_of(n) for n in (a, b))
@@ -92,10 +98,10 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
 
 
 def _compare_runs(
-    call: Call, left: tuple[str, int | None], right: tuple[str, int | None]
+    call: CommandContext, left: tuple[str, int | None], right: tuple[str, int | None]
 ) -> Result[dict[str, Any]]:
-    from diagevo.memory.audit.compare import diff_runs, learnt
-    from diagevo.memory.read.rollouts import prompts_in_both
+    from diagevo.memory.compare.memory_diff import diff_runs, learnt
+    from diagevo.memory.read.pass_rates import prompts_in_both
 
     with opened(call, left[0]) as a, opened(call, right[0]) as b:
         at_a, at_b = a.as_of(left[1]), b.as_of(right[1])
@@ -217,7 +223,7 @@ def _matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
     ]
 
 
-def _learnt_columns(found: "Sequence[Learnt]", *, of_one: bool = False) -> list[Column]:
+def _learnt_columns(found: "Sequence[RoundComparison]", *, of_one: bool = False) -> list[Column]:
     """What was measured of both runs beside each other; of one run that stands on both sides, what the second
     has. Where rollouts of another trainer are among the runs, without what neither run measured."""
     measured = {name for name in MEASURED if any(getattr(line, name) != (None, None) for line in found)}
@@ -230,7 +236,7 @@ def _learnt_columns(found: "Sequence[Learnt]", *, of_one: bool = False) -> list[
     return [column for column in shown if column.key in measured or column.key not in MEASURED]
 
 
-def _life(cause: "InRun", until: int) -> str:
+def _life(cause: "CauseInRun", until: int) -> str:
     """created r1, promoted r3, reactivated r4: as far as both runs go."""
     created, promoted, reactivated = cause.timing(until)
     turns = [f"created r{created}"]

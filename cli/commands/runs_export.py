@@ -9,7 +9,7 @@ from diagevo.errors import ConfigError, NotFoundError
 from diagevo.text.numbers import count
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import At, Round, Run, database, one, opened
 from ..render import console as render
 from ..render.result import Result
@@ -37,7 +37,7 @@ ROUNDS = (
     diagevo runs export a --to wandb --project math""",
 )
 def export(
-    call: Call,
+    call: CommandContext,
     run: Run = None,
     *,
     file: Annotated[
@@ -88,10 +88,10 @@ def export(
         return _bundle(call, history, history.as_of(round, at), file)
 
 
-def _bundle(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[Any]:
+def _bundle(call: CommandContext, history: "History", as_of: "AsOf", file: Path) -> Result[Any]:
     from diagevo.memory.transfer.bundle import export_bundle
 
-    with render.telling(call, "writing the bundle and checking it"):
+    with render.heartbeat(call, "writing the bundle and checking it"):
         made = export_bundle(history, as_of, file)
     text = f"{file}: {count(made.events, 'event')} of {made.run_id} up to #{as_of.position}, verified\n"
     text += f"  {made.texts} texts, {made.vectors} vectors\n"
@@ -100,7 +100,7 @@ def _bundle(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result
 
 
 def _data(history: "History", kind: Kind, cause: str | None, file: Path) -> Result[Any]:
-    from diagevo.memory.audit.references import resolve
+    from diagevo.memory.stories.references import resolve
     from diagevo.memory.transfer.training_data import TrainingData, write_training_data
 
     cause_id = None if cause is None else resolve(history, cause, history.end, "cause").id
@@ -143,7 +143,7 @@ def _track(history: "History", to: "Tracker", project: str) -> Result[Any]:
     diagevo runs import a.bundle --check""",
 )
 def import_(
-    call: Call,
+    call: CommandContext,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.")],
     *,
     name: Annotated[
@@ -157,11 +157,11 @@ def import_(
     from diagevo.memory.transfer.bundle import check_bundle, import_bundle
 
     if check:
-        with render.telling(call, "checking the bundle"):
+        with render.heartbeat(call, "checking the bundle"):
             written = check_bundle(file)
         text = f"{file}: {count(written.events, 'event')} of {written.run_id}, as they were written\n"
         return Result(written, text=text + f"  chain head {written.hash}\n", run=written.run_id)
-    with database(call, create=True) as into, render.telling(call, "reading the bundle"):
+    with database(call, create=True) as into, render.heartbeat(call, "reading the bundle"):
         written = import_bundle(file, into, name)
     events, rounds = count(written.events, "event"), count(written.round, "round")
     text = f"{written.run_id}: {events}, {rounds}\n  chain head {written.hash}\n"

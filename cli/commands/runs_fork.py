@@ -9,7 +9,7 @@ from diagevo.errors import ConfigError
 from diagevo.text.numbers import count
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import one, opened, point_named
 from ..render import console as render
 from ..render.result import Result
@@ -22,7 +22,7 @@ from ..render.result import Result
     diagevo runs fork 3 --set memory.theta_up=0.8""",
 )
 def fork(
-    call: Call,
+    call: CommandContext,
     point: Annotated[
         str,
         typer.Argument(
@@ -51,7 +51,7 @@ def fork(
         config = _reconfigured(call.config_in_log(history, stored), call.settings, history.run_id)
         taken = Log(history.database).runs()
         free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
-        with render.telling(call, "copying the run"):
+        with render.heartbeat(call, "copying the run"):
             made = make(history, round, free, config, prompts=_prompts(config) if call.settings else None)
     events = count(made.written.events, "event")
     text = f"{free}: {events}, forked from {made.origin.run} after round {round}\n"
@@ -86,7 +86,7 @@ def _free_name(wanted: str, taken: list[str]) -> str:
 
 def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...], run: str) -> dict[str, Any]:
     """The stored configuration with the values of `--set`, checked as a whole."""
-    from diagevo.config.loading import over, put_method
+    from diagevo.config.loading import apply_overrides, put_method
     from diagevo.config.sources import from_settings
 
     if not settings:
@@ -96,7 +96,7 @@ def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...], run: str) -
     merged = given.nested(stored)
     if "roles" not in stored:  # configured by a trainer of its own: only what it gave
         return merged
-    return _like(merged, over(stored, given, run).model_dump(mode="json"))
+    return _like(merged, apply_overrides(stored, given, run).model_dump(mode="json"))
 
 
 def _like(given: dict[str, Any], checked: dict[str, Any]) -> dict[str, Any]:

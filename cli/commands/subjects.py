@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from diagevo.errors import ConfigError, NotFoundError
 
-from ..call import Call
+from ..call import CommandContext
 
 if TYPE_CHECKING:
     from diagevo.evaluation.evaluate import EvaluatedModel
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def rounds_named(history: "History", named: str) -> list[int]:
     """`3`, `1,3`, `all` (0 and every committed one) or `best` (highest validation accuracy)."""
-    from diagevo.memory.read.rounds import best_round
+    from diagevo.memory.read.round_figures import best_round
 
     committed = [commit.round for commit in history.commits]
     if named == "all":
@@ -51,7 +51,7 @@ def solvers_named(history: "History", named: str) -> list[int]:
 
 @contextmanager
 def checkpoint(
-    call: Call, history: "History", round: int, stop: "StopFlag | None" = None
+    call: CommandContext, history: "History", round: int, stop: "StopFlag | None" = None
 ) -> Iterator["EvaluatedModel"]:
     """The solver of a run after a round; 0 is the model it started from. `stop` also ends its loading and
     sampling."""

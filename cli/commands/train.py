@@ -13,7 +13,7 @@ from diagevo.progress import STAGES, VALIDATION, WARM_START, StopFlag
 from diagevo.text.numbers import count
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import database, opened, stored_config, there_is_none
 from ..render import console as render
 from ..render.result import Result, emit
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     diagevo train --run first --resume --display plain""",
 )
 def train(
-    call: Call,
+    call: CommandContext,
     *,
     plan: Annotated[
         bool, typer.Option("--plan", help="Print what a run would do, without running it.")
@@ -135,9 +135,9 @@ def train(
     return None
 
 
-def _resumed(call: Call, run_id: str) -> "tuple[dict[KeyPath, Any], Layer]":
+def _resumed(call: CommandContext, run_id: str) -> "tuple[dict[KeyPath, Any], Layer]":
     """The user's own words, for a run from outside; and what `--set` changes of any run."""
-    from diagevo.config.adjusting import REACHING, refuse_fixed
+    from diagevo.config.resume_overrides import REACHING, refuse_fixed
     from diagevo.config.sources import from_settings
     from diagevo.memory.history import resolve_run
     from diagevo.memory.log.log import Log
@@ -165,7 +165,7 @@ def _need_the_training_stack() -> None:
         )
 
 
-def _plan(call: Call, config: "Config | None", rounds: int | None) -> Result[Any]:
+def _plan(call: CommandContext, config: "Config | None", rounds: int | None) -> Result[Any]:
     """Of a new run, or where there is no configuration of what is left of one that is resumed."""
     from ..screens.plan import plan
 
@@ -179,7 +179,7 @@ def _plan(call: Call, config: "Config | None", rounds: int | None) -> Result[Any
     if ingested is not None:
         raise ConfigError(f"run {run_id} was ingested: it has no stages to plan", hint="leave --resume out")
     if call.settings:
-        from diagevo.config.adjusting import adjusted
+        from diagevo.config.resume_overrides import adjusted
         from diagevo.config.sources import from_settings
 
         _, stored = adjusted(stored.model_dump(mode="json"), from_settings(call.settings), run_id)
@@ -188,7 +188,7 @@ def _plan(call: Call, config: "Config | None", rounds: int | None) -> Result[Any
     return plan(stored, run_id, _measured(call, stored), played)
 
 
-def _measured(call: Call, config: "Config") -> dict[str, float]:
+def _measured(call: CommandContext, config: "Config") -> dict[str, float]:
     """Mean seconds of each stage in the latest run of the same settings, whatever its seed and rounds; those
     of the warm start and of the base model's validation, which come before its rounds, by their names."""
     from diagevo.memory.events import CheckpointEvaluated, StageCompleted
@@ -236,7 +236,7 @@ def _until(text: str) -> "Until":
     return Until(int(number), stage or None)
 
 
-def _run_names(call: Call) -> list[str]:
+def _run_names(call: CommandContext) -> list[str]:
     """The runs of the database, the one that was written to last first; none where there is no database."""
     from diagevo.memory.history import run_names
 
@@ -246,14 +246,14 @@ def _run_names(call: Call) -> list[str]:
         return run_names(found)
 
 
-def _latest(call: Call) -> str:
+def _latest(call: CommandContext) -> str:
     names = _run_names(call)
     if not names:
         raise NotFoundError("there is no run to resume", hint="start one: diagevo train")
     return names[0]
 
 
-def _free_name(call: Call, profile: str) -> str:
+def _free_name(call: CommandContext, profile: str) -> str:
     """The first of embedded-1, embedded-2, … that no run has."""
     taken = set(_run_names(call))
     return next(name for number in range(1, len(taken) + 2) if (name := f"{profile}-{number}") not in taken)

@@ -12,7 +12,7 @@ import typer
 from diagevo.errors import ConfigError
 
 from .. import options
-from ..call import Call
+from ..call import CommandContext
 from ..opening import database
 from ..render import console as render
 from ..render.result import Result
@@ -29,7 +29,7 @@ PORT = 7517
     diagevo view --export c1.html --run first --cause c1""",
 )
 def view(
-    call: Call,
+    call: CommandContext,
     *,
     host: Annotated[str | None, typer.Option(help="The address to listen on. [default: 127.0.0.1]")] = None,
     port: Annotated[
@@ -73,7 +73,7 @@ def view(
     return _serve(call, host or "127.0.0.1", PORT if port is None else port, no_open=no_open)
 
 
-def _serve(call: Call, host: str, port: int, *, no_open: bool) -> None:
+def _serve(call: CommandContext, host: str, port: int, *, no_open: bool) -> None:
     from diagevo.memory.history import resolve_run
     from diagevo.view.server import application, is_loopback, served
 
@@ -108,14 +108,14 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _export(call: Call, to: Path, pages: int | None) -> Result[Any]:
+def _export(call: CommandContext, to: Path, pages: int | None) -> Result[Any]:
     from diagevo.memory.history import resolve_run
     from diagevo.view.export import PAGES
     from diagevo.view.export import export as write
 
     with database(call) as found:
         runs = [] if call.run is None else [resolve_run(found, call.run)]
-        with render.writing(to), render.telling(call, "writing the pages"):
+        with render.writing(to), render.heartbeat(call, "writing the pages"):
             written, left_out = write(found, to, runs=runs, most=pages or PAGES)
     index = to / "index.html"
     text = f"{written} pages written; open {index}"
@@ -124,9 +124,9 @@ def _export(call: Call, to: Path, pages: int | None) -> Result[Any]:
     return Result({"index": str(index), "pages": written, "left_out": left_out}, text=text)
 
 
-def _alone(call: Call, to: Path, cause: str) -> Result[Any]:
-    from diagevo.memory.audit.references import resolve
+def _alone(call: CommandContext, to: Path, cause: str) -> Result[Any]:
     from diagevo.memory.history import History, resolve_run
+    from diagevo.memory.stories.references import resolve
     from diagevo.view.export import export_cause
 
     if to.is_dir():

@@ -23,7 +23,7 @@ from diagevo.private import private
 from diagevo.text.escaping import json_text, visible
 from diagevo.text.redaction import masked
 
-from ..call import Call
+from ..call import CommandContext
 from .layout import folded, width
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ SILENCE = 10.0
 """Seconds after which a command says that it goes on."""
 
 
-def stdout(call: Call) -> "Console":
+def stdout(call: CommandContext) -> "Console":
     return _console(call, sys.stdout)
 
 
-def stderr(call: Call) -> "Console":
+def stderr(call: CommandContext) -> "Console":
     return _console(call, sys.stderr)
 
 
-def _console(call: Call, stream: IO[str]) -> "Console":
+def _console(call: CommandContext, stream: IO[str]) -> "Console":
     from rich.console import Console
 
     terminal = stream.isatty()
@@ -58,7 +58,7 @@ def _console(call: Call, stream: IO[str]) -> "Console":
     )
 
 
-def say(call: Call, text: str) -> None:
+def say(call: CommandContext, text: str) -> None:
     """A line for the person, on stderr; nothing with `-q`. Where nobody reads it any more, or its disk is
     full, the work goes on without a word."""
     if call.quiet:
@@ -66,11 +66,11 @@ def say(call: Call, text: str) -> None:
     try:
         print(folded(visible(masked(text)), width(sys.stderr)), file=sys.stderr, flush=True)
     except OSError:
-        to_nowhere(sys.stderr)
+        silence_stream(sys.stderr)
 
 
 @contextmanager
-def telling(call: Call, what: str) -> Iterator[None]:
+def heartbeat(call: CommandContext, what: str) -> Iterator[None]:
     """Says every SILENCE seconds that what has no steps to tell goes on, and for how long it has."""
     began, ended = time.monotonic(), Event()
 
@@ -171,7 +171,7 @@ class _Screen:
 
 
 @contextmanager
-def sink(call: Call) -> Iterator[Out]:
+def sink(call: CommandContext) -> Iterator[Out]:
     """Stdout, or the file of `-o`. A reader that goes away (`| head`) has seen enough: exit code 0."""
     if call.output is not None:
         with opened(call.output, "w") as file:
@@ -181,16 +181,16 @@ def sink(call: Call) -> Iterator[Out]:
         yield _Screen() if sys.stdout.isatty() else sys.stdout
         sys.stdout.flush()
     except BrokenPipeError:
-        leave()
+        exit_quietly()
 
 
-def leave() -> NoReturn:
+def exit_quietly() -> NoReturn:
     """End well: the reader has enough (`| head`), which is no finding. What is buffered goes nowhere."""
-    to_nowhere(sys.stdout)
+    silence_stream(sys.stdout)
     raise SystemExit(0)
 
 
-def to_nowhere(stream: IO[str]) -> None:
+def silence_stream(stream: IO[str]) -> None:
     """What it still holds, and what is written to it from here on, is dropped without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

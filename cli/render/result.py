@@ -10,7 +10,7 @@ import typer
 from diagevo.errors import ConfigError
 from diagevo.text.escaping import visible
 
-from ..call import Call
+from ..call import CommandContext
 from .console import Point, dump, envelope, marked, say, sink, stdout
 from .layout import folded, width
 from .rows import print_rows, write_table
@@ -50,7 +50,7 @@ class Result(Generic[T]):
     exit_code: int = 0
 
 
-def emit(call: Call, result: Result[Any]) -> None:
+def emit(call: CommandContext, result: Result[Any]) -> None:
     """Print it as `--format` and `-o` ask. Raises typer.Exit for its exit code, ConfigError for rows of a
     text."""
     rows = result.data if result.rows is None else result.rows
@@ -88,7 +88,7 @@ def _header(result: Result[Any], text: str) -> str | None:
     return f"run {result.run}{after}"
 
 
-def _print_screen(call: Call, parts: Sequence[str | Rows]) -> None:
+def _print_screen(call: CommandContext, parts: Sequence[str | Rows]) -> None:
     """Texts and tables, an empty line between two of them."""
     drawn = call.output is None and sys.stdout.isatty()
     with sink(call) as out:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from diagevo.errors import ConfigError, extra
 from diagevo.text.escaping import csv_text, json_text, visible
 
-from ..call import Call
+from ..call import CommandContext
 from .console import Out, Point, dump, envelope, opened, plain, say, sink, stdout
 from .table import Column, cells, draw, markdown_line, markdown_rule, on_the_right, padded, widths
 
@@ -34,7 +34,7 @@ Row = Mapping[str, Any]
 
 
 def print_rows(
-    call: Call,
+    call: CommandContext,
     columns: Sequence[Column],
     values: "Iterable[Row | DataclassInstance]",
     *,
@@ -62,7 +62,7 @@ def print_rows(
 
 def write_table(
     out: Out,
-    call: Call,
+    call: CommandContext,
     columns: Sequence[Column],
     values: "Iterable[Row | DataclassInstance]",
     *,
@@ -84,7 +84,7 @@ def write_table(
 
 def _text(
     out: Out,
-    call: Call,
+    call: CommandContext,
     columns: Sequence[Column],
     rows: Iterator[Row],
     run: str | None,
@@ -165,7 +165,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _json(out: Out, call: Call, rows: Iterator[Row], run: str | None, as_of: Point | None) -> None:
+def _json(out: Out, call: CommandContext, rows: Iterator[Row], run: str | None, as_of: Point | None) -> None:
     """The envelope, its list filled a row at a time. It is held back until the last row is read: where a
     later one fails, the error stands alone on stdout."""
     before, _, after = dump(envelope(call.schema, [], run=run, as_of=as_of)).rpartition("[]")
@@ -180,7 +180,7 @@ def _json(out: Out, call: Call, rows: Iterator[Row], run: str | None, as_of: Poi
         shutil.copyfileobj(held, out)
 
 
-def _parquet(call: Call, columns: Sequence[Column], rows: Iterator[Row]) -> None:
+def _parquet(call: CommandContext, columns: Sequence[Column], rows: Iterator[Row]) -> None:
     """A group in memory at a time."""
     if call.output is None:
         raise ConfigError("parquet cannot be printed", hint="name a file: -o rows.parquet")

@@ -18,7 +18,7 @@ from diagevo.text.lines import listed
 from diagevo.text.numbers import fraction
 from diagevo.text.redaction import masked
 
-from ..call import Call
+from ..call import CommandContext
 from ..render import console as render
 from ..render.layout import folded
 from .board import ORDER, Board, clock, named, note, round_line
@@ -57,7 +57,7 @@ def repeating(seconds: float, speak: Callable[[], None]) -> Iterator[None]:
 class _Lines(Board, ABC):
     """A line for what begins a round, ends a stage or a round, and for each message."""
 
-    def __init__(self, call: Call, run: str) -> None:
+    def __init__(self, call: CommandContext, run: str) -> None:
         super().__init__(run)
         self.call = call
 
@@ -90,7 +90,7 @@ class PlainDisplay(_Lines):
     silence = 8.0
     """Seconds without a line, at most."""
 
-    def __init__(self, call: Call, run: str) -> None:
+    def __init__(self, call: CommandContext, run: str) -> None:
         super().__init__(call, run)
         self._spoke = time.monotonic()
 
@@ -131,7 +131,7 @@ class JsonDisplay(Board):
 class LiveDisplay(_Lines):
     """A view that is redrawn in place on a terminal, below one line for each stage that is complete."""
 
-    def __init__(self, call: Call, run: str) -> None:
+    def __init__(self, call: CommandContext, run: str) -> None:
         super().__init__(call, run)
         self.console: Console = render.stderr(call)
 
@@ -252,7 +252,7 @@ def _figures(board: Board) -> str:
     return " · ".join(parts)
 
 
-def display_for(kind: Kind | None, call: Call, run: str) -> Board:
+def display_for(kind: Kind | None, call: CommandContext, run: str) -> Board:
     """The display that was asked for; by default live on a terminal and plain elsewhere."""
     if kind is None:
         kind = "json" if call.json else "none" if call.quiet else "live" if sys.stderr.isatty() else "plain"

@@ -14,8 +14,8 @@ from ..render.table import Column, columns
 from .memory import dismissed, held
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.runs import RunStory
-    from diagevo.memory.read.rollouts import PassRates, PromptsInBoth
+    from diagevo.memory.read.pass_rates import PassRates, PromptsInBoth
+    from diagevo.memory.read.runs import RunStory
 
 ROUNDS = columns(
     "round, candidates: groups, all_passed: all passed, kept: with both, all_failed: all failed, "

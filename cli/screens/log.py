@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from diagevo.errors import ConfigError
 from diagevo.text.redaction import redacted
 
-from ..call import Call
+from ..call import CommandContext
 from ..render.console import Out, sink, visible
 from ..render.layout import folded, width
 from ..render.rows import json_line
 from ..render.table import columns
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.references import Trail
     from diagevo.memory.events.records import Recorded
     from diagevo.memory.history import AsOf, History
+    from diagevo.memory.stories.references import EventFilter
 
 POLL_SECONDS = 0.5
 _SUBJECT = 14
@@ -29,10 +29,10 @@ COLUMNS = columns("position: #, round, type, cause_id: cause, recorded_at, paylo
 
 
 def write_lines(
-    call: Call, history: "History", wanted: "Trail", as_of: "AsOf", *, follow: bool = False
+    call: CommandContext, history: "History", wanted: "EventFilter", as_of: "AsOf", *, follow: bool = False
 ) -> None:
     """Print the chosen events as they are read, a line an event; with `follow` those that come, too."""
-    from diagevo.memory.audit.references import trail
+    from diagevo.memory.stories.references import trail
 
     if call.format not in ("table", "jsonl"):
         raise ConfigError(f"--follow cannot write {call.format}", hint="follow as a table or as jsonl")
@@ -42,7 +42,7 @@ def write_lines(
             _write(call, out, _following(history, wanted, as_of.position, out), flush=True)
 
 
-def _write(call: Call, out: Out, events: Iterable["Recorded"], *, flush: bool = False) -> None:
+def _write(call: CommandContext, out: Out, events: Iterable["Recorded"], *, flush: bool = False) -> None:
     columns = None if call.output is not None else width()
     printed = map(json_line, map(row, events)) if call.format == "jsonl" else lines(events)
     if columns is not None and call.format != "jsonl":
@@ -53,12 +53,12 @@ def _write(call: Call, out: Out, events: Iterable["Recorded"], *, flush: bool = 
             out.flush()
 
 
-def _following(history: "History", wanted: "Trail", position: int, out: Out) -> Iterator["Recorded"]:
+def _following(history: "History", wanted: "EventFilter", position: int, out: Out) -> Iterator["Recorded"]:
     """Events as they are written, until the reader goes away or presses Ctrl-C."""
     from dataclasses import replace
 
-    from diagevo.memory.audit.references import trail
     from diagevo.memory.history import AsOf
+    from diagevo.memory.stories.references import trail
 
     while True:
         out.flush()

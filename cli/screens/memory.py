@@ -15,9 +15,9 @@ from ..render.table import Column, columns
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from diagevo.memory.audit.replay import NodeLine, Rebuilt
     from diagevo.memory.audit.verify import Verification
-    from diagevo.memory.read.rollouts import CauseRate, PassRates
+    from diagevo.memory.compare.replay import NodeLine, Rebuilt
+    from diagevo.memory.read.pass_rates import CauseRate, PassRates
 
 _TERMS = 12
 """Summands that a sum shows."""

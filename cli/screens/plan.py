@@ -14,7 +14,7 @@ from .board import named
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
-    from diagevo.training.footprint import Load
+    from diagevo.planning.footprint import Load
 
 STAGE = columns(
     "stage, steps: steps ≤, completions: completions ≤, calls: calls ≤, seconds: s measured: 0, about:"
@@ -29,7 +29,7 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
     """Stages of a round with their rollouts and calls, then the whole of what is left to play: disk, devices,
     time."""
     from diagevo.config.resources import workload
-    from diagevo.training.disk import gigabytes
+    from diagevo.planning.disk import gigabytes
 
     rows = [plain(work) for work in workload(config, measured)]
     whole: dict[str, Any] = {**_whole(config, rows, played, measured), "placement": _placed(config)}
@@ -70,10 +70,10 @@ def _whole(
     config: "Config", rows: list[dict[str, Any]], played: int, measured: Mapping[str, float]
 ) -> dict[str, Any]:
     from diagevo.errors import ConfigError
-    from diagevo.training.disk import disk_bytes
-    from diagevo.training.footprint import SAME_SHAPE, apart
+    from diagevo.planning.disk import disk_bytes
+    from diagevo.planning.footprint import SAME_SHAPE, shape_mismatch
 
-    if (why := apart(config)) is not None:
+    if (why := shape_mismatch(config)) is not None:
         raise ConfigError(why, hint=SAME_SHAPE)
 
     rounds, hardware = max(config.round.rounds - played, 0), config.hardware
@@ -121,15 +121,22 @@ def _placed(config: "Config") -> dict[str, str]:
 def _on_gpus(config: "Config") -> dict[str, Any] | None:
     """Stages with the bytes of their parts on a GPU; by card whether it fits. None where none is used."""
     from diagevo.config.resources import mean_tokens
-    from diagevo.training.footprint import CARDS, card_for, host, less, loads, shapes_of
-    from diagevo.training.on_gpus import spans
+    from diagevo.planning.footprint import (
+        CARDS,
+        card_for,
+        gpu_memory_plan,
+        host_memory_bytes,
+        memory_advice,
+        shapes_of,
+    )
+    from diagevo.planning.on_gpus import spans
 
     if config.hardware.device != "cuda":
         return None
     shapes = shapes_of(config)
     if shapes is None:
         return {"card": None, "stages": [], "fits": {}, "round": []}
-    found = loads(config, *shapes)
+    found = gpu_memory_plan(config, *shapes)
     fits = {card: all(load.fits(size) for load in found) for card, size in CARDS.items()}
     card = card_for(found) or 80
     ranks = config.hardware.fsdp_size or config.hardware.processes
@@ -139,7 +146,7 @@ def _on_gpus(config: "Config") -> dict[str, Any] | None:
         "mean": mean_tokens(config.sampling),
         "stages": [_stage(load, CARDS[card]) for load in found],
         "fits": {str(card): fit for card, fit in fits.items()},
-        "less": less(config),
+        "less": memory_advice(config),
         "few_at_once": {card: words for card, words in few.items() if words},
         "round": [
             {"part": span.part, "minutes": span.seconds / 60}
@@ -150,7 +157,7 @@ def _on_gpus(config: "Config") -> dict[str, Any] | None:
             )
         ],
         "host_ranks": ranks,
-        "host_bytes": host(config, *shapes[:2], ranks),
+        "host_bytes": host_memory_bytes(config, *shapes[:2], ranks),
     }
 
 
@@ -198,7 +205,7 @@ def _gpu_peak(stage: dict[str, Any]) -> dict[str, Any]:
 
 def _cards(memory: dict[str, Any]) -> list[str]:
     """On which cards that fits, and what to change for the others."""
-    from diagevo.training.disk import gigabytes
+    from diagevo.planning.disk import gigabytes
 
     if memory["card"] is None:
         return ["memory        unknown: no config.json of the models is here; download them first"]
@@ -209,16 +216,16 @@ def _cards(memory: dict[str, Any]) -> list[str]:
     few = [f"few at once   of {card} GB: {words}" for card, words in memory["few_at_once"].items()]
     ranks = memory["host_ranks"]
     processes = "a training process" if ranks == 1 else f"{ranks} training processes"
-    host = f"{gigabytes(memory['host_bytes'])} of a machine's memory for {processes}"
+    host_memory_bytes = f"{gigabytes(memory['host_bytes'])} of a machine's memory for {processes}"
     fits = [f"fits          {words}{without}", *([f"to use less   {memory['less']}"] if no else []), *few]
-    return [*fits, f"host          {host}"]
+    return [*fits, f"host          {host_memory_bytes}"]
 
 
 def _on_cpu(config: "Config") -> dict[str, Any] | None:
     """What a run on a CPU holds at its fullest, and how long it may take. None where a GPU may train, several
     processes do, or the model is not here."""
-    from diagevo.training.on_cpu import pace, peaks, seconds
-    from diagevo.training.shapes import find_shape
+    from diagevo.planning.on_cpu import pace, peaks, seconds
+    from diagevo.planning.shapes import find_shape
 
     hardware, shape = config.hardware, find_shape(config.roles.solver.model)
     if hardware.device != "cpu" or hardware.processes > 1 or hardware.cluster == "ray" or shape is None:
@@ -251,8 +258,10 @@ def _cpu_fit(cpu: dict[str, Any]) -> str:
     here = f"{_gb(cpu['machine_bytes'])} GB here"
     if most < cpu["machine_bytes"]:
         return f"{_gb(most)} of {here}"
-    less = "lower micro_batch of warm_start, challenger_grpo and solver_grpo, or hardware.rows_at_once"
-    return f"not: {_gb(most)} GB, {here}; {less}"
+    memory_advice = (
+        "lower micro_batch of warm_start, challenger_grpo and solver_grpo, or hardware.rows_at_once"
+    )
+    return f"not: {_gb(most)} GB, {here}; {memory_advice}"
 
 
 def numbered(gpus: Sequence[int]) -> str:
@@ -276,7 +285,7 @@ def _sizes(parts: Mapping[str, int]) -> list[str]:
 
 def _assumed(config: "Config", card: int) -> str:
     """What the time of a round on GPUs rests on."""
-    from diagevo.training.on_gpus import COPY, DECODING, DISK, FAST, LINKS, READING, SENDING, TRAINING
+    from diagevo.planning.on_gpus import COPY, DECODING, DISK, FAST, LINKS, READING, SENDING, TRAINING
 
     name, bandwidth, operations = FAST[card]
     held = "" if _validated(config) or config.validation.questions is None else "; validation is not counted"

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from diagevo.memory.audit.cause_story import (
+from diagevo.memory.history import AsOf, History
+from diagevo.memory.stories.cause_story import (
     CauseStory,
     Counted,
     Created,
@@ -15,11 +16,10 @@ from diagevo.memory.audit.cause_story import (
     Superseded,
     Turn,
 )
-from diagevo.memory.audit.examples import Example, examples_of
-from diagevo.memory.audit.failures import FailureStory, ModelExchange, QuestionStory
-from diagevo.memory.audit.nodes import NodeStory
-from diagevo.memory.audit.why import Story, failures_in
-from diagevo.memory.audit.wording import (
+from diagevo.memory.stories.examples import Example, examples_of
+from diagevo.memory.stories.failures import FailureStory, ModelExchange, QuestionStory
+from diagevo.memory.stories.nodes import NodeStory
+from diagevo.memory.stories.story_wording import (
     effect_lines,
     evidence_lines,
     failed_on,
@@ -31,7 +31,7 @@ from diagevo.memory.audit.wording import (
     question_lines,
     turn_lines,
 )
-from diagevo.memory.history import AsOf, History
+from diagevo.memory.stories.why import Story, failures_in
 from diagevo.text.lines import Line
 from diagevo.text.numbers import count
 

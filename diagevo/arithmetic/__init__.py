@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diagevo.arithmetic.diagnostician import RuleDiagnostician
     from diagevo.arithmetic.heldout import held_out, is_held_out
+    from diagevo.arithmetic.rule_diagnostician import RuleDiagnostician
     from diagevo.arithmetic.truth import answer
 
 WRITES = "free exploration mostly writes the families of the head, which the solver nearly knows"
@@ -35,7 +35,7 @@ __all__ = [
     "is_held_out",
 ]
 _HOMES = {
-    "RuleDiagnostician": "diagevo.arithmetic.diagnostician",
+    "RuleDiagnostician": "diagevo.arithmetic.rule_diagnostician",
     "held_out": "diagevo.arithmetic.heldout",
     "is_held_out": "diagevo.arithmetic.heldout",
     "answer": "diagevo.arithmetic.truth",

@@ -25,7 +25,7 @@ from diagevo.arithmetic.grammar import (
 from diagevo.arithmetic.heldout import draw_seen
 from diagevo.arithmetic.slips import KINDS, Kind, applies, offers
 from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
-from diagevo.memory.state.schedule import Draw
+from diagevo.memory.state.projected_schedule import Draw
 from diagevo.sampling.sampler import Message, Prompt
 from diagevo.selfplay.questions import PromptTemplates
 

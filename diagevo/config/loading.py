@@ -217,7 +217,7 @@ def _resolved(layers: Sequence[Layer]) -> Resolved:
     return Resolved(config, sources)
 
 
-def over(stored: Mapping[str, Any], given: Layer, run: str) -> Config:
+def apply_overrides(stored: Mapping[str, Any], given: Layer, run: str) -> Config:
     """The configuration `stored` of a run with what is given over it. Raises ConfigError for a wrong value,
     with where it was written."""
     sources = {path: given.sources.get(path, Source("run", f"run {run}")) for path in keys()}

@@ -14,7 +14,7 @@ from diagevo.config.models import DiagnosisConfig, DiagnosticianRole
 from diagevo.diagnosis.endpoint import Endpoint
 from diagevo.diagnosis.replies import LONGEST_REPLY
 from diagevo.errors import AGAIN, RefusedError, StoppedSafely
-from diagevo.memory.events import Call
+from diagevo.memory.events import ModelCall
 from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
 from diagevo.memory.log.log import Log
 from diagevo.sampling.sampler import Message
@@ -228,7 +228,7 @@ def spent(log: Log, run_id: str) -> tuple[int, int]:
     calls = tokens = 0
     seen: set[str] = set()
     for recorded in log.read(run_id, types=list(DECISIONS)):
-        call: Call | None = getattr(recorded.event, "call", None)
+        call: ModelCall | None = getattr(recorded.event, "call", None)
         if call is not None and call.request not in seen:
             seen.add(call.request)
             calls += call.tries

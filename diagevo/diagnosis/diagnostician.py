@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from diagevo.errors import ServiceError
-from diagevo.memory.events import Call, DiagnosisVerdict, FailureDiagnosed, WrongStep
+from diagevo.memory.events import DiagnosisVerdict, FailureDiagnosed, ModelCall, WrongStep
 from diagevo.memory.events.catalogue import Votes
 from diagevo.memory.nearest.similarity import NodeCandidate
 from diagevo.memory.state.model import KnownCause
@@ -74,7 +74,7 @@ class Extraction:
     cause_id: str | None = None
     description: str | None = None
     flags: tuple[str, ...] = ()
-    call: Call | None = None
+    call: ModelCall | None = None
     unread: Unread | None = None
     step: str | None = None
     """Of an ingested failure: the step that is called wrong, in its own words."""
@@ -86,7 +86,7 @@ class DuplicateJudgement:
 
     duplicate: bool
     cause_id: str | None = None
-    call: Call | None = None
+    call: ModelCall | None = None
     flags: tuple[str, ...] = ()
 
 
@@ -97,7 +97,7 @@ class NodeAssignment:
     node_id: str | None = None
     new_label: str | None = None
     flags: tuple[str, ...] = ()
-    call: Call | None = None
+    call: ModelCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class PairJudgement:
     merge: bool
     label: str | None = None
     flags: tuple[str, ...] = ()
-    call: Call | None = None
+    call: ModelCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ UNREAD = frozenset({"unreadable", "refused"})
 """Flags of an answer that nobody could read, or that never came."""
 
 
-class Legibility:
+class UnreadableReplyGuard:
     """Sifts verdicts in the order in which they are recorded, so that a diagnostician whose replies nobody
     can read is found out before everything was asked of it.
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
-from diagevo.diagnosis.diagnostician import Computed, Diagnostician, Legibility, NodeContents
+from diagevo.diagnosis.cause_extraction import Diagnoser, OnProgress, Progress, ShouldStop
+from diagevo.diagnosis.diagnostician import Computed, Diagnostician, NodeContents, UnreadableReplyGuard
 from diagevo.diagnosis.embedder import Embedder, identity
-from diagevo.diagnosis.extraction import Diagnoser, OnProgress, Progress, ShouldStop
 from diagevo.diagnosis.settlement import settle
 from diagevo.errors import AGAIN, StoppedSafely
 from diagevo.memory.events import Node, NodePairJudged, number_of
@@ -124,7 +124,7 @@ def maintain(
     *,
     should_stop: ShouldStop | None = None,
     ask_again: bool = False,
-    legibility: Legibility | None = None,
+    legibility: UnreadableReplyGuard | None = None,
     computed: Mapping[str, Computed] | None = None,
 ) -> MaintenanceReport:
     """Diagnose what is undiagnosed, settle what is unsettled, merge nodes.

@@ -46,7 +46,7 @@ from diagevo.diagnosis.replies import (
     read_merge,
     read_task,
 )
-from diagevo.memory.events import Call
+from diagevo.memory.events import ModelCall
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.nearest.similarity import NodeCandidate
 from diagevo.memory.state.model import KnownCause
@@ -74,7 +74,7 @@ class _Tried(Generic[T]):
 
     value: T | None
     flag: str
-    call: Call
+    call: ModelCall
     unread: Unread | None = None
 
 
@@ -223,7 +223,7 @@ class OpenAIDiagnostician:
         about.
         """
         best: Reading[T] | None = None
-        call: Call | None = None
+        call: ModelCall | None = None
         unread: Unread | None = None
         soft_shown = False
         for tries in range(1, self._settings.retries + 2):
@@ -253,10 +253,10 @@ class OpenAIDiagnostician:
             self._unread = 0
         raise unreadable(f"{IN_A_ROW} replies in a row", tried.unread)
 
-    def _call(self, decision: Decision, answer: Asked, tries: int, before: Call | None) -> Call:
+    def _call(self, decision: Decision, answer: Asked, tries: int, before: ModelCall | None) -> ModelCall:
         """The last request (it holds the earlier replies) and reply, with the tokens of all tries."""
         reply = answer.reply
-        return Call(
+        return ModelCall(
             model=self.name,
             prompt=self._prompts.digest(decision),
             request=answer.request,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from diagevo.diagnosis.cause_extraction import pair_of, passed
 from diagevo.diagnosis.chat import DECISIONS
 from diagevo.diagnosis.diagnostician import (
     UNREAD,
@@ -16,7 +17,6 @@ from diagevo.diagnosis.diagnostician import (
     NodeCandidate,
     NodeContents,
 )
-from diagevo.diagnosis.extraction import pair_of, passed
 from diagevo.memory.events import (
     CandidateScored,
     DuplicateJudged,

@@ -16,9 +16,9 @@ from typing import Self
 import numpy as np
 
 from diagevo.config.models import MemoryConfig
+from diagevo.diagnosis.cause_extraction import Cancellable, OnProgress, Progress, ShouldStop
 from diagevo.diagnosis.diagnostician import Diagnostician, DuplicateJudgement, KnownCause
 from diagevo.diagnosis.embedder import Embedder
-from diagevo.diagnosis.extraction import Cancellable, OnProgress, Progress, ShouldStop
 from diagevo.equations.states import counted
 from diagevo.errors import AGAIN, StoppedSafely
 from diagevo.memory.events import (

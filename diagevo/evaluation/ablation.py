@@ -36,7 +36,7 @@ from diagevo.evaluation.protocol import estimate
 from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
 from diagevo.memory.places import check_name
-from diagevo.memory.read.rounds import validations
+from diagevo.memory.read.round_figures import validations
 from diagevo.private import private, private_folder
 from diagevo.progress import handling_stops
 from diagevo.text.redaction import holds_secret, masked

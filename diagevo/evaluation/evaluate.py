@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError, StoppedSafely
+from diagevo.evaluation.answer_scoring import Checker, figures, for_the_judge, read_answer, right_by_rule
 from diagevo.evaluation.benchmarks import Loaded, Question
 from diagevo.evaluation.judge import Case, Judge, as_answered
 from diagevo.evaluation.protocol import AT_BEST, at_best_temperature, estimate
-from diagevo.evaluation.scoring import Checker, figures, for_the_judge, read_answer, right_by_rule
 from diagevo.evaluation.store import Answered, Evaluation, EvaluationStore
 from diagevo.sampling.sampler import Completion, Prompt, Sampler, SamplingParams
 from diagevo.selfplay.questions import PromptTemplates

@@ -19,8 +19,8 @@ from sqlmodel import Field, SQLModel
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.benchmarks import Loaded
-from diagevo.evaluation.loading import labelled
 from diagevo.evaluation.protocol import Estimate, estimate
+from diagevo.evaluation.question_files import labelled
 from diagevo.evaluation.store import ForeignText
 from diagevo.memory.events import CandidateScored
 from diagevo.memory.history import History

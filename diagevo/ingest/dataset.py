@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from diagevo.errors import ConfigError, extra
 from diagevo.ingest.formats.messages import conversation, messages
-from diagevo.ingest.lines import CutLine, is_whole, rows, whole
+from diagevo.ingest.json_lines import CutLine, is_whole, rows, whole
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.text.escaping import json_text
 

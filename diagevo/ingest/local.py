@@ -8,11 +8,11 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from diagevo.diagnosis.cause_extraction import OnProgress, Progress, ShouldStop
 from diagevo.diagnosis.diagnostician import Computed
-from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
-from diagevo.diagnosis.levels.engine import SAMPLED, SKILLS, Explained, Levels
-from diagevo.diagnosis.levels.located import nearest
-from diagevo.diagnosis.levels.material import Failure, LocalCause, Prompt, Response
+from diagevo.diagnosis.levels.cause_levels import SAMPLED, SKILLS, Explained, Levels
+from diagevo.diagnosis.levels.inputs import Failure, LocalCause, Prompt, Response
+from diagevo.diagnosis.levels.step_location import nearest
 from diagevo.errors import AGAIN, StoppedSafely
 from diagevo.memory.events import (
     CandidateScored,

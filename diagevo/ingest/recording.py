@@ -12,9 +12,9 @@ from diagevo.config.models import Config, IngestConfig
 from diagevo.diagnosis.embedder import Embedder, identity
 from diagevo.equations.filter import failing
 from diagevo.errors import ConfigError, ConflictError
-from diagevo.ingest.rollouts import RolloutGroup, RolloutStep, grouped, models
+from diagevo.ingest.rollout_steps import RolloutGroup, RolloutStep, grouped, models
 from diagevo.ingest.rounds import LAST, Rounds, ingested
-from diagevo.memory.audit.groups import Attempts
+from diagevo.memory.audit.ingested_groups import Attempts
 from diagevo.memory.events import FailedRollout, Feedback, GroupIngested, RunConfigured
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory

@@ -8,14 +8,14 @@ from itertools import islice
 
 from diagevo.answers.extraction import extract_boxed
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
-from diagevo.diagnosis.diagnostician import PROBED, Computed, Diagnostician, Legibility
+from diagevo.diagnosis.cause_extraction import OnProgress, ShouldStop, diagnosed, pair_of, passed
+from diagevo.diagnosis.diagnostician import PROBED, Computed, Diagnostician, UnreadableReplyGuard
 from diagevo.diagnosis.embedder import Embedder
-from diagevo.diagnosis.extraction import OnProgress, ShouldStop, diagnosed, pair_of, passed
 from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
 from diagevo.errors import ConfigError, OutOfOrderError
 from diagevo.ingest.local import LocalCauses, is_plain
-from diagevo.memory.audit.groups import Attempts
+from diagevo.memory.audit.ingested_groups import Attempts
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
@@ -201,7 +201,7 @@ class Rounds:
         read = memory.log.chosen(memory.run_id, [FailureObserved], (first, first))
         asked = (each.event for each in read if each.event.failure_id in computed)
         observed = list(islice(asked, PROBED))
-        legibility = Legibility(whole=True)
+        legibility = UnreadableReplyGuard(whole=True)
         for failure in observed:
             scored, known = memory.question(failure.question_id), computed.get(failure.failure_id)
             digests = (scored.question, passed(failure, known), failure.trajectory)
@@ -303,7 +303,7 @@ class Rounds:
         raises.
         """
         committed: list[RoundCommitted] = []
-        memory, legibility = self.memory, Legibility(whole=True)
+        memory, legibility = self.memory, UnreadableReplyGuard(whole=True)
         while memory.state.open is not None or self.open_next() is not None:
             assert memory.state.open is not None
             number = memory.state.open.number

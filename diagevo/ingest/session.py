@@ -7,13 +7,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from diagevo.config.loading import over
+from diagevo.config.loading import apply_overrides
 from diagevo.config.models import Config, IngestConfig
 from diagevo.config.sources import Layer, Source
 from diagevo.diagnosis.embedder import embedder_for
 from diagevo.errors import ConfigError, HeldError, NotFoundError, StoppedSafely, StoreError
 from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure
-from diagevo.ingest.rollouts import RolloutStep
+from diagevo.ingest.rollout_steps import RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.history import open_history
 from diagevo.memory.memory import Memory
@@ -247,7 +247,7 @@ class IngestSession:
         given = Layer()
         for name, value in self._asked.items():
             given.put(("ingest", name), value, Source("flag", f"--{name.replace('_', '-')}"))
-        return over(self._configured().model_dump(), given, self._run)
+        return apply_overrides(self._configured().model_dump(), given, self._run)
 
 
 def _nothing_recorded(check: Callable[[], T]) -> T:

@@ -8,7 +8,7 @@ from diagevo.equations.filter import verdict
 from diagevo.errors import ConfigError, OutOfOrderError
 from diagevo.memory.events import CandidateScored
 from diagevo.memory.memory import Memory
-from diagevo.memory.state.schedule import Draw
+from diagevo.memory.state.projected_schedule import Draw
 from diagevo.memory.state.stored_config import filter_of
 
 

@@ -12,7 +12,7 @@ from diagevo.memory.events import CauseState
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.log import Log
 from diagevo.memory.state.model import MemoryState
-from diagevo.memory.state.schedule import Schedule
+from diagevo.memory.state.projected_schedule import Schedule
 from diagevo.text.escaping import one_line
 from diagevo.text.numbers import count
 

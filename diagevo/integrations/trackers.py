@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from diagevo.errors import ConfigError, DiagEvoError, ServiceError, extra
 from diagevo.memory.history import History
-from diagevo.memory.read.rounds import MEASURED, rounds, step_metrics, validations
+from diagevo.memory.read.round_figures import MEASURED, rounds, step_metrics, validations
 from diagevo.memory.state.stored_config import leaves
 
 Tracker = Literal["trackio", "wandb", "mlflow"]

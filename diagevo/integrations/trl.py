@@ -31,15 +31,15 @@ from diagevo.errors import ConfigError, DiagEvoError
 from diagevo.ingest.formats import messages
 from diagevo.ingest.formats.rows import terms, total
 from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure, events_of
-from diagevo.ingest.rollouts import RolloutGroup, RolloutStep
+from diagevo.ingest.rollout_steps import RolloutGroup, RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.integrations.trl_prompts import COLUMN, drawn_from, follow, prompts, sampler, share
 from diagevo.memory.events import GroupDraw, GroupIngested
 from diagevo.memory.history import History
 from diagevo.memory.log.location import shown
 from diagevo.memory.memory import Memory
-from diagevo.memory.read.rounds import rounds
-from diagevo.memory.state.scoring import PASS_AT
+from diagevo.memory.read.round_figures import rounds
+from diagevo.memory.state.vote_checks import PASS_AT
 from diagevo.text.numbers import count
 from diagevo.text.redaction import masked
 

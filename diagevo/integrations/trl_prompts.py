@@ -20,7 +20,7 @@ from torch.utils.data import WeightedRandomSampler
 from diagevo.ingest.dataset import PromptDataset
 from diagevo.ingest.weights import Weighed, weigh
 from diagevo.memory.memory import Memory
-from diagevo.memory.state.schedule import Draw, Schedule
+from diagevo.memory.state.projected_schedule import Draw, Schedule
 
 COLUMN = "diagevo_draw"
 """The column that carries a prompt's draw through the trainer."""

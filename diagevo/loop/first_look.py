@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from diagevo.answers.equivalence import extract_boxed
 from diagevo.loop.players import PlayContext
-from diagevo.memory.state.schedule import Draw
+from diagevo.memory.state.projected_schedule import Draw
 from diagevo.sampling.sampler import Sampler
 from diagevo.selfplay.questions import parse_question
 from diagevo.text.escaping import one_line

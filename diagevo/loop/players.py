@@ -24,12 +24,12 @@ from diagevo.equations.repetition import shares
 from diagevo.equations.rewards import challenger_rewards, solver_rewards
 from diagevo.errors import StoreError
 from diagevo.memory.events import InvalidReason
-from diagevo.memory.state.schedule import Draw
+from diagevo.memory.state.projected_schedule import Draw
 from diagevo.private import private
 from diagevo.progress import StopFlag
+from diagevo.sampling.cached_sampler import CachedSampler
 from diagevo.sampling.device import uses_cpu
 from diagevo.sampling.engine import Engine
-from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams
 from diagevo.selfplay.questions import PromptTemplates, parse_question
 from diagevo.training.grpo import play_phase

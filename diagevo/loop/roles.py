@@ -19,9 +19,10 @@ from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder, embedder_for
 from diagevo.errors import ConfigError, MissingDependencyError, extra
 from diagevo.evaluation.benchmarks import Loaded, benchmark
-from diagevo.evaluation.loading import labelled, limited, load
+from diagevo.evaluation.question_files import labelled, limited, load
 from diagevo.loop.players import ChallengerReward, PlayContext, World, plays_here
 from diagevo.memory.memory import Memory
+from diagevo.planning.footprint import SAME_SHAPE, shape_mismatch
 from diagevo.private import private
 from diagevo.progress import StopFlag
 from diagevo.sampling.engine import Engine, EngineSampler
@@ -31,7 +32,6 @@ from diagevo.sampling.sampler import Resumable, Sampler
 from diagevo.sampling.transformers_sampler import TransformersSampler, loaded
 from diagevo.selfplay.questions import PromptTemplates
 from diagevo.text.escaping import json_text
-from diagevo.training.footprint import SAME_SHAPE, apart
 from diagevo.training.jobs import WorkersSampler
 from diagevo.training.phase import RewardSpec
 from diagevo.training.warm_start import read_documents
@@ -85,7 +85,7 @@ class Roles(PlayContext):
                 import lancedb  # noqa: F401  (reported here where it is missing)
         for role in ("challenger", "solver", "templates", "validation", "embedder"):
             getattr(self, role)
-        if (why := apart(config)) is not None:
+        if (why := shape_mismatch(config)) is not None:
             raise ConfigError(why, hint=SAME_SHAPE)
         return self
 
@@ -144,7 +144,7 @@ class Roles(PlayContext):
                 hint="set it to openai, with a served model",
             )
         if role.engine != "openai":
-            from diagevo.arithmetic.diagnostician import by_rules
+            from diagevo.arithmetic.rule_diagnostician import by_rules
 
             return by_rules(role.engine, self.config.seed)
         from diagevo.diagnosis.chat import budget_of

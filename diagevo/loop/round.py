@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from diagevo.answers.equivalence import extract_boxed
-from diagevo.config.adjusting import adjusted
+from diagevo.config.resume_overrides import adjusted
 from diagevo.config.sources import from_settings
+from diagevo.diagnosis.cause_extraction import Diagnoser, Progress
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder
-from diagevo.diagnosis.extraction import Diagnoser, Progress
 from diagevo.diagnosis.maintain import MaintenanceReport, maintain
 from diagevo.equations.filter import verdict
 from diagevo.errors import OutOfMemoryError, WrongTrainingError
@@ -46,7 +46,7 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.memory import Memory
 from diagevo.memory.state.model import MemoryState
-from diagevo.memory.state.schedule import Schedule
+from diagevo.memory.state.projected_schedule import Schedule
 from diagevo.memory.state.stored_config import filter_in
 from diagevo.private import private_folder
 from diagevo.progress import WARM_START, Observer, StageProgress

@@ -10,9 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from diagevo.config.adjusting import adjusted, changes, confirmed
 from diagevo.config.loading import of_run
 from diagevo.config.models import Config
+from diagevo.config.resume_overrides import adjusted, changes, confirmed
 from diagevo.config.sources import KeyPath, Layer
 from diagevo.diagnosis.embedder import identity
 from diagevo.errors import ConfigError, NotFoundError, StoreError
@@ -26,11 +26,11 @@ from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
-from diagevo.memory.read.rounds import best_round, validations
-from diagevo.memory.read.rounds import rounds as figures_of
+from diagevo.memory.read.round_figures import best_round, validations
+from diagevo.memory.read.round_figures import rounds as figures_of
 from diagevo.progress import STAGES, VALIDATION, Observer, StageProgress, StopFlag, playing
+from diagevo.sampling.cached_sampler import CachedSampler
 from diagevo.sampling.device import numbers_of
-from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.model_folder import base_of, check_model_folder, sha256_of
 from diagevo.sampling.sampler import Sampler
 

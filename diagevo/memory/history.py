@@ -59,7 +59,7 @@ class AsOf:
     sequence: int
 
 
-class Abandoned:
+class VoidedAttempts:
     """Which observations of training were taken back, as the fold has it: giving up an attempt voids what it
     and every attempt before it observed past the last step that counts."""
 
@@ -172,9 +172,9 @@ class History:
         return max([0, *commits, *(f.event.last for f in self.supersedings if f.position <= position)])
 
     @cached_property
-    def abandoned(self) -> "Abandoned":
+    def abandoned(self) -> "VoidedAttempts":
         """The attempts that were given up."""
-        found = Abandoned()
+        found = VoidedAttempts()
         for fact in self.events(StageAbandoned):
             found.add(fact.round, fact.event)
         return found

@@ -64,12 +64,12 @@ from diagevo.memory.events.records import event_id, payload_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.vectors import Embed, Vectors
 from diagevo.memory.nearest.similarity import NodeCandidate, Similarity
-from diagevo.memory.policy import load, named
+from diagevo.memory.policy_file import load, named
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.effects import unsettled
 from diagevo.memory.state.fold import STAGES
 from diagevo.memory.state.model import KnownCause, MemoryState, OpenRound, Stage, played_again
-from diagevo.memory.state.schedule import Schedule
+from diagevo.memory.state.projected_schedule import Schedule
 from diagevo.memory.state.stored_config import read_today, unread
 from diagevo.memory.writer import Item, RunWriter
 from diagevo.progress import WARM_START
@@ -392,8 +392,8 @@ class Memory:
                 raise OutOfOrderError(f"round {round} cannot be opened: {where}", hint=do)
             self._record_default_config()
             state = self.state
-            told = None if (policy := self.policy()) is None else epsilon_of(policy, state.known())
-            event = decide.opening(state, state.settings.seed if seed is None else seed, told)
+            policy_epsilon = None if (policy := self.policy()) is None else epsilon_of(policy, state.known())
+            event = decide.opening(state, state.settings.seed if seed is None else seed, policy_epsilon)
             self._run.append([Item(event, round=round)])
             return self.schedule(round)
 
@@ -494,8 +494,10 @@ class Memory:
                     hint="after the commit nobody can: diagnose them, or record the verdict unresolved for"
                     " those that shall not count",
                 )
-            told = None if (policy := self.policy()) is None else epsilon_of(policy, self.state.known())
-            event = decide.commitment(self.state, told)
+            policy_epsilon = (
+                None if (policy := self.policy()) is None else epsilon_of(policy, self.state.known())
+            )
+            event = decide.commitment(self.state, policy_epsilon)
             self._run.append([Item(event, self._run.id_of("RoundOpened", ""))])
             self._run.keep_head()
             self._run.after.append(self._similarity.committed)

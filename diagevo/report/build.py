@@ -13,9 +13,9 @@ from diagevo.memory.log.database import Database
 from diagevo.report.figure import Entry, Figure, Missing
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.files import cells, write_figure, write_table
-from diagevo.report.material import Material, gather
+from diagevo.report.paper_tables import OF_PLANS, ReportTable, RunResult, TableName, results, table
+from diagevo.report.report_data import Material, gather
 from diagevo.report.run_tables import ROWS, settings_table, time_table
-from diagevo.report.tables import OF_PLANS, ReportTable, RunResult, TableName, results, table
 from diagevo.view.page import Cell, Drawn, Grid
 
 if TYPE_CHECKING:

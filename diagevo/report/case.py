@@ -21,7 +21,7 @@ from diagevo.report.figure import (
     sized,
     x_round,
 )
-from diagevo.report.material import Candidate, Material, Promotion
+from diagevo.report.report_data import Candidate, Material, Promotion
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count
 

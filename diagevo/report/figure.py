@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diagevo.errors import extra
-from diagevo.report.material import Material
+from diagevo.report.report_data import Material
 from diagevo.text.escaping import visible
 
 STATES: Mapping[str, str] = {"Active": "#E07A2F", "Mastered": "#0B3C5D", "skill nodes": "#B5B5B5"}

@@ -13,8 +13,8 @@ from diagevo.report.learning import (
     performance,
     question_difficulty,
 )
-from diagevo.report.material import Material
-from diagevo.report.wording import pair_diversity, question_coverage, question_length
+from diagevo.report.report_data import Material
+from diagevo.report.report_wording import pair_diversity, question_coverage, question_length
 
 if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder

@@ -9,7 +9,7 @@ from typing import Any
 
 from diagevo.errors import extra
 from diagevo.report.figure import Figure, altair, themed
-from diagevo.report.tables import NINE, ReportTable
+from diagevo.report.paper_tables import NINE, ReportTable
 from diagevo.text.escaping import csv_text, json_text, markdown_text, visible
 
 

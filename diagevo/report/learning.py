@@ -26,8 +26,8 @@ from diagevo.report.figure import (
     sized,
     x_round,
 )
-from diagevo.report.material import Material
-from diagevo.report.tables import GROUPS, by_protocol, judged_by, judges
+from diagevo.report.paper_tables import GROUPS, by_protocol, judged_by, judges
+from diagevo.report.report_data import Material
 
 
 def _row(run: str, round_: int, series: str, value: float, error: float | None) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from diagevo.config.loading import value_at
 from diagevo.config.paper import STATED
 from diagevo.errors import NotFoundError
 from diagevo.memory.history import History
-from diagevo.report.material import Material
-from diagevo.report.tables import TITLES, Cell, ReportTable, TableName
+from diagevo.report.paper_tables import TITLES, Cell, ReportTable, TableName
+from diagevo.report.report_data import Material
 
 _ROLES = ("challenger", "solver")
 ROWS: Mapping[TableName, tuple[tuple[str, str], ...]] = {

@@ -17,7 +17,7 @@ from diagevo.sampling.sampler import Message, Prompt
 from diagevo.selfplay.templates import fill, load_templates
 
 if TYPE_CHECKING:
-    from diagevo.memory.state.schedule import Draw
+    from diagevo.memory.state.projected_schedule import Draw
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "challenger_system": (),

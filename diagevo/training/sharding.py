@@ -59,7 +59,7 @@ def _parallelism_of_the_process() -> ParallelismConfig | None:
     return ParallelismConfig() if asked else None
 
 
-def settle(model: Any, *, trained: bool) -> None:
+def place_on_device(model: Any, *, trained: bool) -> None:
     """What a model that was loaded in shards needs before its first pass."""
     if not isinstance(model, FSDPModule):
         return
@@ -73,7 +73,7 @@ def settle(model: Any, *, trained: bool) -> None:
 
 
 @contextmanager
-def whole(model: Any) -> Iterator[None]:
+def gathered(model: Any) -> Iterator[None]:
     """Within the context the weights are gathered: 2 bytes each.
 
     Gathering a layer a token would cost more than the token, and ranks would have to draw equally many. A

@@ -46,7 +46,7 @@ from diagevo.training.micro_batches import Dealt, Steps, in_place, select, seque
 from diagevo.training.phase import OnStep, OnUpdate, Phase, Reward, Rollout
 from diagevo.training.plan import PhasePlan
 from diagevo.training.saving import SavesAndStops, Saving, WholeCheckpoints
-from diagevo.training.sharding import settle, whole
+from diagevo.training.sharding import gathered, place_on_device
 from diagevo.training.weight_sync import send_adapter, send_weights, serve_adapter
 
 
@@ -105,7 +105,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         self._pad_id: int = trl["processing_class"].pad_token_id
         super().__init__(reward_funcs=[self._step_rewards()], **trl)
         for model in filter(None, (self.model, self.ref_model)):
-            settle(model, trained=model is self.model)
+            place_on_device(model, trained=model is self.model)
         self._served = phase.work / f"served-{self.accelerator.process_index}"
         if self.use_vllm and is_peft_model(self.model):
             serve_adapter(self.vllm_generation, self._served)
@@ -348,7 +348,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
                 self.accelerator,
                 gradient_checkpointing_kwargs=options.gradient_checkpointing_kwargs,
             ) as model,
-            whole(model),
+            gathered(model),
             self.accelerator.autocast(),
         ):
             training = model.training

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from diagevo.evaluation.protocol import share_interval
-from diagevo.memory.audit.examples import Example, examples_of
-from diagevo.memory.audit.failures import FailureStory, counted_under, stories_of
-from diagevo.memory.audit.runs import RunStory
 from diagevo.memory.history import History
 from diagevo.memory.log.tables import RoundCounts
-from diagevo.memory.read.asking import ask
+from diagevo.memory.read.asking import select_rows
 from diagevo.memory.read.counts import Counts
+from diagevo.memory.read.runs import RunStory
+from diagevo.memory.stories.examples import Example, examples_of
+from diagevo.memory.stories.failures import FailureStory, counted_under, stories_of
 from diagevo.text.numbers import count, percent
 from diagevo.view.page import Sentence
 
@@ -142,7 +142,9 @@ def aimed_example(history: History, counts: Counts) -> AimedQuestion | None:
         return None
     values = {"round": last[cause], "cause": cause}
     only = "round = :round AND cause_id = :cause AND verdict = 'kept'"
-    [scored] = ask(history, "v_candidate", AimedCandidate, only, values, order="position DESC", limit=1)
+    [scored] = select_rows(
+        history, "v_candidate", AimedCandidate, only, values, order="position DESC", limit=1
+    )
     known = history.state(history.end).causes[cause]
     return AimedQuestion(scored, history.text(scored.question), known.description)
 

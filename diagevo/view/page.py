@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 
 from diagevo.errors import NotFoundError
-from diagevo.memory.audit.runs import RunStory, run_line, run_story
 from diagevo.memory.audit.verify import Verification, verify
 from diagevo.memory.history import History
 from diagevo.memory.log import heads
@@ -17,6 +16,7 @@ from diagevo.memory.log.heads import ChainHead
 from diagevo.memory.log.log import Head, Log
 from diagevo.memory.log.tables import EVENT
 from diagevo.memory.places import runs_folder
+from diagevo.memory.read.runs import RunStory, run_line, run_story
 
 TEXT = 200_000
 """Characters of a model's text on a page; the page says how many are left out."""

@@ -7,21 +7,21 @@ from typing import get_args
 
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.protocol import AT_BEST, colder
-from diagevo.memory.audit.replay import describe, next_schedule
-from diagevo.memory.audit.runs import RunStory, list_runs, run_line
+from diagevo.memory.compare.replay import describe, next_schedule
 from diagevo.memory.events import EVENT_TYPES, CandidateScored, CauseState, RoundOpened
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import History, expect
 from diagevo.memory.read.counts import count_causes, counts, matrix
-from diagevo.memory.read.rounds import rounds as figures_of
-from diagevo.memory.read.rounds import step_metrics
+from diagevo.memory.read.round_figures import rounds as figures_of
+from diagevo.memory.read.round_figures import step_metrics
+from diagevo.memory.read.runs import RunStory, list_runs, run_line
 from diagevo.text.numbers import count
 from diagevo.text.redaction import redacted
 from diagevo.view.charts import Chart, Series, chart
 from diagevo.view.findings import aimed_example, curriculum, failing, mistakes
-from diagevo.view.helped import by_round, helped
-from diagevo.view.many import many
+from diagevo.view.outcomes import by_round, helped
 from diagevo.view.page import ROWS, VERIFIED, Page, Site, part_of
+from diagevo.view.run_comparison import many
 from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 
 READ = 50_000
@@ -41,10 +41,10 @@ TRAINING = {
     "grad_norm": "Norm of the gradient, before it is clipped",
     "kl": "KL to the phase's starting weights",
 }
-Trail = tuple[tuple[str, str], ...]
+Breadcrumbs = tuple[tuple[str, str], ...]
 
 
-def below(run: str) -> Trail:
+def below(run: str) -> Breadcrumbs:
     return ((run, f"{run}/index.html"),)
 
 

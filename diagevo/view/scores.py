@@ -7,7 +7,7 @@ from typing import Any
 from diagevo.evaluation.protocol import AT_BEST, colder
 from diagevo.memory.events import CandidateScored
 from diagevo.memory.history import History
-from diagevo.memory.read.rounds import MEAN, validations
+from diagevo.memory.read.round_figures import MEAN, validations
 
 SCORES = {MEAN: "mean@k", "greedy": "greedy", AT_BEST: "at its best T"}
 

@@ -18,8 +18,8 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from diagevo.errors import NotFoundError
-from diagevo.memory.audit.rounds import observations
 from diagevo.memory.log.log import Head
+from diagevo.memory.read.opened_rounds import observations
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, fraction, number, percent
 from diagevo.view import pages, sliders, stories

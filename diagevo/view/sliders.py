@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import Any
 
 from diagevo.equations.policy import BUILT_IN
-from diagevo.memory.audit.rounds import Observed
-from diagevo.memory.audit.whatif import Answer, Changes, what_ifs
+from diagevo.memory.compare.whatif import Answer, Changes, what_ifs
+from diagevo.memory.read.opened_rounds import Observed
 from diagevo.text.escaping import json_text
 
 STOPS, ANSWERS = 200, 2_000

@@ -5,20 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from diagevo.memory.audit.cause_story import CauseStory, Sampled
-from diagevo.memory.audit.examples import Example, examples, examples_of
-from diagevo.memory.audit.failures import counted_under, failure_story, question_story
-from diagevo.memory.audit.nodes import why_node
-from diagevo.memory.audit.references import Reference, resolve
-from diagevo.memory.audit.why import why_cause
-from diagevo.memory.audit.wording import failure_lines, question_lines, turn_lines
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, expect
-from diagevo.memory.read.asking import ask
+from diagevo.memory.read.asking import select_rows
+from diagevo.memory.stories.cause_story import CauseStory, Sampled
+from diagevo.memory.stories.examples import Example, examples, examples_of
+from diagevo.memory.stories.failures import counted_under, failure_story, question_story
+from diagevo.memory.stories.nodes import why_node
+from diagevo.memory.stories.references import Reference, resolve
+from diagevo.memory.stories.story_wording import failure_lines, question_lines, turn_lines
+from diagevo.memory.stories.why import why_cause
 from diagevo.text.numbers import count
 from diagevo.text.steps import parted
-from diagevo.view.helped import MeanOfQuestions
+from diagevo.view.outcomes import MeanOfQuestions
 from diagevo.view.page import TEXT, Page, Sentence, Site, part_of
 from diagevo.view.pages import below
 
@@ -144,7 +144,7 @@ def _failed(history: History, cause: str) -> list[_Failed]:
     """Of every round that counted some, in order; of those that count no more, too."""
     of_rounds = "SELECT run_id, round, sum(failures) AS failures, count(*) AS questions"
     of_rounds += " FROM cause_question WHERE cause_id = :cause GROUP BY run_id, round"
-    return ask(history, f"({of_rounds}) counted", _Failed, values={"cause": cause}, order="round")
+    return select_rows(history, f"({of_rounds}) counted", _Failed, values={"cause": cause}, order="round")
 
 
 def _counted(

@@ -32,7 +32,7 @@ from diagevo.answers import (
 from diagevo.answers import extraction as answers
 from diagevo.arithmetic import grammar
 from diagevo.diagnosis import prompts, replies
-from diagevo.evaluation import scoring as of_benchmarks
+from diagevo.evaluation import answer_scoring as of_benchmarks
 from diagevo.selfplay import questions
 from tests.answers.backtracking import Steps, TooManySteps, steps
 

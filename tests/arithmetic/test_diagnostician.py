@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from diagevo.arithmetic import RuleDiagnostician
-from diagevo.arithmetic.diagnostician import PlaceboDiagnostician, by_rules, earliest_slip
 from diagevo.arithmetic.doing import do_all
 from diagevo.arithmetic.grammar import FAMILIES, draw_part, word, word_joined, write_solution
+from diagevo.arithmetic.rule_diagnostician import PlaceboDiagnostician, by_rules, earliest_slip
 from diagevo.arithmetic.slips import KINDS, Kind
 from diagevo.arithmetic.wordings import CAUSES, LABELS, kind_of, skill
 from diagevo.diagnosis.diagnostician import FailurePair, NodeContents

@@ -24,7 +24,7 @@ from diagevo.arithmetic.families import GROUPS, group
 from diagevo.arithmetic.grammar import JOIN, Part, Step, outcome, parse, solve
 from diagevo.arithmetic.slips import KINDS, Kind, applies, offers
 from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
-from diagevo.memory.state.schedule import Draw
+from diagevo.memory.state.projected_schedule import Draw
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.selfplay.questions import PromptTemplates, parse_question

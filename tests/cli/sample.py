@@ -4,7 +4,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from diagevo.cli import listing, options  # pyright: ignore[reportMissingImports]  (cli/, as installed)
-from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.call import CommandContext  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render.result import Result  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render.table import columns  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
@@ -19,13 +19,13 @@ COLUMNS = columns("id, p: probability, what")
 
 
 @options.command("list", example="diagevo list", rows=True)
-def listed(call: Call) -> Result:
+def listed(call: CommandContext) -> Result:
     """List."""
     return Result(ROWS, COLUMNS, run="a", as_of=AsOf(3, 812, 812), title="two causes")
 
 
 @options.command("one", example="diagevo one")
-def one(call: Call) -> Result:
+def one(call: CommandContext) -> Result:
     """One."""
     data = {"p": Fraction(2, 3), "path": Path("x")}
     return Result(data, text=f"p {HOSTILE}", run="a", as_of=AsOf(3, 812, 812))

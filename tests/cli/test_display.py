@@ -8,7 +8,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
-from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.call import CommandContext  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.screens.board import (  # pyright: ignore[reportMissingImports]  (cli/, as installed)
     Board,
     clock,
@@ -73,7 +73,7 @@ def test_a_round_in_one_line_has_what_was_dropped_and_the_papers_figures() -> No
 
 
 def test_plain_is_one_line_an_event_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    display = PlainDisplay(Call(), "a")
+    display = PlainDisplay(CommandContext(), "a")
     display.pause = 0.0
     tell(display)
     out, err = capsys.readouterr()
@@ -89,7 +89,7 @@ def test_plain_is_one_line_an_event_on_stderr(capsys: pytest.CaptureFixture[str]
 
 
 def test_plain_progress_that_comes_too_fast_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    display = PlainDisplay(Call(), "a")
+    display = PlainDisplay(CommandContext(), "a")
     display.pause = 3600.0
     display.stage_started(1, "diagnosis", 1, 1000)
     for done in range(1, 1001):
@@ -142,14 +142,14 @@ def test_none_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("kind", "call", "expected"),
     [
-        (None, Call(), PlainDisplay),
-        (None, Call(format="json"), JsonDisplay),
-        (None, Call(quiet=True), Board),
-        ("live", Call(), LiveDisplay),
-        ("plain", Call(format="json"), PlainDisplay),
+        (None, CommandContext(), PlainDisplay),
+        (None, CommandContext(format="json"), JsonDisplay),
+        (None, CommandContext(quiet=True), Board),
+        ("live", CommandContext(), LiveDisplay),
+        ("plain", CommandContext(format="json"), PlainDisplay),
     ],
 )
-def test_the_display_fits_where_it_is_shown(kind: str | None, call: Call, expected: type) -> None:
+def test_the_display_fits_where_it_is_shown(kind: str | None, call: CommandContext, expected: type) -> None:
     """The tests have no terminal, so that plain is the default here."""
     assert type(display_for(kind, call, "a")) is expected
 
@@ -206,7 +206,7 @@ def test_a_run_that_has_ended_has_no_time_left() -> None:
 def test_plain_says_what_goes_on_while_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     told = SimpleQueue[str]()
     monkeypatch.setattr("diagevo.cli.screens.display.render.say", lambda call, text: told.put(text))
-    display = PlainDisplay(Call(), "a")
+    display = PlainDisplay(CommandContext(), "a")
     display.silence = 0.05
     with display.showing():
         lines = [told.get()]
@@ -226,7 +226,7 @@ def test_the_live_view_fits_the_terminal_and_keeps_the_running_stage(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("LINES", str(rows))
-    display = LiveDisplay(Call(), "a-run-with-a-rather-long-name-of-its-own")
+    display = LiveDisplay(CommandContext(), "a-run-with-a-rather-long-name-of-its-own")
     tell(display)
     display.round_started(3, 5, Fraction(16_128, 100_003), 123_456)
     display.stage_started(3, "solver", 2, 14_000)

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.call import CommandContext  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.commands.mcp_tools import ANSWER, LIST, _bounded, _fitting, server  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from diagevo.memory.audit.query import AGENT
@@ -34,7 +34,7 @@ def ask(database: str) -> Ask:
     from mcp import Client
 
     async def called(tool: str, arguments: dict[str, Any]) -> tuple[bool, Any]:
-        async with Client(server(Call(run="verl", db=database))) as client:
+        async with Client(server(CommandContext(run="verl", db=database))) as client:
             result = await client.call_tool(tool, arguments)
             text = "".join(getattr(part, "text", "") for part in result.content)
             return bool(result.is_error), text if result.is_error else json.loads(text)
@@ -46,7 +46,7 @@ def test_every_tool_says_that_it_only_reads(database: str) -> None:
     from mcp import Client
 
     async def listed() -> list[Any]:
-        async with Client(server(Call(run="verl", db=database))) as client:
+        async with Client(server(CommandContext(run="verl", db=database))) as client:
             return (await client.list_tools()).tools
 
     tools = anyio.run(listed)

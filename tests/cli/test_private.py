@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from diagevo.memory.log.database import Database
-from diagevo.private import private, private_file, private_folder, whole
+from diagevo.private import atomic_file, private, private_file, private_folder
 from tests.cli.program import invoke
 from tests.memory.audit.played import play
 
@@ -96,7 +96,7 @@ def test_a_file_that_failed_leaves_nothing_beside_it(tmp_path: Path) -> None:
     """What SQLite began beside it goes too."""
 
     def fail() -> None:
-        with whole(tmp_path / "copy.db") as part:
+        with atomic_file(tmp_path / "copy.db") as part:
             for end in ("-journal", "-wal", "-shm"):
                 part.with_name(part.name + end).touch()
             raise OSError("no room")

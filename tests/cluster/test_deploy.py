@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from diagevo import doctor
 from diagevo.config.loading import of_profile
 from diagevo.config.resources import ClusterNode, rank_bundles, refusal
-from diagevo.training.footprint import host, shapes_of
+from diagevo.planning.footprint import host_memory_bytes, shapes_of
 
 PROFILE = "qwen3-8b-2x8"
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -112,12 +112,14 @@ def test_a_node_has_the_memory_that_its_ranks_take() -> None:
     found = shapes_of(config)
     assert found is not None
     ranks = config.hardware.processes // 2
-    needed = host(config, *found[:2], ranks)
+    needed = host_memory_bytes(config, *found[:2], ranks)
     assert needed == pytest.approx(8.19e9 * 12 + 8 * 6e9, rel=0.001)
     whole = config.model_copy(
         update={"hardware": config.hardware.model_copy(update={"accelerate_config": None, "fsdp_size": None})}
     )
-    assert host(whole, *found[:2], ranks) > 488 * 2**30, "each rank reads the policy and its reference"
+    assert host_memory_bytes(whole, *found[:2], ranks) > 488 * 2**30, (
+        "each rank reads the policy and its reference"
+    )
     [workers] = read("kuberay.yaml")["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     [worker] = workers["template"]["spec"]["containers"]
     pod = worker["resources"]["limits"]["memory"]

@@ -11,9 +11,9 @@ from diagevo.config.loading import resolve
 from diagevo.config.models import Config
 from diagevo.config.shipped import PROFILES
 from diagevo.doctor import Check
+from diagevo.planning.footprint import CARDS
+from diagevo.planning.shapes import KNOWN
 from diagevo.rehearsal import _at_once, rehearse
-from diagevo.training.footprint import CARDS
-from diagevo.training.shapes import KNOWN
 from tests.cluster import forked_rank
 from tests.cluster.nodes import cluster
 from tests.forked import server_address

@@ -21,7 +21,7 @@ from diagevo.config.resources import (
 from diagevo.config.shipped import PROFILES
 from diagevo.config.sources import dotted, keys
 from diagevo.config.writing import scalar, template, to_yaml
-from diagevo.training.footprint import loads, shapes_of
+from diagevo.planning.footprint import gpu_memory_plan, shapes_of
 
 PAPER_TABLES = {
     # GRPO optimization settings
@@ -237,7 +237,7 @@ def test_no_gpu_of_a_profile_is_idle_in_any_stage(profile: str) -> None:
     elif hardware.device == "cuda":
         assert shapes is not None
         gpus = tuple(range(1 if "gb" in profile else 8))
-        found = [load for load in loads(config, *shapes) if "diagnos" not in load.stage]
+        found = [load for load in gpu_memory_plan(config, *shapes) if "diagnos" not in load.stage]
         assert {load.gpus for load in found} == {gpus}
 
 

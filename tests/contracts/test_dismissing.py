@@ -8,16 +8,16 @@ import pytest
 from sqlalchemy import text
 
 from diagevo.errors import ConfigError, OutOfOrderError
-from diagevo.memory.audit.cause_story import Dismissed, Reinstated
-from diagevo.memory.audit.compare import diff_memory
-from diagevo.memory.audit.replay import compare_with_commit, describe, steps
-from diagevo.memory.audit.rounds import observations
 from diagevo.memory.audit.verify import verify
-from diagevo.memory.audit.whatif import Changes, what_if
-from diagevo.memory.audit.why import why_cause
+from diagevo.memory.compare.memory_diff import diff_memory
+from diagevo.memory.compare.replay import compare_with_commit, describe, steps
+from diagevo.memory.compare.whatif import Changes, what_if
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import Artifacts
-from diagevo.memory.read.rounds import rounds
+from diagevo.memory.read.opened_rounds import observations
+from diagevo.memory.read.round_figures import rounds
+from diagevo.memory.stories.cause_story import Dismissed, Reinstated
+from diagevo.memory.stories.why import why_cause
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from diagevo.memory.transfer.rebuilding import rebuild_projections

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.runs import list_runs, run_story
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.history import open_history
 from diagevo.memory.log import heads
 from diagevo.memory.log.log import Log
+from diagevo.memory.read.runs import list_runs, run_story
 from diagevo.memory.state import projection
 from tests.contracts.databases import Store
 from tests.memory.play import candidate

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from diagevo.errors import StoreError
 from diagevo.memory.events import StageStarted
 from diagevo.memory.events.records import pending
-from diagevo.memory.log import holder
+from diagevo.memory.log import lock_timeouts
 from diagevo.memory.log.check import check
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
@@ -53,7 +53,7 @@ def test_a_session_of_a_replica_changes_no_event(postgres_stores: PostgresStores
 HOLDER = """
 import os, signal, sys
 from diagevo.errors import StoreError
-from diagevo.memory.log import holder
+from diagevo.memory.log import lock_timeouts
 from diagevo.memory.log.database import Database
 from diagevo.memory.events import StageStarted
 from diagevo.memory.log.log import Log
@@ -109,7 +109,7 @@ def test_a_holder_with_other_limits_is_named_by_whoever_waits(
     with _holder(url, 0, "once") as process:  # 0: the server never ends it
         assert _line(process) == "holds"
         _stopped(process)
-        monkeypatch.setattr(holder, "LOCK_SECONDS", 1)
+        monkeypatch.setattr(lock_timeouts, "LOCK_SECONDS", 1)
         database = Database(url)
         with pytest.raises(StoreError) as caught:
             Log(database).append("a", 0, [EVENT])
@@ -166,7 +166,7 @@ def test_a_writer_stopped_at_any_moment_stops_nobody_else(
 def test_a_reader_may_take_its_time(
     postgres_stores: PostgresStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holder, "IDLE_SECONDS", 1)
+    monkeypatch.setattr(lock_timeouts, "IDLE_SECONDS", 1)
     database = Database(postgres_stores.new(tmp_path).url)
     limit = text("SHOW idle_in_transaction_session_timeout")
     with database.read() as connection:

@@ -8,14 +8,14 @@ import pytest
 from sqlalchemy import text
 
 from diagevo.errors import ConfigError, NotFoundError, OutOfOrderError
-from diagevo.memory.audit.cause_story import Renamed
-from diagevo.memory.audit.references import resolve
-from diagevo.memory.audit.replay import steps
 from diagevo.memory.audit.verify import verify
-from diagevo.memory.audit.why import why_cause
+from diagevo.memory.compare.replay import steps
 from diagevo.memory.events import EVENT_TYPES, Event, Trait
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import Artifacts
+from diagevo.memory.stories.cause_story import Renamed
+from diagevo.memory.stories.references import resolve
+from diagevo.memory.stories.why import why_cause
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from diagevo.memory.transfer.rebuilding import rebuild_projections

@@ -21,7 +21,7 @@ from diagevo.diagnosis.diagnostician import (
 )
 from diagevo.memory.events import CandidateScored, Embedder, FailureObserved, RunConfigured
 from diagevo.memory.memory import Memory
-from diagevo.memory.state.schedule import Draw
+from diagevo.memory.state.projected_schedule import Draw
 from tests.memory.play import candidate, failure
 
 DIMENSION = 64

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from diagevo.diagnosis.levels import contrast
-from diagevo.diagnosis.levels.engine import Levels
+from diagevo.diagnosis.levels.cause_levels import Levels
+from diagevo.diagnosis.levels.clustering import grouped
 from diagevo.diagnosis.levels.features import Vocabulary
-from diagevo.diagnosis.levels.groups import grouped
-from diagevo.diagnosis.levels.located import change
-from diagevo.diagnosis.levels.material import Failure, Prompt, Response
+from diagevo.diagnosis.levels.inputs import Failure, Prompt, Response
+from diagevo.diagnosis.levels.step_location import change
 
 QUESTION = "Ann has 7 boxes of 12 pens and gives 9 away. How many are left?"
 PASSED = ("7 * 12 = 84 pens in all", "84 - 9 = 75 pens are left", "#### 75")

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from diagevo.diagnosis.levels import contrast
+from diagevo.diagnosis.levels.clustering import grouped
 from diagevo.diagnosis.levels.contrast import Side, Signed
 from diagevo.diagnosis.levels.features import Vocabulary
-from diagevo.diagnosis.levels.groups import grouped
 
 MODE, OTHER, COMMON = 1, 2, 3
 

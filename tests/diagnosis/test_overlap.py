@@ -8,9 +8,9 @@ import pytest
 from msgspec import structs
 
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
+from diagevo.diagnosis.cause_extraction import Diagnoser
 from diagevo.diagnosis.diagnostician import Extraction, FailurePair
 from diagevo.diagnosis.embedder import HashingEmbedder
-from diagevo.diagnosis.extraction import Diagnoser
 from diagevo.diagnosis.maintain import maintain
 from diagevo.errors import NodeLostError, ServiceError, StoppedSafely
 from diagevo.memory.events import FailureObserved
@@ -110,7 +110,7 @@ def test_only_what_the_training_does_not_hide_counts_as_waiting(tmp_path, monkey
             go.set()
         return read
 
-    monkeypatch.setattr("diagevo.diagnosis.extraction.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("diagevo.diagnosis.cause_extraction.time", SimpleNamespace(monotonic=clock))
     training_is_over = False
     with open_memory(tmp_path) as memory:
         failures = begin(memory, [Question(["slip"])])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagevo.diagnosis.levels.sums import equations
+from diagevo.diagnosis.levels.arithmetic_checks import equations
 
 
 def claims(line: str) -> list[str]:

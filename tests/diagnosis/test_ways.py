@@ -2,9 +2,9 @@
 
 from benchmarks.causes.planted import planted
 from benchmarks.causes.rows import LabelledRow
-from diagevo.diagnosis.levels import ways
-from diagevo.diagnosis.levels.engine import Levels
-from diagevo.diagnosis.levels.material import Failure, Prompt, Response
+from diagevo.diagnosis.levels import paraphrases
+from diagevo.diagnosis.levels.cause_levels import Levels
+from diagevo.diagnosis.levels.inputs import Failure, Prompt, Response
 
 SORRY = ("We regret this", "My apologies", "So sorry", "Please excuse us", "Pardon the trouble")
 FIX = ("a new one is coming", "we repair it", "you get another", "our van picks it up")
@@ -23,14 +23,14 @@ def letter(place: int, *, sorry: bool = True, blame: bool = False) -> Response:
 def test_words_of_which_each_response_has_one_are_ways_to_say_the_same() -> None:
     """Two slots of three words each, in all nine pairs: no word of one slot excludes one of the other."""
     said = [frozenset((one, other, "the")) for one in ("a", "b", "c") for other in ("x", "y", "z")] * 4
-    assert sorted(ways.alternatives(said)) == [("a", "b", "c"), ("x", "y", "z")]
+    assert sorted(paraphrases.alternatives(said)) == [("a", "b", "c"), ("x", "y", "z")]
 
 
 def test_a_sentence_is_new_where_no_pass_of_another_prompt_has_its_words() -> None:
     passed = [Response("We send it on Monday."), Response("It comes on Friday to you.")]
     prompts = [Prompt(str(place), "When?", None, [each], []) for place, each in enumerate(passed)]
     every = {prompt.key: frozenset[str]() for prompt in prompts}
-    sentences = ways.Sentences(list(zip(prompts, passed, strict=True)), every)
+    sentences = paraphrases.Sentences(list(zip(prompts, passed, strict=True)), every)
     third = Prompt("third", "When?", None, [], [])
 
     def new(prompt: Prompt, text: str) -> list[str]:

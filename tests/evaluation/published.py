@@ -107,6 +107,6 @@ def write_folder(folder: Path, suffix: str) -> Path:
 
 def right_answers(name: str, folder: Path) -> dict[str, str]:
     """By question as it is asked: a response that gives the reference answer."""
-    from diagevo.evaluation.loading import load
+    from diagevo.evaluation.question_files import load
 
     return {q.text: rf"\boxed{{{q.reference}}}" for q in load(benchmark(name), [folder]).questions}

@@ -7,7 +7,7 @@ import pytest
 
 from diagevo.errors import MissingDependencyError
 from diagevo.evaluation.benchmarks import BENCHMARKS, Hub, benchmark
-from diagevo.evaluation.loading import load, spread
+from diagevo.evaluation.question_files import load, spread
 
 DATA = Path(__file__).parents[2] / "../shared/data"
 needs_data = pytest.mark.skipif(

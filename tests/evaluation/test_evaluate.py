@@ -7,10 +7,10 @@ import pytest
 
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError, StoppedSafely
+from diagevo.evaluation.answer_scoring import compare, different_conditions
 from diagevo.evaluation.benchmarks import Benchmark, Loaded, Question, benchmark
 from diagevo.evaluation.evaluate import EvaluatedModel, Procedure, Subject, evaluate
-from diagevo.evaluation.loading import load
-from diagevo.evaluation.scoring import compare, different_conditions
+from diagevo.evaluation.question_files import load
 from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.migrate import prepare

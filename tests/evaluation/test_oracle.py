@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError
+from diagevo.evaluation.answer_scoring import read_answer, right_by_rule
 from diagevo.evaluation.oracle import Oracle, self_play_questions
-from diagevo.evaluation.scoring import read_answer, right_by_rule
 from diagevo.memory.history import History, open_history
 from tests.memory import play
 

@@ -8,7 +8,7 @@ import pytest
 
 from diagevo.errors import ConfigError
 from diagevo.evaluation.benchmarks import BENCHMARKS, CHOICE_INSTRUCTION, TEXT_INSTRUCTION, benchmark
-from diagevo.evaluation.loading import load
+from diagevo.evaluation.question_files import load
 
 from .published import ROWS, write, write_folder
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from diagevo.evaluation.answer_scoring import plain_text, read_answer, right_by_rule
 from diagevo.evaluation.benchmarks import Question
-from diagevo.evaluation.scoring import plain_text, read_answer, right_by_rule
 
 from .scripted import SameText
 

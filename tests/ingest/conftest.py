@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.arithmetic.diagnostician import by_rules
+from diagevo.arithmetic.rule_diagnostician import by_rules
 from diagevo.config.models import Config, IngestConfig
 from diagevo.diagnosis.embedder import embedder_for
 from diagevo.errors import ConfigError
-from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.memory import Memory

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from diagevo.errors import OutOfOrderError
 from diagevo.ingest.recording import IngestSummary, Recorder, events_of
-from diagevo.ingest.rollouts import grouped
+from diagevo.ingest.rollout_steps import grouped
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.audit.groups import first_mismatch
+from diagevo.memory.audit.ingested_groups import first_mismatch
 from diagevo.memory.events import FailureObserved
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, messages, read
-from diagevo.ingest.rollouts import IngestedRollout
+from diagevo.ingest.rollout_steps import IngestedRollout
 from tests.ingest.conftest import complaint
 
 ROWS: dict[str, tuple[Format, str, dict[str, Any]]] = {

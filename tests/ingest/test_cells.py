@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import read
-from diagevo.ingest.rollouts import IngestedRollout
+from diagevo.ingest.rollout_steps import IngestedRollout
 from tests.ingest.conftest import complaint
 
 TEXTS = ["plain", 'a, "b"; c\td', "two\nlines", "Grüße – “€ 5”", "۵ می‌شود", "👩‍🚀", "=1+1", "[x]", "{y}"]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from diagevo.errors import InconsistentError
 from diagevo.ingest.recording import IngestSummary, Recorder, events_of
-from diagevo.ingest.rollouts import IngestedRollout, RolloutStep, grouped
+from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep, grouped
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.history import open_history
 from diagevo.memory.memory import Memory

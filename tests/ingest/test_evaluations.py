@@ -12,7 +12,7 @@ import pytest
 from diagevo.answers.extraction import extract_boxed
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, read
-from diagevo.ingest.rollouts import RolloutGroup, grouped
+from diagevo.ingest.rollout_steps import RolloutGroup, grouped
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA
 

@@ -9,7 +9,7 @@ import pytest
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, messages, prime_rl, read
-from diagevo.ingest.rollouts import RolloutGroup, RolloutStep, grouped
+from diagevo.ingest.rollout_steps import RolloutGroup, RolloutStep, grouped
 from tests.ingest.conftest import DATA
 
 

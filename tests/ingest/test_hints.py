@@ -14,10 +14,10 @@ import polars
 import pytest
 import torch
 
-from diagevo.ingest import lines
+from diagevo.ingest import json_lines
 from tests.cli.program import invoke
 
-INGEST = Path(lines.__file__).parent
+INGEST = Path(json_lines.__file__).parent
 FILL = "FIELD|COLUMN|KEY|METRIC,FILTER|METRIC"
 DEPTH = 5
 """Hints that may follow one another; each step of a path that a hint names is one."""

@@ -18,7 +18,7 @@ from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, messages, read
 from diagevo.ingest.formats.messages import unpadded
 from diagevo.ingest.formats.table_rows import COLUMNS, FACTOR, LEAST
-from diagevo.ingest.rollouts import IngestedRollout, grouped
+from diagevo.ingest.rollout_steps import IngestedRollout, grouped
 from tests.cli.program import STARTED, clean_environment, invoke, run
 from tests.ingest.conftest import DATA, complaint
 

@@ -13,7 +13,7 @@ from datasets import Dataset, DatasetDict
 
 from diagevo.errors import ConfigError, MissingDependencyError
 from diagevo.ingest.formats import read
-from diagevo.ingest.rollouts import RolloutStep, grouped
+from diagevo.ingest.rollout_steps import RolloutStep, grouped
 from tests.cli.program import invoke
 
 CHAT: dict[str, str] = {

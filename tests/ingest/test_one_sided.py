@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.runs import run_story
 from diagevo.memory.history import open_history
 from diagevo.memory.read.counts import counts
-from diagevo.memory.read.rollouts import pass_rates
-from diagevo.view.helped import helped
+from diagevo.memory.read.pass_rates import pass_rates
+from diagevo.memory.read.runs import run_story
+from diagevo.view.outcomes import helped
 from tests.cli.program import invoke
 
 SHEEP = "A farmer has 17 sheep. All but 9 die. How many are left?"

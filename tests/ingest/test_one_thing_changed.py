@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from typer.testing import Result
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, plain, prime_rl, read, trainers
+from diagevo.ingest.formats import Format, own_rows, prime_rl, read, trainers
 from diagevo.ingest.formats.rows import step_of
-from diagevo.ingest.formats.tables import Columns, TableReader
-from diagevo.ingest.rollouts import RolloutStep, grouped
+from diagevo.ingest.formats.table_reader import Columns, TableReader
+from diagevo.ingest.rollout_steps import RolloutStep, grouped
 from tests.cli.program import invoke
 from tests.ingest.conftest import complaint
 
@@ -197,7 +197,7 @@ def test_a_column_of_another_type_is_read_or_refused_by_its_row(tmp_path: Path, 
             if format == "trl":
                 held(trainers.trl(file, 1, "correct", tables))
             else:
-                held(step_of(1, name, [one for _, one in plain.RowReader({}, tables).rollouts(file)]))
+                held(step_of(1, name, [one for _, one in own_rows.RowReader({}, tables).rollouts(file)]))
 
         for field in right:
             for column in COLUMNS:

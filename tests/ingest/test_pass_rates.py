@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.runs import run_story
 from diagevo.memory.events import GroupIngested
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
-from diagevo.memory.read.rollouts import last_causes, pass_rates
+from diagevo.memory.read.pass_rates import last_causes, pass_rates
+from diagevo.memory.read.runs import run_story
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, ingest_verl, step
 from tests.ingest.test_recording import diagnose, record
@@ -273,6 +273,6 @@ def test_the_cause_of_a_prompt_is_the_same_however_many_are_asked_for(
 ) -> None:
     asked = list({group.event.question for group in history.events(GroupIngested)})
     few = last_causes(history, asked)
-    monkeypatch.setattr("diagevo.memory.read.rollouts.NAMED", 1)
+    monkeypatch.setattr("diagevo.memory.read.pass_rates.NAMED", 1)
     assert last_causes(history, asked) == few
     assert sorted(few.values()) == ["c1", "c2"]

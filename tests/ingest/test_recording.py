@@ -13,14 +13,14 @@ from diagevo.diagnosis.diagnostician import Extraction, FailurePair, KnownCause
 from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.errors import ConflictError, OutOfOrderError
 from diagevo.ingest.recording import IngestSummary, Recorder
-from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.audit.groups import first_mismatch
-from diagevo.memory.audit.rounds import observations
-from diagevo.memory.audit.whatif import retention
+from diagevo.memory.audit.ingested_groups import first_mismatch
+from diagevo.memory.compare.whatif import retention
 from diagevo.memory.events import CandidateScored, CausePromoted, FailureObserved, GroupIngested
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
+from diagevo.memory.read.opened_rounds import observations
 from tests.diagnosis.rounds import Scripted
 from tests.ingest.conftest import DIMENSION, SETTINGS, step
 

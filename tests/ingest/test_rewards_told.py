@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.frames import RunFrames
+from diagevo.memory.frames import RunFrames
 from diagevo.memory.history import open_history
 from tests.cli.program import invoke
 from tests.ingest.conftest import ingest_verl

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from diagevo.diagnosis.levels.located import contradicted
+from diagevo.diagnosis.levels.step_location import contradicted
 from tests.cli.program import invoke
 from tests.diagnosis.server import Answer, Server
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import read
-from diagevo.ingest.rollouts import IngestedRollout
+from diagevo.ingest.rollout_steps import IngestedRollout
 from tests.ingest.conftest import DATA, complaint
 from tests.ingest.test_one_sided import Home
 

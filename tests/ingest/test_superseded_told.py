@@ -10,19 +10,19 @@ import pytest
 from typer.testing import Result
 
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.audit.rounds import observations
 from diagevo.memory.audit.verify import verify
-from diagevo.memory.audit.whatif import Changes, what_if
+from diagevo.memory.compare.whatif import Changes, what_if
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
 from diagevo.memory.read.counts import matrix
-from diagevo.memory.read.rollouts import pass_rates
+from diagevo.memory.read.opened_rounds import observations
+from diagevo.memory.read.pass_rates import pass_rates
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
-from diagevo.report.material import gather
+from diagevo.report.report_data import gather
 from tests.cli.program import invoke
 from tests.ingest.conftest import step
 from tests.ingest.test_recording import diagnose, record

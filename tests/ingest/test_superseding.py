@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from diagevo.errors import ConfigError, NotFoundError, OutOfOrderError
 from diagevo.ingest.recording import Recorder
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.audit.references import nodes
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import (
     CandidateScored,
@@ -30,6 +29,7 @@ from diagevo.memory.history import History, point_of
 from diagevo.memory.memory import Memory
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.model import batch_of, played_again
+from diagevo.memory.stories.references import nodes
 from diagevo.memory.transfer.rebuilding import rebuild_projections
 from diagevo.memory.writer import Item
 from tests.ingest.conftest import SETTINGS, configured, step

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from diagevo.ingest.formats import Format, read
-from diagevo.ingest.rollouts import RolloutGroup, grouped
+from diagevo.ingest.rollout_steps import RolloutGroup, grouped
 from tests.ingest.conftest import DATA
 
 WRITERS: dict[str, Format] = {

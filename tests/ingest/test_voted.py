@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import diagevo
 from diagevo.errors import ConfigError, OutOfOrderError
-from diagevo.memory.state.schedule import Draw
+from diagevo.memory.state.projected_schedule import Draw
 from tests.memory.play import opened
 
 FREE = Draw(0, "free")

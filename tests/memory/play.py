@@ -11,11 +11,11 @@ from msgspec import convert
 
 import diagevo
 from diagevo.memory.events import (
-    Call,
     CandidateScored,
     DuplicateJudged,
     FailureDiagnosed,
     FailureObserved,
+    ModelCall,
     NodeAssigned,
     NodePairJudged,
     SimilarCause,
@@ -159,7 +159,7 @@ def settle_new(
     node: str | None = None,
     nearest: SimilarCause | None = None,
     shortlist: Sequence[SimilarNode] = (),
-    call: Call | None = None,
+    call: ModelCall | None = None,
 ) -> None:
     """No duplicate: a new node with `label`, or under `node`."""
     memory.settle(
@@ -175,7 +175,7 @@ def settle_duplicate(
     cause: str,
     *,
     similar: Sequence[SimilarCause] = (),
-    call: Call | None = None,
+    call: ModelCall | None = None,
 ) -> None:
     nearest = similar[0] if similar else None
     judged = DuplicateJudged(failure_id, list(similar), nearest, duplicate=True, cause_id=cause, call=call)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.events import Call, Digest, DuplicateJudged, named_texts
+from diagevo.memory.events import Digest, DuplicateJudged, ModelCall, named_texts
 from diagevo.memory.events.decode import read
 from diagevo.memory.events.records import payload_of
 
@@ -70,7 +70,7 @@ def said(field: str, digest: str) -> str:
 
 @pytest.mark.parametrize("digest", ["What is 2 + 2?", "A" * 64, 7])
 def test_a_consumer_learns_of_a_wrong_digest_before_anything_is_recorded(digest: Any) -> None:
-    call = Call(model="m", prompt="a template's hash", request=digest, reply=None)
+    call = ModelCall(model="m", prompt="a template's hash", request=digest, reply=None)
     judged = DuplicateJudged("r1.q1.a0", [], None, duplicate=False, cause_id=None, call=call)
     with pytest.raises(ConfigError, match=r"DuplicateJudged cannot be recorded: .*call\.request"):
         payload_of(judged)

@@ -3,7 +3,7 @@
 from collections import Counter
 from fractions import Fraction
 
-from diagevo.memory.state.schedule import Schedule, ScheduledCause, Stitching
+from diagevo.memory.state.projected_schedule import Schedule, ScheduledCause, Stitching
 
 
 def _schedule(epsilon: Fraction, stitching: Stitching = "node") -> Schedule:

@@ -8,7 +8,7 @@ import pytest
 from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.history import History, open_history
 from diagevo.memory.opening import open_memory
-from diagevo.report.material import Material, gather
+from diagevo.report.report_data import Material, gather
 from tests.memory.audit import played
 
 ACCURACY = {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.7, 4: 0.65}

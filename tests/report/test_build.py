@@ -12,8 +12,8 @@ from diagevo.report.build import build
 from diagevo.report.figure import Figure
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.files import write_figure
-from diagevo.report.material import Material
-from diagevo.report.tables import RunResult, table
+from diagevo.report.paper_tables import RunResult, table
+from diagevo.report.report_data import Material
 
 pytestmark = pytest.mark.slow
 

@@ -26,8 +26,8 @@ from diagevo.report.figure import (
 )
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.files import svg
-from diagevo.report.material import Material
-from diagevo.report.wording import distinct_pairs, principal_axes
+from diagevo.report.report_data import Material
+from diagevo.report.report_wording import distinct_pairs, principal_axes
 
 
 def drawn(name: str, material: Material) -> Figure:

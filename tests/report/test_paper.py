@@ -14,9 +14,9 @@ from diagevo.report.case import cases
 from diagevo.report.figure import Figure, Missing
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.files import markdown
-from diagevo.report.material import Material, StageTime, Validation, spent_on
+from diagevo.report.paper_tables import TITLES, TableName
+from diagevo.report.report_data import Material, StageTime, Validation, spent_on
 from diagevo.report.run_tables import settings_table, time_table
-from diagevo.report.tables import TITLES, TableName
 from tests.memory.audit import played
 
 ROOT = Path(__file__).parents[2]

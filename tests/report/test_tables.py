@@ -15,7 +15,7 @@ from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.history import History, open_history
 from diagevo.memory.transfer.fork import fork
 from diagevo.report.files import FORMATS, markdown
-from diagevo.report.tables import GROUPS, ReportTable, RunResult, cell, results, table
+from diagevo.report.paper_tables import GROUPS, ReportTable, RunResult, cell, results, table
 from tests.memory.audit.played import CONFIG
 from tests.memory.audit.random_play import play_on, play_randomly
 

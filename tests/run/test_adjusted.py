@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from diagevo.config.adjusting import adjusted
+from diagevo.config.resume_overrides import adjusted
 from diagevo.config.sources import from_settings
 from diagevo.errors import ConfigError, OutOfMemoryError
 from diagevo.memory.audit.verify import verify

@@ -13,7 +13,7 @@ from diagevo.loop.roles import Roles
 from diagevo.loop.run import Until
 from diagevo.memory import events
 from diagevo.memory.history import open_history
-from diagevo.memory.state.schedule import Draw
+from diagevo.memory.state.projected_schedule import Draw
 from diagevo.sampling.sampler import Completion
 from tests.run.small import SMALL, play, small_config
 

@@ -16,13 +16,13 @@ from diagevo.arithmetic.families import GROUPS, family
 from diagevo.errors import ConfigError, WrongTrainingError
 from diagevo.integrations.trackers import steps
 from diagevo.loop.run import _check_prompts
-from diagevo.memory.audit.runs import run_story
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.opening import open_memory as opened
-from diagevo.memory.read.rounds import step_metrics
+from diagevo.memory.read.round_figures import step_metrics
+from diagevo.memory.read.runs import run_story
 from diagevo.progress import RoundFigures
 from diagevo.selfplay.questions import FIELDS, parse_question
 from diagevo.view.pages import TRAINING, training_charts

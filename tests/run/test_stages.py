@@ -12,7 +12,7 @@ from diagevo.errors import NodeLostError, OutOfMemoryError, StoppedSafely
 from diagevo.loop.players import Written, load_written, save_written
 from diagevo.loop.stages import Outcome, Stages, StepRecorder
 from diagevo.memory.events import GroupRewards, StageAbandoned, StepTrained
-from diagevo.memory.state.schedule import Draw
+from diagevo.memory.state.projected_schedule import Draw
 from diagevo.progress import Observer, StopFlag
 from diagevo.training.phase import Rollout
 from tests.memory import play

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.call import CommandContext  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.screens.display import PlainDisplay  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from diagevo.errors import StoppedSafely
@@ -41,7 +41,7 @@ def test_a_slow_sampler_is_spoken_for_and_a_resumed_run_knows_what_was_before(
     monkeypatch.setattr(PlainDisplay, "_unless_within", speaks)
 
     def watched(stage: str, *, resume: bool) -> list[str]:
-        display = PlainDisplay(Call(), "a")
+        display = PlainDisplay(CommandContext(), "a")
         display.silence = 0.05
         with display.showing(), pytest.raises(StoppedSafely):
             train(

@@ -14,7 +14,7 @@ import pytest
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling import decoding
-from diagevo.sampling.kept import CachedSampler
+from diagevo.sampling.cached_sampler import CachedSampler
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 from diagevo.sampling.service import Service

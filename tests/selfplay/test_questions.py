@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagevo.errors import ConfigError
-from diagevo.memory.state.schedule import Draw
+from diagevo.memory.state.projected_schedule import Draw
 from diagevo.selfplay.questions import FIELDS, PromptTemplates, parse_question
 
 FREE = Draw(0, "free")

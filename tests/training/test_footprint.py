@@ -12,20 +12,20 @@ import torch
 from diagevo.config.loading import resolve
 from diagevo.config.models import Config, HardwareConfig, SamplingConfig
 from diagevo.config.shipped import PROFILES
-from diagevo.sampling import decoding
-from diagevo.training.disk import disk_bytes
-from diagevo.training.footprint import (
+from diagevo.planning.disk import disk_bytes
+from diagevo.planning.footprint import (
     CARDS,
     Load,
     _engine,
     checkpoint,
-    host,
-    loads,
+    gpu_memory_plan,
+    host_memory_bytes,
     resident,
     shapes_of,
     update,
 )
-from diagevo.training.shapes import KNOWN, find_shape, shape_of
+from diagevo.planning.shapes import KNOWN, find_shape, shape_of
+from diagevo.sampling import decoding
 from tests.training import phase
 
 EIGHT_B = KNOWN["Qwen/Qwen3-8B-Base"]
@@ -39,7 +39,7 @@ def of(profile: str, *settings: str) -> Config:
 def planned(config: Config) -> list[Load]:
     shapes = shapes_of(config)
     assert shapes is not None
-    return loads(config, *shapes)
+    return gpu_memory_plan(config, *shapes)
 
 
 def test_the_models_of_the_profiles_have_the_weights_that_are_published() -> None:
@@ -129,7 +129,7 @@ def test_an_engine_of_adapters_holds_two_of_them_beside_one_base() -> None:
             next(load.engines for load in planned(each) if load.stage == stage) for each in (config, plain)
         )
         assert inside.needed - without.needed == 2 * 2 * EIGHT_B.adapters(32), stage
-    assert host(config, EIGHT_B, EIGHT_B, 1) == 2 * EIGHT_B.weights + 6_000_000_000
+    assert host_memory_bytes(config, EIGHT_B, EIGHT_B, 1) == 2 * EIGHT_B.weights + 6_000_000_000
 
 
 def test_on_a_cluster_ranks_hold_what_they_hold_on_one_machine() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from diagevo.config.models import Config
-from diagevo.training.on_cpu import PROCESS, SHARE, peaks, seconds
-from diagevo.training.shapes import Shape
+from diagevo.planning.on_cpu import PROCESS, SHARE, peaks, seconds
+from diagevo.planning.shapes import Shape
 from tests.run.small import small_config
 
 # Width 4, one head, one layer: 160 weights and 8 of norms; 10·4 + 4 outside: 212.

@@ -10,10 +10,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from diagevo.config.loading import resolve
 from diagevo.config.models import GRPOConfig, TrainingConfig
 from diagevo.config.resources import passes
+from diagevo.planning.footprint import gpu_memory_plan
+from diagevo.planning.on_gpus import Pace, spans
+from diagevo.planning.shapes import KNOWN
 from diagevo.training import trainer
-from diagevo.training.footprint import loads
-from diagevo.training.on_gpus import Pace, spans
-from diagevo.training.shapes import KNOWN
 from diagevo.training.trainer import PhaseTrainer
 from tests.training import phase
 
@@ -106,7 +106,7 @@ def test_the_passes_of_an_update_are_those_that_torch_counts(tiny_model: Path, t
 
 def _minutes(*settings: str, questions: int = 0) -> dict[str, float]:
     config = resolve(profile="qwen3-8b", settings=settings, environ={"XDG_CONFIG_HOME": "/nowhere"}).config
-    found = loads(config, EIGHT_B, EIGHT_B, FOUR_B)
+    found = gpu_memory_plan(config, EIGHT_B, EIGHT_B, FOUR_B)
     return {s.part: s.seconds / 60 for s in spans(config, found, 80, EIGHT_B, FOUR_B, questions)}
 
 

@@ -18,8 +18,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl.kernels import chunked_logprob
 from trl.trainer.utils import add_fused_lm_head
 
-from diagevo.training.footprint import update
-from diagevo.training.shapes import shape_of
+from diagevo.planning.footprint import update
+from diagevo.planning.shapes import shape_of
 from tests.training.allocated import Allocated
 
 PROMPT, NEW, LAYERS = 2048, 4096, 3

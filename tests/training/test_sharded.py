@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from diagevo.errors import ConfigError
-from diagevo.training.footprint import checkpoint, update
-from diagevo.training.shapes import find_shape
+from diagevo.planning.footprint import checkpoint, update
+from diagevo.planning.shapes import find_shape
 from tests.forked import Forked
 from tests.sampling.tiny_model import make_tiny_model
 from tests.training import phase

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.memory.audit.runs import run_story
 from diagevo.memory.history import open_history
 from diagevo.memory.log.database import Database
+from diagevo.memory.read.runs import run_story
 from diagevo.memory.transfer.fork import fork
 from diagevo.view.page import Site
 from diagevo.view.site import View

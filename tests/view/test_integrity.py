@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.runs import RunLine
 from diagevo.memory.history import open_history
 from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database
 from diagevo.memory.opening import open_memory
+from diagevo.memory.read.runs import RunLine
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.view import page, pages
 from diagevo.view.export import export

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import diagevo
-from diagevo.memory.audit.runs import list_runs
 from diagevo.memory.log.database import Database
-from diagevo.view.many import Many, many
+from diagevo.memory.read.runs import list_runs
 from diagevo.view.page import Site
+from diagevo.view.run_comparison import Many, many
 from tests.memory.audit.played import CONFIG, play
 from tests.view.conftest import serving
 from tests.view.six_runs import measure

@@ -11,9 +11,9 @@ from hashlib import blake2b
 
 import numpy as np
 
-from diagevo.diagnosis.levels import ways
-from diagevo.diagnosis.levels.material import Prompt, Response
-from diagevo.diagnosis.levels.sums import given, numbers
+from diagevo.diagnosis.levels import paraphrases
+from diagevo.diagnosis.levels.arithmetic_checks import given, numbers
+from diagevo.diagnosis.levels.inputs import Prompt, Response
 
 LONGEST = 6_000
 """Tokens of a response that are looked at."""
@@ -48,9 +48,11 @@ class Vocabulary:
         self._ids: dict[str, int] = {}
         counted = Counter(word for prompt in prompts for word in prompt.words)
         self._common = {word for word, number in counted.items() if number > max(2, len(prompts) // 5)}
-        spread = ways.spread(prompts)
-        self._sentences = ways.Sentences(spread, {prompt.key: self._topic(prompt) for prompt, _ in spread})
-        self._ways = ways.alternatives([self._said(*each) for each in spread])
+        spread = paraphrases.spread(prompts)
+        self._sentences = paraphrases.Sentences(
+            spread, {prompt.key: self._topic(prompt) for prompt, _ in spread}
+        )
+        self._ways = paraphrases.alternatives([self._said(*each) for each in spread])
 
     def _topic(self, prompt: Prompt) -> frozenset[str]:
         return prompt.words - self._common
@@ -82,7 +84,7 @@ class Vocabulary:
         """Words, the same with what is masked, and what else sets it apart."""
         words = list(response.words[:LONGEST])
         topic = self._topic(prompt)
-        masked = [ways.masked(word, topic) for word in words]
+        masked = [paraphrases.masked(word, topic) for word in words]
         there = self._said(prompt, response)
         said = (ONE + ", ".join(each) for each in self._ways if not there.isdisjoint(each))
         new = {word for _, _, found in self.new(prompt, response) for word in found if word[0].isalpha()}

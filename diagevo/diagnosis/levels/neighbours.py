@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from diagevo.diagnosis.levels.clustering import merges
 from diagevo.diagnosis.levels.contrast import MOST
-from diagevo.diagnosis.levels.groups import merges
-from diagevo.diagnosis.levels.material import Prompt, Response
+from diagevo.diagnosis.levels.inputs import Prompt, Response
 
 LINKED = 2_000
 """Prompts that are linked with each other: the work grows with the square."""

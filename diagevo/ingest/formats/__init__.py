@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Literal
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import evaluations, plain, prime_rl, trainers
+from diagevo.ingest.formats import evaluations, own_rows, prime_rl, trainers
 from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.formats.rows import step_number
-from diagevo.ingest.formats.tables import TableReader
-from diagevo.ingest.lines import CutLine, Wait
-from diagevo.ingest.rollouts import RolloutStep
+from diagevo.ingest.formats.table_reader import TableReader
+from diagevo.ingest.json_lines import CutLine, Wait
+from diagevo.ingest.rollout_steps import RolloutStep
 from diagevo.text.numbers import count
 
-__all__ = ["Format", "messages", "read"]
+__all__ = ["Format", "messages", "own_rows", "read"]
 
 Format = Literal[
     "verl",
@@ -79,7 +79,7 @@ def read(
         raise ConfigError(f"there is no {path}", hint="name a folder of rollout files, or one of them")
     match format:
         case "jsonl":
-            yield from plain.read(path, reward, mapped, wait, on_cut, on_note)
+            yield from own_rows.read(path, reward, mapped, wait, on_cut, on_note)
         case "lm-eval" | "inspect" | "openai-evals":
             if wait is not None:
                 raise ConfigError("an evaluation is read whole", hint=_LATER)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.lines import LONGEST, lines_of, regular
+from diagevo.ingest.json_lines import LONGEST, lines_of, regular
 
 _DECIMAL_COMMA = re.compile(r"[+-]?(?:0|[0-9]+),[0-9]+(?:e[+-]?[0-9]+)?", re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+")

@@ -15,10 +15,10 @@ import msgspec
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.messages import messages, text_of
-from diagevo.ingest.formats.plain import worded
+from diagevo.ingest.formats.own_rows import worded
 from diagevo.ingest.formats.rows import Reward, answer, named, number, step_of
-from diagevo.ingest.lines import TIMES, UNPACKED, CutLine, regular, rows
-from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+from diagevo.ingest.json_lines import TIMES, UNPACKED, CutLine, regular, rows
+from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
 
 # An extra of its own, which the checks run without.
 # pyright: reportMissingImports=false

@@ -16,7 +16,7 @@ from typing import Any
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.rows import ANOTHER
-from diagevo.ingest.lines import loads
+from diagevo.ingest.json_lines import loads
 from diagevo.text.turns import NAMED, Turn, alone, joined
 
 _TURN = re.compile(r"<\|(?:im_start|start_header_id)\|>(\w+)(?:<\|end_header_id\|>\r?\n)?\r?\n")

@@ -13,8 +13,8 @@ import msgspec
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.messages import text_of
 from diagevo.ingest.formats.rows import ANOTHER, answer, number, step_number, step_of
-from diagevo.ingest.lines import CutLine, decoded, raw
-from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+from diagevo.ingest.json_lines import CutLine, decoded, raw
+from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
 
 GLOBS = [f"{root}step_*/train/effective/traces.jsonl" for root in ("", "rollouts/")]
 NAME = r".*step_(\d+)/train/effective/traces\.jsonl"

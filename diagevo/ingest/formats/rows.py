@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
 from diagevo.text.escaping import json_text
 
 ANOTHER = "name the format that wrote it: diagevo ingest --help lists them"

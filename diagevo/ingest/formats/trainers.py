@@ -30,9 +30,9 @@ from diagevo.ingest.formats.rows import (
     total,
     with_reward,
 )
-from diagevo.ingest.formats.tables import Columns, TableReader, decoded
-from diagevo.ingest.lines import typed
-from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+from diagevo.ingest.formats.table_reader import Columns, TableReader, decoded
+from diagevo.ingest.json_lines import typed
+from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
 from diagevo.text.numbers import count
 from diagevo.text.turns import Turn, joined
 

@@ -38,7 +38,7 @@ class QueryResult:
     rows: Iterator[tuple[Any, ...]]
 
 
-class Work:
+class StatementTimer:
     """Runs the steps of one statement, within its seconds. `explain` turns a driver's error into the one that
     is raised; None stands for its own: the statement is refused."""
 
@@ -51,7 +51,7 @@ class Work:
         """Of the step that runs."""
         self._failure, self._explain = failure, explain
 
-    def late(self) -> bool:
+    def expired(self) -> bool:
         """Whether the step that runs has had all the time that was left."""
         return time.monotonic() > self.deadline
 
@@ -62,7 +62,7 @@ class Work:
         try:
             return execute()
         except (self._failure, ValueError) as error:
-            if self.late():
+            if self.expired():
                 raise ConfigError(
                     f"the statement took more than {self.seconds:g} s and was ended",
                     hint="query less: fewer rows of v_event, a WHERE, a LIMIT",
@@ -93,10 +93,10 @@ def query(
     takes more than the limits allow.
     """
     if database.dialect == "sqlite":
-        from diagevo.memory.audit.query_sqlite import ask
+        from diagevo.memory.audit.query_sqlite import execute
     else:
-        from diagevo.memory.audit.query_postgres import ask  # psycopg is an extra
-    with ask(database, sql, run_id, limits) as answer:
+        from diagevo.memory.audit.query_postgres import execute  # psycopg is an extra
+    with execute(database, sql, run_id, limits) as answer:
         yield answer
 
 

@@ -24,7 +24,7 @@ from psycopg.adapt import Loader
 from psycopg.types.string import TextLoader
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.audit.query import HINT, NO_ROWS, Limits, QueryResult, Work, refused
+from diagevo.memory.audit.query import HINT, NO_ROWS, Limits, QueryResult, StatementTimer, refused
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
 from diagevo.memory.log.prepared import PAGE
@@ -84,7 +84,7 @@ def not_a_reader(database: Database) -> list[str]:
 
 
 @contextmanager
-def ask(database: Database, statement: str, run_id: str | None, limits: Limits) -> Generator[QueryResult]:
+def execute(database: Database, statement: str, run_id: str | None, limits: Limits) -> Generator[QueryResult]:
     """Run one statement that reads. Raises ConfigError where it is none, or the database refuses it."""
     if "\0" in statement:
         raise ConfigError("a statement cannot hold a NUL", hint=HINT)
@@ -102,7 +102,7 @@ def ask(database: Database, statement: str, run_id: str | None, limits: Limits) 
             long = _TOO_LONG.search(str(error))
             return None if long is None else refused(f"{long[1]} is longer than {limits.length}")
 
-        work = Work(limits.seconds, Error, explain)
+        work = StatementTimer(limits.seconds, Error, explain)
         over = threading.Event()
         threading.Thread(target=_hang_up, args=(connection, work, over), daemon=True).start()
         try:
@@ -121,7 +121,7 @@ def ask(database: Database, statement: str, run_id: str | None, limits: Limits) 
             pooled.invalidate()
 
 
-def _hang_up(connection: Any, work: Work, over: threading.Event) -> None:
+def _hang_up(connection: Any, work: StatementTimer, over: threading.Event) -> None:
     """Close the line to a server that does not hear its own timeout, so that the client is not kept."""
     while not over.wait(GRACE / 4):
         if time.monotonic() > work.deadline + GRACE:
@@ -142,7 +142,7 @@ def _begin(connection: Any) -> None:
         )
 
 
-def _rows(connection: Any, cursor: Any, work: Work) -> Iterator[tuple[Any, ...]]:
+def _rows(connection: Any, cursor: Any, work: StatementTimer) -> Iterator[tuple[Any, ...]]:
     """The rows, a page at a time; the statement may have changed the limit, so each page sets it again."""
     size = 1  # the first row is not kept waiting for others
     while True:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from diagevo.errors import DamagedError, StoreError
-from diagevo.memory.audit.query import NO_ROWS, Limits, QueryResult, Work, refused
+from diagevo.memory.audit.query import NO_ROWS, Limits, QueryResult, StatementTimer, refused
 from diagevo.memory.log.database import Database, readable
 from diagevo.memory.log.location import shown
 
@@ -37,7 +37,7 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
 
 
 @contextmanager
-def ask(database: Database, sql: str, run_id: str | None, limits: Limits) -> Generator[QueryResult]:
+def execute(database: Database, sql: str, run_id: str | None, limits: Limits) -> Generator[QueryResult]:
     """Run one statement that reads. Raises ConfigError where it is none, or SQLite refuses it."""
     assert database.file is not None
     try:
@@ -57,8 +57,8 @@ def ask(database: Database, sql: str, run_id: str | None, limits: Limits) -> Gen
             (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
         ):
             connection.setlimit(limit, value)
-        work = Work(limits.seconds, sqlite3.Error, lambda error: _explained(error, denied))
-        connection.set_progress_handler(work.late, STEPS)  # and Python hears Ctrl-C only in Python
+        work = StatementTimer(limits.seconds, sqlite3.Error, lambda error: _explained(error, denied))
+        connection.set_progress_handler(work.expired, STEPS)  # and Python hears Ctrl-C only in Python
         cursor = work.step(lambda: connection.execute(sql, {"run": run_id}))
         if cursor.description is None:  # COMMIT and its like
             raise refused(NO_ROWS)

@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
 from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
-from diagevo.memory.audit.groups import first_mismatch
+from diagevo.memory.audit.ingested_groups import first_mismatch
 from diagevo.memory.events import RoundCommitted
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import GENESIS, UNFIT, Chain, Recorded

@@ -13,7 +13,7 @@ from diagevo.errors import StoreError
 from diagevo.memory.audit.verify import Fault, Verification
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.events.records import Recorded
-from diagevo.memory.log.artifacts import Seen, is_text
+from diagevo.memory.log.artifacts import DigestSet, is_text
 from diagevo.memory.log.check import found_in, integrity
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.prepared import PAGE
@@ -91,7 +91,7 @@ def _texts(log: Log, run_id: str) -> Iterator[tuple[Recorded, str]]:
 
 def _check_texts(log: Log, run_id: str, report: Verification) -> None:
     """Every text that an event names, once: there, and of that digest."""
-    seen = Seen()
+    seen = DigestSet()
     try:
         batch: dict[str, Recorded] = {}
         for record, digest in _texts(log, run_id):

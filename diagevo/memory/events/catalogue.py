@@ -71,7 +71,7 @@ class Value(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     the garbage collector need not walk a million of them."""
 
 
-class Call(Value, frozen=True):
+class ModelCall(Value, frozen=True):
     """One question to a model: which, what was asked and answered, and what it cost."""
 
     model: str
@@ -582,7 +582,7 @@ class FailureDiagnosed(Event, frozen=True):
     cause_id: str | None
     description: str | None
     flags: list[str] = []
-    call: Call | None = None
+    call: ModelCall | None = None
     asked: Ordinal = 1
     """1 for the first diagnosis; an unresolved failure may be asked again."""
     cause_key: str | None = None
@@ -609,7 +609,7 @@ class DuplicateJudged(Event, frozen=True):
     cause_id: str | None
     capped: Count = 0
     """How many candidates above the threshold were left out by the cap."""
-    call: Call | None = None
+    call: ModelCall | None = None
 
     def sentence(self) -> str:
         return f"the same as {self.cause_id}" if self.duplicate else "no duplicate"
@@ -625,7 +625,7 @@ class NodeAssigned(Event, frozen=True):
     node_id: str | None
     new_label: str | None
     flags: list[str] = []
-    call: Call | None = None
+    call: ModelCall | None = None
 
     def sentence(self) -> str:
         return self.node_id or f"a new node: {self.new_label}"
@@ -699,7 +699,7 @@ class NodePairJudged(Event, frozen=True):
     label: str | None = None
     """The merged label where the answer is yes."""
     flags: list[str] = []
-    call: Call | None = None
+    call: ModelCall | None = None
 
     def key(self) -> str:
         return ".".join(self.nodes)

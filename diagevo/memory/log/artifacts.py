@@ -12,7 +12,7 @@ from sqlalchemy import Insert, delete, select
 
 from diagevo.errors import ChangedTextError, ConfigError, NotFoundError
 from diagevo.memory.events.records import LONGEST_TEXT
-from diagevo.memory.log.database import CACHE, Database, among, insert_into, insert_missing, listed
+from diagevo.memory.log.database import CACHE, Database, in_list, insert_into, insert_missing, list_param
 from diagevo.memory.log.prepared import Prepared
 from diagevo.memory.log.tables import ARTIFACT, REPLY
 from diagevo.text.escaping import one_line, utf8
@@ -37,7 +37,7 @@ def is_text(content: Any, digest: str) -> bool:
     return isinstance(content, bytes) and hashlib.sha256(content).hexdigest() == digest
 
 
-def put_right(database: Database) -> Insert:
+def upsert_text(database: Database) -> Insert:
     """An INSERT of texts that fit their digests. Where another content stands under a digest, it was damaged,
     and gives way."""
     add = insert_into(database, ARTIFACT)
@@ -57,17 +57,17 @@ class Artifacts:
 
     @cached_property
     def _put(self) -> Prepared:
-        return Prepared(self._database.engine, put_right(self._database), ["digest", "content"])
+        return Prepared(self._database.engine, upsert_text(self._database), ["digest", "content"])
 
     @cached_property
     def _stored(self) -> Prepared:
-        one_of = among(self._database, ARTIFACT.c.digest, "digests")
+        one_of = in_list(self._database, ARTIFACT.c.digest, "digests")
         query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(one_of)
         return Prepared(self._database.engine, query, ["digests"])
 
     @cached_property
     def _known(self) -> Prepared:
-        one_of = among(self._database, ARTIFACT.c.digest, "digests")
+        one_of = in_list(self._database, ARTIFACT.c.digest, "digests")
         return Prepared(self._database.engine, select(ARTIFACT.c.digest).where(one_of), ["digests"])
 
     def put(self, text: str) -> str:
@@ -101,13 +101,13 @@ class Artifacts:
         if not digests:
             return []
         with self._database.read() as connection:
-            known = {digest for (digest,) in self._known.all(connection, listed(self._database, digests))}
+            known = {digest for (digest,) in self._known.all(connection, list_param(self._database, digests))}
         return [digest for digest in digests if digest not in known]
 
     def _right(self, digests: Sequence[str]) -> set[str]:
         """Those whose text is stored, and is theirs."""
         with self._database.read() as connection:
-            stored = self._stored.all(connection, listed(self._database, digests))
+            stored = self._stored.all(connection, list_param(self._database, digests))
         return {digest for digest, content in stored if is_text(content, digest)}
 
     def get(self, digest: str) -> str:
@@ -126,7 +126,7 @@ class Artifacts:
         """Those of the texts that are there, read together. Raises ChangedTextError as `get` does."""
         wanted = list(dict.fromkeys(digests))
         with self._database.read() as connection:
-            found: dict[str, Any] = dict(self._stored.all(connection, listed(self._database, wanted)))
+            found: dict[str, Any] = dict(self._stored.all(connection, list_param(self._database, wanted)))
         for digest, content in found.items():
             if not is_text(content, digest):
                 raise ChangedTextError(digest)
@@ -155,7 +155,7 @@ class Artifacts:
             connection.execute(self._remember, row)
 
 
-class Seen:
+class DigestSet:
     """A set of texts, by digests of 16 bytes, in a database of its own, which is gone when it is closed."""
 
     def __init__(self) -> None:

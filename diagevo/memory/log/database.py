@@ -35,7 +35,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, PendingRollbackError
 
 from diagevo.errors import DamagedError, MissingDependencyError, StoreError
-from diagevo.memory.log import holder
+from diagevo.memory.log import lock_timeouts
 from diagevo.memory.log.location import database_url, shown
 from diagevo.memory.log.prepared import Prepared
 from diagevo.text.redaction import masked
@@ -132,7 +132,7 @@ class Database:
                 begin(connection)
             else:  # a reader holds nobody up, and its rows may wait for who reads them
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            with _given_up(connection):
+            with _discard_on_interrupt(connection):
                 yield connection
             if connection.invalidated:  # whoever read took it for damage
                 raise _lost(shown(self.url), "the session ended")
@@ -173,7 +173,7 @@ class Database:
             self._begin["BEGIN IMMEDIATE"](connection)
             self._joined.connection = connection
             try:
-                with _given_up(connection):
+                with _discard_on_interrupt(connection):
                     yield connection
             finally:
                 self._joined.connection = None
@@ -188,7 +188,7 @@ class Database:
         self._commit = Prepared(self.engine, text(commit), ())
 
     @contextmanager
-    def straight(self) -> Generator[None]:
+    def bulk_load(self) -> Generator[None]:
         """Writes inside go into SQLite's file, where nobody else has it open, and not first into the log
         beside it: of a new database each page is written once. Who comes meanwhile waits."""
         if self.dialect != "sqlite":
@@ -215,7 +215,7 @@ class Database:
 
 
 @contextmanager
-def _given_up(connection: Connection) -> Generator[None]:
+def _discard_on_interrupt(connection: Connection) -> Generator[None]:
     """A connection that Ctrl-C falls into is not used again: it may be in the middle of an answer, and would
     refuse the rollback. Whatever was not committed ends with it."""
     try:
@@ -246,14 +246,14 @@ def insert_missing(database: Database, target: Table) -> Executable:
     return insert_into(database, target).on_conflict_do_nothing()
 
 
-def among(database: Database, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+def in_list(database: Database, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
     """Whether the column is one of many texts, handed over in one parameter (`listed`)."""
     if database.dialect == "postgresql":
         return column == func.any(bindparam(name, type_=ARRAY(Text)))
     return column.in_(select(func.json_each(bindparam(name)).table_valued("value").c.value))
 
 
-def listed(database: Database, texts: Sequence[str]) -> Any:
+def list_param(database: Database, texts: Sequence[str]) -> Any:
     """Texts as the parameter of `among`."""
     return list(texts) if database.dialect == "postgresql" else msgspec.json.encode(texts).decode()
 
@@ -301,8 +301,8 @@ def _postgres(url: URL) -> Engine:
         deadline = time.monotonic() + (RESTART_SECONDS if answered else 0)
         while True:
             try:
-                connection = dialect.connect(*arguments, **holder.session(options))
-                holder.bound(connection)
+                connection = dialect.connect(*arguments, **lock_timeouts.session(options))
+                lock_timeouts.bound(connection)
             except dialect.loaded_dbapi.OperationalError:
                 if time.monotonic() > deadline:
                     answered = False  # whoever tells of the end is not kept waiting again
@@ -326,7 +326,7 @@ def explained(database: Database) -> Generator[None]:
             raise  # of another database, whose own words are further out
         explained = _explanation(shown(database.url), error)
         if database.dialect == "postgresql":
-            explained = holder.explained(database.engine, shown(database.url), error.orig) or explained
+            explained = lock_timeouts.explained(database.engine, shown(database.url), error.orig) or explained
         if explained is None:
             raise
         raise explained from error

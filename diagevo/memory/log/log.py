@@ -19,7 +19,7 @@ from diagevo.errors import ConflictError, DamagedError, NotFoundError, StaleWrit
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import FACT, Fact, FactRow, facts
 from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, recorded
-from diagevo.memory.log.database import Database, listed
+from diagevo.memory.log.database import Database, list_param
 from diagevo.memory.log.heads import RunEntry
 from diagevo.memory.log.prepared import PAGE, Prepared
 from diagevo.memory.log.statements import COLUMNS, HEAD, ONE, Statements
@@ -90,7 +90,7 @@ class Log:
         with self.database.write() as connection:
             self.lock(connection)
             ids = [event.event_id for event in events]
-            stand = self._write.stand.one(connection, run_id, listed(self.database, ids), run_id)
+            stand = self._write.stand.one(connection, run_id, list_param(self.database, ids), run_id)
             if stand is None:
                 raise DamagedError("the row that gives the positions is missing")
             last, taken, *stored = stand

@@ -16,7 +16,7 @@ from sqlalchemy import (
     update,
 )
 
-from diagevo.memory.log.database import Database, among
+from diagevo.memory.log.database import Database, in_list
 from diagevo.memory.log.prepared import Prepared
 from diagevo.memory.log.tables import EVENT, LOG, RUN
 
@@ -35,7 +35,7 @@ class Statements:
         self.insert = Prepared(database.engine, INSERT, NAMES)
         self.queue = Prepared(database.engine, select(LOG.c.id).where(LOG.c.id == ONE).with_for_update(), ())
         of_run = RUN.c.run_id == bindparam("run")
-        known = among(database, EVENT.c.event_id, "ids")
+        known = in_list(database, EVENT.c.event_id, "ids")
         taken = exists(select(ONE).where(EVENT.c.run_id == bindparam("run"), known))
         stand = select(LOG.c.position, taken, *HEAD).select_from(LOG.outerjoin(RUN, of_run))
         self.stand = Prepared(database.engine, stand.where(LOG.c.id == ONE), ["run", "ids", "run"])

@@ -371,7 +371,7 @@ PROMPT, QUESTION, HISTORY = table(IngestedPromptRow), table(CauseQuestionRow), t
 SNAPSHOT = table(SnapshotRow)
 
 
-def brought(model: str, run_id: str) -> str:
+def imported_vector_key(model: str, run_id: str) -> str:
     """What a model's vectors are kept under that came with an imported run: they serve that run, and no other
     one believes them. A run's name has no line feed."""
     return f"{model}\n{run_id}"

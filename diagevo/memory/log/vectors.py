@@ -10,7 +10,7 @@ from sqlalchemy import select
 from diagevo.errors import ConfigError, DamagedError, StoreError
 from diagevo.memory.events import Embedder
 from diagevo.memory.log.database import Database, insert_missing
-from diagevo.memory.log.tables import VECTOR, brought
+from diagevo.memory.log.tables import VECTOR, imported_vector_key
 from diagevo.text.escaping import utf8
 
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -36,7 +36,7 @@ class Vectors:
         self.embedder = embedder
         self.model = model_of(embedder)
         self.dimension = embedder.dimension
-        self._models = (brought(self.model, run_id), self.model)
+        self._models = (imported_vector_key(self.model, run_id), self.model)
         self._database = database
         self._cache: dict[str, np.ndarray] = {}
         self._insert = insert_missing(database, VECTOR)

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from diagevo.errors import HeldError, StoreError
-from diagevo.memory.log import holder
+from diagevo.memory.log import lock_timeouts
 from diagevo.memory.log.database import Database, explained
 from diagevo.memory.log.log import now
 from diagevo.private import private_file, private_folder
@@ -67,7 +67,7 @@ class _FileLock:
         except BlockingIOError:
             return False
         with suppress(OSError):  # a full disk
-            self._file.write(f"{holder.this_process()}\n{now()[:19].replace('T', ' ')}\n".encode())
+            self._file.write(f"{lock_timeouts.this_process()}\n{now()[:19].replace('T', ' ')}\n".encode())
             self._file.truncate()
         return True
 
@@ -156,7 +156,7 @@ def acquire(database: Database, run_id: str, folder: Path) -> Lock:
         ) from error
     name, since = _holder(database, run_id, folder) or ("a process that has just ended", "")
     hint = "stop it first, or name another run"
-    if name == holder.this_process():
+    if name == lock_timeouts.this_process():
         hint = "close the other Memory first; a connection that broke is given up within a minute or two"
     raise HeldError(f"run {run_id} is being written by {name}{since and f', since {since} UTC'}", hint=hint)
 

@@ -15,7 +15,7 @@ from diagevo.memory.history import History
 R = TypeVar("R")
 
 
-def ask(
+def select_rows(
     history: History,
     view: str,
     row: type[R],

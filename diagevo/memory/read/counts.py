@@ -8,7 +8,7 @@ from functools import cached_property
 from diagevo.memory.events import CauseState, number_of
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.tables import CauseCounts, RoundCounts
-from diagevo.memory.read.asking import ask
+from diagevo.memory.read.asking import select_rows
 from diagevo.memory.state.projection import cause_counts, round_counts
 
 
@@ -59,7 +59,7 @@ class Counts:
 def counted(history: History, as_of: AsOf) -> list[RoundCounts]:
     """The rounds that counted then, the open one too, in order."""
     then = "position <= :at AND (superseded_at IS NULL OR superseded_at > :at)"
-    rounds = ask(history, "v_round", RoundCounts, then, {"at": as_of.position}, order="round")
+    rounds = select_rows(history, "v_round", RoundCounts, then, {"at": as_of.position}, order="round")
     now = history.state(as_of).open
     return rounds if now is None else [*rounds, round_counts(now)]
 
@@ -67,7 +67,7 @@ def counted(history: History, as_of: AsOf) -> list[RoundCounts]:
 def counts(history: History) -> Counts:
     """Of a run as it is now."""
     some = "failures > 0 OR aimed > 0"
-    causes = ask(history, "v_cause_history", CauseCounts, some, order="round, cause_id")
+    causes = select_rows(history, "v_cause_history", CauseCounts, some, order="round, cause_id")
     state = history.state(history.end)
     if state.open is not None:
         causes += cause_counts(state.open).values()
@@ -121,7 +121,7 @@ class CauseMatrix:
 
 def count_causes(history: History) -> int:
     """Causes as of the last commit."""
-    return len(ask(history, "v_cause", MatrixCause))
+    return len(select_rows(history, "v_cause", MatrixCause))
 
 
 def matrix(history: History, *, start: int = 0, most: int = 200) -> CauseMatrix:
@@ -129,9 +129,9 @@ def matrix(history: History, *, start: int = 0, most: int = 200) -> CauseMatrix:
     rounds = tuple(commit.round for commit in history.commits)
     shown = rounds[-COLUMNS:]
     order = "length(node_id), node_id, number"
-    causes = ask(history, "v_cause", MatrixCause, order=order, limit=most, skip=start)
+    causes = select_rows(history, "v_cause", MatrixCause, order=order, limit=most, skip=start)
     cells: dict[str, dict[int, MatrixCell]] = {one.cause_id: {} for one in causes}
-    for cell in ask(
+    for cell in select_rows(
         history, "v_cause_history", MatrixCell, "round >= :first", {"first": shown[0] if shown else 0}
     ):
         if cell.cause_id in cells:

@@ -23,12 +23,12 @@ from diagevo.memory.events import (
 from diagevo.memory.state.model import MemoryState
 
 
-def opening(state: MemoryState, seed: int, told: Fraction | None = None) -> RoundOpened:
-    """The next round with its schedule, as committed in the round before. `told` is ε by a policy of one's
-    own, and counts under none of ours: it may have been named since that commit."""
+def opening(state: MemoryState, seed: int, policy_epsilon: Fraction | None = None) -> RoundOpened:
+    """The next round with its schedule, as committed in the round before. `policy_epsilon` is ε by an own
+    policy, and counts under none of ours: it may have been named since that commit."""
     ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     return RoundOpened(
-        epsilon=str(state.epsilon if ours is not None or told is None else told),
+        epsilon=str(state.epsilon if ours is not None or policy_epsilon is None else policy_epsilon),
         failures=state.failures,
         reference_failures=state.reference_failures,
         k=str(state.settings.k),
@@ -115,15 +115,15 @@ def _match(
     return [matched, CauseReactivated(cause_id=cause_id, failure_id=failure_id, promotion=cause.promotion)]
 
 
-def commitment(state: MemoryState, told: Fraction | None = None) -> RoundCommitted:
+def commitment(state: MemoryState, policy_epsilon: Fraction | None = None) -> RoundCommitted:
     """The commit of the open round: F, the reference, the next ε, the counts and the hash of the state.
-    `told` is ε by a policy of one's own, and counts under none of ours."""
+    `policy_epsilon` is ε by a policy of one's own, and counts under none of ours."""
     now = state.open
     assert now is not None
     failures = state.current_failures
     reference_round, reference_failures = state.reference(failures)
     ours = next_epsilon(state.settings, failures, reference_failures)
-    epsilon = told if ours is None else ours
+    epsilon = policy_epsilon if ours is None else ours
     assert epsilon is not None
     return RoundCommitted(
         failures=failures,

@@ -29,7 +29,7 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.state import decide
 from diagevo.memory.state.model import MemoryState, OpenRound
-from diagevo.memory.state.scoring import refuse_unfounded, refuse_unlisted, refuse_unscreened
+from diagevo.memory.state.vote_checks import refuse_unfounded, refuse_unlisted, refuse_unscreened
 
 
 def require(condition: bool, message: str) -> None:

@@ -34,8 +34,8 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.state import decide, effects
 from diagevo.memory.state.effects import require, unsettled
 from diagevo.memory.state.model import Began, MemoryState, OpenRound, Stage
-from diagevo.memory.state.scoring import judging, refuse_shapeless, refuse_ungrouped
 from diagevo.memory.state.stored_config import read_today, settings_of
+from diagevo.memory.state.vote_checks import judging, refuse_shapeless, refuse_ungrouped
 
 STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
 """The stages of our own loop, in order. Diagnosis may begin while the solver still trains."""

@@ -26,9 +26,9 @@ from diagevo.memory.events import (
     Node,
     NodeAssigned,
 )
-from diagevo.memory.state.schedule import PAPER, Schedule
-from diagevo.memory.state.scoring import Judging, judging
+from diagevo.memory.state.projected_schedule import PAPER, Schedule
 from diagevo.memory.state.stored_config import settings_of
+from diagevo.memory.state.vote_checks import Judging, judging
 
 _json = msgspec.json.Encoder(order="sorted", enc_hook=str)
 

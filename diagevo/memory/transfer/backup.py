@@ -19,7 +19,7 @@ from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import refuse_folder, refuse_missing
 from diagevo.memory.log.writer_lock import acquire
 from diagevo.memory.places import runs_folder
-from diagevo.private import whole
+from diagevo.private import atomic_file
 
 PAGE = 1000
 ONE_FILE = "PRAGMA journal_mode = DELETE"
@@ -61,7 +61,7 @@ def backup(database: Database, target: Path) -> Backup:
     called = str(database.file)
     wrong = "see what is wrong: diagevo db status; or name another: --db"
     try:
-        with whole(target) as part:
+        with atomic_file(target) as part:
             _copy_sqlite(database, part)
             runs, position = _checked(part, called, wrong)
             size = part.stat().st_size
@@ -155,7 +155,7 @@ def _restore_file(file: Path, database: Database, replace: bool, stamp: str) -> 
     assert target is not None
     aside: list[Path] = []
     try:
-        with _alone(database, replace), whole(target) as part:
+        with _alone(database, replace), atomic_file(target) as part:
             with closing(_readable(file)) as source, closing(sqlite3.connect(part)) as copy:
                 source.backup(copy)
             if target.exists():

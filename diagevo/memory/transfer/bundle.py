@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from diagevo.errors import ConfigError, InconsistentError, StoreError
-from diagevo.memory.audit.groups import Attempts, first_mismatch, mismatch
+from diagevo.memory.audit.ingested_groups import Attempts, first_mismatch, mismatch
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
@@ -34,15 +34,15 @@ from diagevo.memory.events.decode import E, Fact
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.history import AsOf, History
-from diagevo.memory.log.artifacts import Artifacts, Seen, put_right
+from diagevo.memory.log.artifacts import Artifacts, DigestSet, upsert_text
 from diagevo.memory.log.database import Database, insert_missing
 from diagevo.memory.log.log import Log, now
-from diagevo.memory.log.tables import VECTOR, brought
+from diagevo.memory.log.tables import VECTOR, imported_vector_key
 from diagevo.memory.log.vectors import Vectors, text_hash
 from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, Rows, UntrustedBundle, Writer, embedded
 from diagevo.memory.transfer.copying import CopiedRun, Copy, HistoryReader, keep_heads, twice
-from diagevo.private import whole
+from diagevo.private import atomic_file
 from diagevo.text.escaping import utf8
 
 BATCH = 500
@@ -68,7 +68,7 @@ def export_bundle(history: History, as_of: AsOf, file: Path) -> Exported:
     if os.path.lexists(file):
         raise ConfigError(f"{file} exists", hint="name a new file: a bundle never replaces one")
     try:
-        with whole(file) as part:
+        with atomic_file(file) as part:
             with closing(Writer(part)) as out:
                 head = _write(history, as_of, out)
             check_bundle(part)
@@ -129,7 +129,7 @@ class _Checked(HistoryReader):
 
     def __init__(self, run_id: str, bundle: UntrustedBundle) -> None:
         super().__init__(run_id)
-        self._bundle, self._ids = bundle, Seen()
+        self._bundle, self._ids = bundle, DigestSet()
         self._file = sqlite3.connect("", isolation_level=None)
         self._file.execute(
             "CREATE TABLE place (type, round, position, PRIMARY KEY (type, round, position)) WITHOUT ROWID"
@@ -189,7 +189,7 @@ def import_bundle(
         check_name(run_id)
         place = runs_folder(database, root) / run_id
         check_place(database, place)
-        with nullcontext() if Log(database).last_position() else database.straight():
+        with nullcontext() if Log(database).last_position() else database.bulk_load():
             written = _take(bundle, database, run_id, place)
     keep_heads(place, written)
     return written
@@ -203,7 +203,7 @@ def _take(bundle: UntrustedBundle, database: Database, run_id: str, place: Path)
         written = copy.finish(imported=copy.chain.hash)
         _refuse(bundle, first_mismatch(copy.log, copy.state))
         for add, taken in (
-            (put_right(database), bundle.texts()),
+            (upsert_text(database), bundle.texts()),
             (insert_missing(database, VECTOR), _brought(bundle.vectors(), run_id)),
         ):
             while batch := list(islice(taken, BATCH)):
@@ -229,7 +229,7 @@ def _impossible(bundle: UntrustedBundle, what: str, hint: str | None = None) -> 
 
 def _brought(rows: Iterator[dict[str, Any]], run_id: str) -> Iterator[dict[str, Any]]:
     """Vectors of texts that the events name, yet the bundle's word alone for what a model made of them."""
-    return (row | {"model": brought(row["model"], run_id)} for row in rows)
+    return (row | {"model": imported_vector_key(row["model"], run_id)} for row in rows)
 
 
 def texts_of(history: History, as_of: AsOf) -> Rows:

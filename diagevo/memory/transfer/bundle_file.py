@@ -35,7 +35,7 @@ from diagevo.memory.events import (
 from diagevo.memory.events.decode import FACT, Fact, FactRow, facts
 from diagevo.memory.events.named_texts import named_texts
 from diagevo.memory.events.records import GENESIS, LONGEST, Recorded
-from diagevo.memory.log.artifacts import Seen
+from diagevo.memory.log.artifacts import DigestSet
 from diagevo.memory.log.migrate import declared
 from diagevo.memory.log.tables import ARTIFACT, EVENT, RUN, VECTOR
 from diagevo.memory.log.vectors import model_of, text_hash
@@ -113,7 +113,7 @@ class UntrustedBundle:
         """Which run it is, and where its chain ends."""
         self._models: dict[str, int] = {}
         """Embedding models of the run, with the length of their vectors."""
-        self._named = Seen()
+        self._named = DigestSet()
         """What the events name; a text that was read is taken out."""
         self._texts = 0
         """Texts that were not read."""

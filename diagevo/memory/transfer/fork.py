@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, insert, select
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.events import Origin, RunConfigured, StageCompleted, Trait, having
 from diagevo.memory.history import AsOf, History, point_of
-from diagevo.memory.log.tables import VECTOR, brought
+from diagevo.memory.log.tables import VECTOR, imported_vector_key
 from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.state.stored_config import leaves
 from diagevo.memory.transfer.copying import CopiedRun, Copy, keep_heads
@@ -106,7 +106,7 @@ def _with_tail(history: History, commit: AsOf) -> AsOf:
 
 def _copy_brought(connection: Connection, old: str, new: str) -> None:
     """Vectors that came with the old run's import are the fork's too: its causes may have no others."""
-    end, model = brought("", old), VECTOR.c.model
+    end, model = imported_vector_key("", old), VECTOR.c.model
     renamed = func.substr(model, 1, func.length(model) - len(old)).concat(new)
     theirs = func.substr(model, func.length(model) - len(end) + 1) == end
     copied = select(renamed, VECTOR.c.text_hash, VECTOR.c.vector).where(theirs)

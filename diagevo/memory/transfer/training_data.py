@@ -12,7 +12,7 @@ from diagevo.errors import ConfigError, NotFoundError, StoreError, extra
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts
-from diagevo.memory.read.asking import ask
+from diagevo.memory.read.asking import select_rows
 from diagevo.private import private, private_file, private_folder
 from diagevo.text.escaping import json_text
 from diagevo.text.turns import joined, turns
@@ -114,7 +114,7 @@ class _Rollouts:
 
 
 def _failed_rollouts(history: History) -> int:
-    return sum(one.rollouts - one.passes for one in ask(history, "v_rollouts", _Rollouts))
+    return sum(one.rollouts - one.passes for one in select_rows(history, "v_rollouts", _Rollouts))
 
 
 def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:

@@ -13,7 +13,7 @@ import typer
 from diagevo.memory.history import open_history
 from diagevo.report.figure import Missing
 from diagevo.report.figures import FIGURES, draw
-from diagevo.report.material import gather
+from diagevo.report.report_data import gather
 from tests.cli.program import leaves, load
 from tests.memory.audit import played
 
@@ -165,7 +165,7 @@ def test_without_the_extra_the_missing_package_is_named_before_the_work(
     for name in [name for name in sys.modules if name == "altair" or name.startswith("altair.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "altair", None)
-    monkeypatch.setattr("diagevo.report.material.gather", lambda *_: pytest.fail("it read the run"))
+    monkeypatch.setattr("diagevo.report.report_data.gather", lambda *_: pytest.fail("it read the run"))
     for arguments in (["--only", "memory"], []):
         result = ask("report", "build", *arguments)
         assert result.exit_code == 4

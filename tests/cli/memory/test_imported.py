@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from diagevo.config.adjusting import REACHING
 from diagevo.config.loading import resolve
+from diagevo.config.resume_overrides import REACHING
 from diagevo.config.sources import dotted
 from diagevo.memory.history import open_history
 from diagevo.memory.log.database import Database

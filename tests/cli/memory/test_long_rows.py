@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import polars
 import pytest
-from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.call import CommandContext  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render import console as render  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render import rows as writer  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render.rows import print_rows  # pyright: ignore[reportMissingImports]  (cli/, as installed)
@@ -33,7 +33,7 @@ def test_rows_are_written_while_later_ones_are_read(tmp_path: Path, format: str)
                 written.append(file.stat().st_size)
             yield {"n": n, "text": "x" * 20}
 
-    call = Call(format=cast("Any", format), output=file)
+    call = CommandContext(format=cast("Any", format), output=file)
     print_rows(call, COLUMNS, rows())
     assert written[0] > 20_000
     assert file.read_text().count("x" * 20) == 5000
@@ -42,7 +42,7 @@ def test_rows_are_written_while_later_ones_are_read(tmp_path: Path, format: str)
 def test_a_streamed_document_is_the_envelope_that_other_commands_print(tmp_path: Path) -> None:
     rows = [{"n": 1, "text": "one\ntwo\u2028three"}, {"n": None, "text": '[] "'}]
     for given in (rows, []):
-        call = Call(format="json", output=tmp_path / "rows.json", schema="diagevo.x/1")
+        call = CommandContext(format="json", output=tmp_path / "rows.json", schema="diagevo.x/1")
         print_rows(call, COLUMNS, given, run="a", as_of=AsOf(3, 7, 7))
         whole = render.dump(render.envelope("diagevo.x/1", given, run="a", as_of=AsOf(3, 7, 7)))
         assert (tmp_path / "rows.json").read_text() == whole + "\n"
@@ -67,7 +67,7 @@ def test_a_document_too_long_for_memory_waits_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "HELD", 1000)
-    call = Call(format="json", output=tmp_path / "rows.json")
+    call = CommandContext(format="json", output=tmp_path / "rows.json")
     print_rows(call, COLUMNS, ({"n": n, "text": "one\r\ntwo ∑"} for n in range(500)))
     found = json.loads((tmp_path / "rows.json").read_text())["data"]
     assert (len(found), found[-1]) == (500, {"n": 499, "text": "one\r\ntwo ∑"})
@@ -83,7 +83,7 @@ def test_an_infinity_is_null_in_json(ask: Ask, format: str) -> None:
 
 def test_a_table_takes_its_widths_from_the_first_page_and_cuts_nothing(tmp_path: Path) -> None:
     rows = [{"n": n, "text": "a"} for n in range(writer.PAGE)] + [{"n": 123_456, "text": "long"}]
-    print_rows(Call(output=tmp_path / "t"), COLUMNS, rows)
+    print_rows(CommandContext(output=tmp_path / "t"), COLUMNS, rows)
     lines = (tmp_path / "t").read_text().splitlines()
     assert lines[:2] == ["  n  text", "  0  a"]
     assert lines[-1] == "123456  long"
@@ -118,7 +118,7 @@ def test_a_type_that_comes_after_the_first_group_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "GROUP", 10)
-    call = Call(format="parquet", output=tmp_path / "p")
+    call = CommandContext(format="parquet", output=tmp_path / "p")
     with pytest.raises(ConfigError, match="a column has values of several types") as refused:
         print_rows(call, COLUMNS, ({"n": n if n < 15 else "late", "text": n} for n in range(20)))
     assert refused.value.hint == "csv and jsonl take any value"
@@ -128,7 +128,7 @@ def test_parquet_of_several_groups_keeps_order_and_types(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "GROUP", 10)
-    call = Call(format="parquet", output=tmp_path / "p")
+    call = CommandContext(format="parquet", output=tmp_path / "p")
     more = {"half": 1, "yes": True, "big": 2**63, "none": None}
     print_rows(call, COLUMNS, ({"n": n, "text": f"{n}", **more, "half": n / 2 or 0} for n in range(25)))
     frame = polars.read_parquet(tmp_path / "p")

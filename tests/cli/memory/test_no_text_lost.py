@@ -13,7 +13,7 @@ import pytest
 
 from diagevo.config.models import IngestConfig
 from diagevo.ingest.recording import IngestSummary, Recorder
-from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
 from diagevo.memory.events import EVENT_TYPES, Digest, GroupIngested, Value
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.history import History, open_history

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from diagevo.memory.events import (
-    Call,
     CandidateScored,
     DuplicateJudged,
     Embedder,
     Event,
     FailureDiagnosed,
     FailureObserved,
+    ModelCall,
     NodeAssigned,
     RunConfigured,
     SimilarCause,
@@ -32,7 +32,7 @@ from diagevo.memory.log.migrate import prepare
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState, OpenRound
-from diagevo.memory.state.schedule import Draw
+from diagevo.memory.state.projected_schedule import Draw
 
 DIGEST = "0123456789abcdef" * 4
 GROUP = 8
@@ -96,8 +96,8 @@ class Playing:
         self.closed = self.state.open
         yield self._step(decide.commitment(self.state), self._id("RoundOpened", ""))
 
-    def _call(self, about: str) -> Call:
-        return Call(
+    def _call(self, about: str) -> ModelCall:
+        return ModelCall(
             model="qwen3-4b",
             prompt=self._text("the template"),
             request=self._text(f"what about {about}?"),

@@ -13,7 +13,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from diagevo.errors import DiagEvoError
-from diagevo.memory.audit.groups import Attempts, mismatch
+from diagevo.memory.audit.ingested_groups import Attempts, mismatch
 from diagevo.memory.events import EVENT_TYPES, Ratio, Value
 from diagevo.memory.events.decode import Fact, decoded
 from diagevo.memory.events.records import Recorded, event_id, payload_of

@@ -21,10 +21,10 @@ import numpy as np
 
 import diagevo
 from diagevo.memory.events import (
-    Call,
     CandidateScored,
     Embedder,
     Model,
+    ModelCall,
     NodePairJudged,
     RunConfigured,
     SimilarCause,
@@ -123,8 +123,8 @@ class Player:
         texts = {"trajectory": trajectory, "reference": reference}
         self.memory.observe([failure(failure_id, attempt=attempt, step=step, right=right, **texts)])
 
-    def call(self, about: str, reply: str) -> Call:
-        return Call(
+    def call(self, about: str, reply: str) -> ModelCall:
+        return ModelCall(
             model="hand-diagnostician",
             prompt=digest_of("the template"),
             request=self.text(f"What about {about}?"),

@@ -9,7 +9,7 @@ from diagevo.answers.votes import Votes
 from diagevo.equations.filter import verdict
 from diagevo.memory.events import GroupRewards, PhaseFinding, PhaseMeasured, StepTrained
 from diagevo.memory.memory import Memory
-from diagevo.memory.state.schedule import Draw
+from diagevo.memory.state.projected_schedule import Draw
 from diagevo.memory.state.stored_config import filter_of
 from tests.memory.audit.played import CONFIG, Player
 

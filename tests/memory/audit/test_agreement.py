@@ -9,15 +9,15 @@ import pytest
 from sqlalchemy import text
 
 from diagevo.equations.policy import Frequency
-from diagevo.memory.audit.cause_story import Sampled
-from diagevo.memory.audit.failures import question_story
-from diagevo.memory.audit.references import Reference
-from diagevo.memory.audit.replay import describe, next_schedule
-from diagevo.memory.audit.rounds import observations
-from diagevo.memory.audit.whatif import Changes, what_if
-from diagevo.memory.audit.why import why_cause
+from diagevo.memory.compare.replay import describe, next_schedule
+from diagevo.memory.compare.whatif import Changes, what_if
 from diagevo.memory.events import CandidateScored, RoundOpened
 from diagevo.memory.history import History, open_history, point_of
+from diagevo.memory.read.opened_rounds import observations
+from diagevo.memory.stories.cause_story import Sampled
+from diagevo.memory.stories.failures import question_story
+from diagevo.memory.stories.references import Reference
+from diagevo.memory.stories.why import why_cause
 from tests.contracts.databases import SQLiteStores
 from tests.memory.audit.random_play import play_randomly
 

@@ -24,7 +24,7 @@ from diagevo.memory.log.artifacts import ARTIFACT, Artifacts, digest_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.vectors import Vectors, text_hash
-from diagevo.memory.state.scoring import SECTIONS
+from diagevo.memory.state.vote_checks import SECTIONS
 from diagevo.memory.transfer import bundle_file
 from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
 from diagevo.memory.transfer.bundle_file import UntrustedBundle, Writer

@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 
 from diagevo.errors import ConfigError
-from diagevo.memory.audit.compare import diff_memory
-from diagevo.memory.audit.references import Trail, trail
+from diagevo.memory.compare.memory_diff import diff_memory
 from diagevo.memory.history import AsOf, History
+from diagevo.memory.stories.references import EventFilter, trail
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,13 @@ from diagevo.memory.history import AsOf, History
 )
 def test_a_trail_is_every_event_that_names_it(history: History, wanted: dict, types: str) -> None:
     """A question has its failures, a node its causes and merges."""
-    assert [r.type for r in trail(history, Trail(**wanted), history.end)] == types.split()
+    assert [r.type for r in trail(history, EventFilter(**wanted), history.end)] == types.split()
 
 
 @pytest.mark.parametrize("ref", [None, "c1", "n1"])
 def test_the_last_events_come_oldest_first(history: History, ref: str | None) -> None:
-    every = [r.position for r in trail(history, Trail(ref), history.end)]
-    last = [r.position for r in trail(history, Trail(ref, last=2), history.end)]
+    every = [r.position for r in trail(history, EventFilter(ref), history.end)]
+    last = [r.position for r in trail(history, EventFilter(ref, last=2), history.end)]
     assert last == every[-2:]
     assert every == sorted(every)
 

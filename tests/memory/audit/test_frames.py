@@ -12,9 +12,9 @@ import pytest
 import diagevo
 from diagevo.errors import NotFoundError, StoreError
 from diagevo.ingest.recording import events_of
-from diagevo.ingest.rollouts import RolloutGroup
-from diagevo.memory.audit.frames import RunFrames
+from diagevo.ingest.rollout_steps import RolloutGroup
 from diagevo.memory.events import FailureObserved, GroupRewards, StepTrained
+from diagevo.memory.frames import RunFrames
 from diagevo.memory.history import History
 from tests.contracts.databases import Store
 from tests.memory.audit.conftest import RUN
@@ -157,7 +157,11 @@ def test_asking_loads_no_polars_before_a_frame_is_wanted() -> None:
     code = """
 import sys
 from diagevo.memory.transfer import backup, bundle, fork
-from diagevo.memory.audit import compare, frames, query, whatif, why
+from diagevo.memory.audit import query
+from diagevo.memory import frames
+from diagevo.memory.compare import memory_diff
+from diagevo.memory.compare import whatif
+from diagevo.memory.stories import why
 print([m for m in ("polars", "pyarrow", "lancedb", "torch") if m in sys.modules])
 """
     out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

@@ -16,15 +16,9 @@ from diagevo.cli.screens import why as why_text  # pyright: ignore[reportMissing
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from diagevo.memory.audit.cause_story import Promoted, Sampled
-from diagevo.memory.audit.compare import diff_memory
-from diagevo.memory.audit.failures import failure_story, question_story
-from diagevo.memory.audit.references import Reference
-from diagevo.memory.audit.replay import describe, next_schedule, steps
-from diagevo.memory.audit.rounds import observations
-from diagevo.memory.audit.runs import list_runs, run_story
-from diagevo.memory.audit.whatif import Changes, retention, what_if
-from diagevo.memory.audit.why import why_cause
+from diagevo.memory.compare.memory_diff import diff_memory
+from diagevo.memory.compare.replay import describe, next_schedule, steps
+from diagevo.memory.compare.whatif import Changes, retention, what_if
 from diagevo.memory.events import (
     CandidateScored,
     CausePromoted,
@@ -35,8 +29,14 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.history import History, open_history
 from diagevo.memory.memory import Memory
+from diagevo.memory.read.opened_rounds import observations
+from diagevo.memory.read.runs import list_runs, run_story
+from diagevo.memory.stories.cause_story import Promoted, Sampled
+from diagevo.memory.stories.failures import failure_story, question_story
+from diagevo.memory.stories.references import Reference
+from diagevo.memory.stories.why import why_cause
 from diagevo.memory.transfer.fork import fork
-from diagevo.report.material import gather
+from diagevo.report.report_data import gather
 from tests.contracts.databases import SQLiteStores
 from tests.memory.audit.played import CONFIG, Player, play
 from tests.memory.audit.random_play import play_on, play_randomly
@@ -304,7 +304,7 @@ def test_rounds_before_a_fork_are_judged_by_the_thresholds_of_then(
 
 def test_a_member_that_came_by_two_merges_is_told(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
     """n3 goes into n2, and n2 into n1: the cause made under n3 is n1's now."""
-    from diagevo.memory.audit.nodes import why_node
+    from diagevo.memory.stories.nodes import why_node
 
     store = sqlite_stores.new(tmp_path)
     play(store.url, "a", root=store.root, rounds=1)

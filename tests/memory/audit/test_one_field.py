@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import diagevo
 from diagevo.diagnosis.embedder import HashingEmbedder, identity
 from diagevo.ingest.recording import IngestSummary, Recorder
-from diagevo.ingest.rollouts import RolloutStep
+from diagevo.ingest.rollout_steps import RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import (
     EVENT_TYPES,

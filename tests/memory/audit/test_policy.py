@@ -11,11 +11,11 @@ import diagevo
 from diagevo.config.models import ScheduleConfig
 from diagevo.equations.states import Tally
 from diagevo.errors import ConfigError
-from diagevo.memory.audit.rounds import observations
 from diagevo.memory.audit.verify import verify
-from diagevo.memory.audit.whatif import Changes, what_if
-from diagevo.memory.audit.why import why_cause
+from diagevo.memory.compare.whatif import Changes, what_if
 from diagevo.memory.history import History, open_history
+from diagevo.memory.read.opened_rounds import observations
+from diagevo.memory.stories.why import why_cause
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from tests.cli.program import invoke

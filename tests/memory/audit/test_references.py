@@ -3,8 +3,8 @@
 import pytest
 
 from diagevo.errors import ConfigError, NotFoundError
-from diagevo.memory.audit.references import Reference, resolve
 from diagevo.memory.history import History, open_history, resolve_run
+from diagevo.memory.stories.references import Reference, resolve
 from tests.contracts.databases import Store
 
 

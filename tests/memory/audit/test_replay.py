@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from diagevo.errors import ConfigError, InconsistentError, NotFoundError
-from diagevo.memory.audit.replay import Rebuilt, compare_with_commit, describe, steps
+from diagevo.memory.compare.replay import Rebuilt, compare_with_commit, describe, steps
 from diagevo.memory.history import AsOf, History, open_history
 from tests.contracts.databases import Store
 from tests.memory.audit.conftest import RUN

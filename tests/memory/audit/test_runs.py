@@ -15,15 +15,15 @@ from diagevo.errors import (
     NotFoundError,
     StoreError,
 )
-from diagevo.memory.audit.compare import diff_runs, learnt
-from diagevo.memory.audit.runs import list_runs, run_story
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.compare.memory_diff import diff_runs, learnt
 from diagevo.memory.events import Artifact, CauseReactivated, RunConfigured
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import History, expect, open_history
 from diagevo.memory.log import heads
 from diagevo.memory.log.log import Log
 from diagevo.memory.memory import Memory
+from diagevo.memory.read.runs import list_runs, run_story
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from tests.cli.program import invoke

@@ -4,8 +4,8 @@ from msgspec import structs
 
 from diagevo.memory.events import GroupRewards, StepTrained
 from diagevo.memory.history import History
-from diagevo.memory.read.asking import ask
-from diagevo.memory.read.rounds import StepMetric, step_metrics
+from diagevo.memory.read.asking import select_rows
+from diagevo.memory.read.round_figures import StepMetric, step_metrics
 from tests.contracts.databases import Store
 
 STEP = StepTrained(
@@ -39,7 +39,7 @@ def test_a_step_has_the_mean_over_its_completions_and_its_newest_attempt_counts(
         assert abs(seen[0].reward - 1 / 3) < 1e-12
         assert (seen[0].entropy, seen[0].grad_norm, seen[0].kl) == (None, 0.25, 0.0)
         assert (seen[1].completions, seen[1].reward) == (1, -1.0)
-        assert ask(history, "v_step_metric", StepMetric, order="position") == seen
+        assert select_rows(history, "v_step_metric", StepMetric, order="position") == seen
         memory.abandon_stage("solver", after_step=0)
         memory.start_stage("solver")
         assert step_metrics(history) == []

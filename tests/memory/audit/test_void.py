@@ -5,10 +5,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from diagevo.memory.audit.failures import failure_story
-from diagevo.memory.audit.references import resolve
 from diagevo.memory.history import open_history
-from diagevo.memory.read.rounds import rounds
+from diagevo.memory.read.round_figures import rounds
+from diagevo.memory.stories.failures import failure_story
+from diagevo.memory.stories.references import resolve
 from tests.memory.play import candidate, failure, opened, other
 
 

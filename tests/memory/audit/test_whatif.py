@@ -11,9 +11,9 @@ from diagevo.answers.votes import Votes
 from diagevo.equations.filter import verdict
 from diagevo.equations.settings import Filter
 from diagevo.errors import ConfigError
-from diagevo.memory.audit.rounds import VoteKind, observations
-from diagevo.memory.audit.whatif import Changes, first_changed, keeps, retention, what_if
+from diagevo.memory.compare.whatif import Changes, first_changed, keeps, retention, what_if
 from diagevo.memory.history import History, open_history, point_of
+from diagevo.memory.read.opened_rounds import VoteKind, observations
 from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import SQLiteStores
 from tests.memory.audit.played import CONFIG, Player, play

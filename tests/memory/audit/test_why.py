@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import diagevo
-from diagevo.memory.audit.cause_story import Counted, Created, Merged, Promoted, Reactivated, Sampled, Turn
-from diagevo.memory.audit.failures import failure_story, question_story
-from diagevo.memory.audit.nodes import why_node
-from diagevo.memory.audit.references import Reference
-from diagevo.memory.audit.why import why_cause
 from diagevo.memory.history import History
+from diagevo.memory.stories.cause_story import Counted, Created, Merged, Promoted, Reactivated, Sampled, Turn
+from diagevo.memory.stories.failures import failure_story, question_story
+from diagevo.memory.stories.nodes import why_node
+from diagevo.memory.stories.references import Reference
+from diagevo.memory.stories.why import why_cause
 from tests.contracts.databases import Store
 from tests.memory.audit.played import C1, C2, Player
 

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from diagevo.config.models import IngestConfig
 from diagevo.ingest.recording import IngestSummary, Recorder
-from diagevo.ingest.rollouts import RolloutStep
+from diagevo.ingest.rollout_steps import RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.history import History

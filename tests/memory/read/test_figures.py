@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from diagevo.memory.audit.frames import RunFrames
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.frames import RunFrames
 from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
 from diagevo.memory.read.counts import matrix
-from diagevo.memory.read.rollouts import PassRates, pass_rates
-from diagevo.memory.read.rounds import rounds
+from diagevo.memory.read.pass_rates import PassRates, pass_rates
+from diagevo.memory.read.round_figures import rounds
 from diagevo.memory.transfer.rebuilding import rebuild_projections
 from diagevo.view.page import Site
 from diagevo.view.site import View

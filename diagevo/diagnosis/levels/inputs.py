@@ -1,0 +1,204 @@
+"""What the levels look at: prompts with what passed and what failed, and the policy's own words in each."""
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from hashlib import blake2b
+from typing import TypeVar
+
+from diagevo.diagnosis.levels.arithmetic_checks import numbers
+from diagevo.text.turns import Turn, turns
+
+T = TypeVar("T")
+_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_NUMBERED = re.compile(
+    r"^\s*(?:[-*•>#]+\s+|\(?\d{1,3}[.)]\s+|\**(?:step|schritt|étape|paso)\s*\d+\s*[:.)-]\**)\s*",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?。])\s+(?=[^a-z\s])|(?<=;)(?=\S)")
+_FENCE = re.compile(r"^\s*(?:```|~~~)[\w+-]*\s*$")
+_CALL = re.compile(r"^\[tool call\] ([^\s(]+)\((.*)\)\s*$", re.MULTILINE)
+_FAILED = re.compile(
+    r"\b(?:error|failed|failure|exception|invalid|denied|timed? ?out)\b|\"ok\"\s*:\s*false", re.IGNORECASE
+)
+_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
+TOKEN = re.compile(
+    rf"[{_SPACELESS}]|(?:(?![{_SPACELESS}])[^\W\d])(?:(?![{_SPACELESS}])\w)*|\d+(?:[.,]\d+)*|//|\*\*|[<>=!]=|->|[^\w\s]"
+)
+"""A word, a name, a number, a sign; of scripts without spaces a character."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """One response. Its lines are counted from 0 in the text as it is stored."""
+
+    text: str
+
+    @cached_property
+    def turns(self) -> tuple[Turn, ...]:
+        return tuple(turns(self.text))
+
+    @cached_property
+    def own(self) -> tuple[tuple[int, str], ...]:
+        """Lines that the policy wrote, thoughts left out."""
+        return tuple((line, text) for line, text, own, _ in self._lines if own and text.strip())
+
+    @property
+    def own_text(self) -> str:
+        return "\n".join(text for _, text in self.own)
+
+    @cached_property
+    def others(self) -> tuple[tuple[int, str, str], ...]:
+        """Lines of tools and environments, with the speaker; what users say is nobody's mistake."""
+        return tuple(
+            (line, text, role)
+            for line, text, own, role in self._lines
+            if not own and role not in ("user", "human", "system", "developer")
+        )
+
+    @property
+    def _lines(self) -> Iterator[tuple[int, str, bool, str]]:
+        start = 0
+        for turn in self.turns:
+            text = (
+                _THOUGHT.sub(lambda found: "\n" * found.group().count("\n"), turn.text)
+                if turn.own
+                else turn.text
+            )
+            for line, part in enumerate(text.split("\n")):
+                yield start + line, part, turn.own, turn.role
+            start += turn.text.count("\n") + 2
+
+    @cached_property
+    def steps(self) -> tuple[tuple[int, str], ...]:
+        """Own lines without numbering, bullets and fences."""
+        found = tuple(
+            (line, text)
+            for line, raw in self.own
+            if not _FENCE.match(raw) and (text := _NUMBERED.sub("", raw).strip())
+        )
+        if len(found) == 1 and not _CALL.match(
+            found[0][1]
+        ):  # its sentences, as a single line has no other steps
+            return tuple((found[0][0], part) for part in _SENTENCE.split(found[0][1]))
+        return found
+
+    @cached_property
+    def end(self) -> Fraction | None:
+        """The last number of its last step."""
+        found = numbers(self.steps[-1][1]) if self.steps else []
+        return found[-1] if found else None
+
+    @cached_property
+    def calls(self) -> tuple[tuple[str, str], ...]:
+        """Names and arguments of the tools that it called, in order."""
+        return tuple(
+            (found[1], found[2]) for found in _CALL.finditer("\n".join(text for _, text in self.own))
+        )
+
+    @property
+    def events(self) -> Iterator[str]:
+        """Who did what, in order: says, calls, is answered, fails, is asked."""
+        for turn in self.turns:
+            if turn.own:
+                said = _CALL.sub("", _THOUGHT.sub("", turn.text)).strip()
+                if said:
+                    yield "words"
+                yield from ("a call" for _ in _CALL.findall(turn.text))
+            elif turn.role in ("user", "human"):
+                yield "the user"
+            else:
+                yield "a failed call" if _FAILED.search(turn.text) else "a result of a call"
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        text = "\n".join(text for _, text in self.steps if not _CALL.match(text))
+        return tuple(map(sys.intern, TOKEN.findall(text.lower())))
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """How often it has each of its words."""
+        return Counter(self.words)
+
+
+def shuffled(items: Iterable[T], of: Callable[[T], Response]) -> list[T]:
+    """By digests of their texts: the same in every order of rows and in every process. Equal texts stand
+    apart, as far as chance has it."""
+    copies = Counter[str]()
+    ranked: list[tuple[bytes, int, T]] = []
+    for item in items:
+        text = of(item).text
+        copies[text] += 1
+        digest = blake2b(
+            text.encode(errors="replace"), digest_size=8, salt=copies[text].to_bytes(4, "little")
+        )
+        ranked.append((digest.digest(), len(ranked), item))
+    return [item for _, _, item in sorted(ranked, key=lambda each: each[:2])]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A response that failed. `key` names it outside."""
+
+    key: str
+    response: Response
+    feedback: str = ""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt with the responses to it."""
+
+    key: str
+    question: str
+    answer: str | None
+    passed: Sequence[Response]
+    failed: Sequence[Failure]
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset(TOKEN.findall(self.question.lower()))
+
+    @property
+    def responses(self) -> list[Response]:
+        """All, in an order that has nothing to do with what they say or are worth."""
+        return shuffled([*self.passed, *(each.response for each in self.failed)], lambda each: each)
+
+    @cached_property
+    def ends(self) -> tuple[Fraction | None, frozenset[Fraction]]:
+        """The number that most responses end with, passed or failed, and those before it in them."""
+        responses = [*self.passed, *(failure.response for failure in self.failed)]
+        counted = Counter(each.end for each in responses if each.end is not None)
+        (most, times), *others = counted.most_common(2) or [(None, 0)]
+        if times < 2 or any(number == times for _, number in others):
+            return None, frozenset()
+        before = {
+            number
+            for each in responses
+            if each.end == most
+            for _, text in each.steps
+            for number in numbers(text)
+        }
+        return most, frozenset(before - {most})
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a cause rests on in one failure: the line, counted from 0, and the words."""
+
+    line: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCause:
+    """A cause. `key` stays when its words change."""
+
+    key: str
+    level: int
+    description: str
+    skill: str

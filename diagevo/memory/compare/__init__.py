@@ -1,0 +1,1 @@
+"""The memory at other points and under other settings: replays, what-ifs, differences."""

@@ -1,0 +1,231 @@
+"""The story of a cause as values: each kind of turn that its life takes, and what it does to the schedule."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from diagevo.memory.events import CandidateVerdict, CauseState, Mode
+from diagevo.memory.stories.failures import FailureStory, ModelExchange
+
+Standing = CauseState | Literal["superseded"]
+"""Superseded: it was made in a round that counts no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """New under a node, because no stored cause was the same."""
+
+    round: int
+    position: int
+    node_id: str
+    new_node: bool
+    evidence: FailureStory
+    event: Literal["created"] = "created"
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """A question that aimed at the cause, as it counts for the promotion."""
+
+    question_id: str
+    position: int
+    mode: Mode
+    agreeing: int
+    responses: int
+    label: str | None
+    label_true: bool | None
+    verdict: CandidateVerdict
+    question: str | None
+    """Its text, where the full story is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """Active → Mastered: the sums behind the score."""
+
+    round: int
+    position: int
+    event_id: str
+    questions: int
+    agreeing: int
+    """Σ of the majority's votes over the questions."""
+    responses: int
+    """Σ of N over the questions."""
+    consistency: Fraction
+    """The recorded mean of p1."""
+    threshold: Fraction
+    closed_frequency: int
+    votes: tuple[Vote, ...]
+    """The questions, invalid ones left out, where they were asked for."""
+    rewards: bool = False
+    """Whether another trainer's rewards were counted, not answers that agree."""
+    event: Literal["promoted"] = "promoted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    """Failures of one round that were assigned to the cause."""
+
+    round: int
+    position: int
+    failures: int
+    recurrences: int
+    deduplications: int
+    frequency: int
+    """f after the round's last of them."""
+    evidence: tuple[FailureStory, ...]
+    against_false_labels: int | None
+    """How many of them failed against a label that is false; None where no truth is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted(_Failures):
+    """While it was Active. `position` is that of the last match."""
+
+    event: Literal["counted"] = "counted"
+
+
+@dataclass(frozen=True, slots=True)
+class Reactivated(_Failures):
+    """Mastered → Active: Δ new failures of a round. `position` is that of the reactivation."""
+
+    undone: str
+    """event_id of the promotion."""
+    promoted_round: int | None
+    event: Literal["reactivated"] = "reactivated"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The cause's node and another one became one; state and frequency stay."""
+
+    round: int
+    position: int
+    survivor: str
+    absorbed: str
+    label: str
+    similarity: float | None
+    moved: bool
+    """Whether the cause itself changed its node."""
+    call: ModelExchange | None
+    event: Literal["merged"] = "merged"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """How the schedule of a round aimed at the cause, and what came of it."""
+
+    round: int
+    position: int
+    """Of the round's schedule."""
+    epsilon: Fraction
+    probability: Fraction
+    sum: str
+    """p as it is computed: 89/730."""
+    frequency: int
+    failures: int
+    questions: int
+    stitched: int
+    verdicts: dict[str, int]
+    consistency: Fraction | None
+    """Mean p1 over the valid questions, to be held against θ_up."""
+    threshold: Fraction
+    """θ_up in force in that round."""
+    reached: bool
+    """Whether the votes promoted it."""
+    rewards: bool = False
+    """Whether the questions are prompts that another trainer chose, counted by its rewards."""
+    event: Literal["sampled"] = "sampled"
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """Rounds `first` to `round` count no more; the cause is again as it was before them."""
+
+    round: int
+    position: int
+    first: int
+    state: Standing
+    frequency: int
+    event: Literal["superseded"] = "superseded"
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """An auditor corrected its words."""
+
+    round: int
+    position: int
+    before: str
+    after: str
+    event: Literal["renamed"] = "renamed"
+
+
+@dataclass(frozen=True, slots=True)
+class Dismissed:
+    """Somebody said that it is no fault of the model."""
+
+    round: int
+    position: int
+    because: str
+    by: str
+    at: str
+    """When, UTC."""
+    frequency: int
+    event: Literal["dismissed"] = "dismissed"
+
+
+@dataclass(frozen=True, slots=True)
+class Reinstated:
+    """The dismissal was taken back."""
+
+    round: int
+    position: int
+    by: str
+    at: str
+    """When, UTC."""
+    state: CauseState
+    frequency: int
+    event: Literal["reinstated"] = "reinstated"
+
+
+Turn = (
+    Renamed
+    | Dismissed
+    | Reinstated
+    | Created
+    | Promoted
+    | Counted
+    | Reactivated
+    | Merged
+    | Sampled
+    | Superseded
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the cause does to the schedule of the next round, as committed."""
+
+    round: int
+    """Whose schedule it is."""
+    epsilon: Fraction
+    epsilon_without: Fraction | None
+    """ε had the cause counted no failure; None where a policy of one's own says it: audits run no code."""
+    probability: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class CauseStory:
+    cause_id: str
+    description: str
+    node_id: str
+    node_label: str
+    state: Standing
+    frequency: int
+    since: int
+    """Round of the last change of state."""
+    how: str
+    """created, promoted, reactivated, dismissed or reinstated: the last change of state."""
+    turns: tuple[Turn, ...]
+    effect: Effect | None

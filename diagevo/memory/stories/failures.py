@@ -1,0 +1,389 @@
+"""What became of one failure: observed, diagnosed, judged, assigned, and the cause it was counted under;
+and of one question: how it was drawn, voted on and filtered, and what failed on it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import cast
+
+from diagevo.equations.filter import reason, reason_of_rewards
+from diagevo.equations.settings import Filter
+from diagevo.errors import NotFoundError
+from diagevo.memory.events import (
+    CandidateScored,
+    CandidateVerdict,
+    CauseCreated,
+    CauseMatched,
+    DuplicateJudged,
+    Event,
+    FailureDiagnosed,
+    FailureObserved,
+    Mode,
+    ModelCall,
+    NodeAssigned,
+    RoundOpened,
+    SimilarCause,
+    SimilarNode,
+    SuppliedCause,
+    Votes,
+)
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import AsOf, E, History, expect, fact_of
+from diagevo.memory.read.opened_rounds import round_played
+from diagevo.memory.stories.references import Reference, observation
+
+CONTRADICTED = {
+    "no_such_step": "the step that it names is not in the response",
+    "step_passed": "the response that passed has the step that it names",
+    "step_holds": "the step that it names holds when it is computed",
+}
+"""Flags of a model's cause that what was computed contradicts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelExchange:
+    """One question to a model, with its texts where they were wanted and kept."""
+
+    purpose: str
+    model: str
+    tries: int
+    input_tokens: int
+    output_tokens: int
+    request: str | None
+    reply: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What was compared: loaded only where the full story is asked for."""
+
+    question: str | None
+    reference: str | None
+    trajectory: str | None
+    calls: tuple[ModelExchange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureStory:
+    """The chain of evidence of one failure. `positions` are those of the events it was read from, by type."""
+
+    failure_id: str
+    question_id: str
+    round: int
+    mode: Mode | None
+    target: str | None
+    stitched: str | None
+    votes_are: str
+    """answers, or a trainer's rewards."""
+    label: str | None
+    label_true: bool | None
+    """Whether the label is the true answer, where the truth is known."""
+    truth: str | None
+    against: str
+    """What it is held against: a response, or, where none passed, the known answer."""
+    right: bool | None
+    """Whether the failed trajectory gives the true answer; None where that was not recorded."""
+    question_verdict: CandidateVerdict | None
+    stage: str
+    attempt: int
+    step: int
+    void: bool
+    """Observed past the step from which its attempt was done again: never counted."""
+    supplied: tuple[SuppliedCause, ...]
+    verdict: str | None
+    """recurrence, new_cause, slip, unresolved; None while it is not diagnosed."""
+    chosen: str | None
+    """The supplied cause that a recurrence names."""
+    description: str | None
+    flags: tuple[str, ...]
+    candidates: tuple[SimilarCause, ...]
+    nearest: SimilarCause | None
+    duplicate: bool | None
+    judged: bool
+    """Whether a stored cause was near enough for the diagnostician to be asked about duplicates."""
+    shortlist: tuple[SimilarNode, ...]
+    node_id: str | None
+    new_label: str | None
+    outcome: str | None
+    """recurrence, deduplication, created: how it was counted; None where it is not."""
+    cause_id: str | None
+    similarity: float | None
+    theta_dup: float
+    """In force in its round: above this cosine the diagnostician was asked about duplicates."""
+    positions: dict[str, int]
+    texts: Texts | None = None
+    local: bool = False
+    """Whether it was diagnosed without a model: by computing, and by contrast to what passed."""
+
+    @property
+    def contradicted(self) -> str | None:
+        """What speaks against the cause that a model named."""
+        return next((CONTRADICTED[flag] for flag in self.flags if flag in CONTRADICTED), None)
+
+
+def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bool = False) -> FailureStory:
+    """The story of a failure by its id. Raises NotFoundError where it was not observed by then."""
+    seen = observation(history, failure, as_of)
+    if seen is None:
+        raise NotFoundError(
+            f"there is no failure {failure.id} in run {history.run_id}",
+            hint=f"see those of a round: diagevo memory log --type FailureObserved --run {history.run_id}",
+        )
+    observed = seen.event
+    found: dict[str, Fact[Event]] = {"FailureObserved": seen}
+    asked = 1
+    while (
+        diagnosis := history.find(
+            FailureDiagnosed, failure.round, f"{failure.id}.{observed.attempt}.{asked}", as_of
+        )
+    ) is not None:
+        found["FailureDiagnosed"] = diagnosis
+        asked += 1
+    for kind, key in (
+        (CandidateScored, observed.question_id),
+        (DuplicateJudged, failure.id),
+        (NodeAssigned, failure.id),
+        (CauseMatched, failure.id),
+    ):
+        event = history.find(kind, failure.round, key, as_of)
+        if event is not None:
+            found[kind.__name__] = event
+    if "NodeAssigned" in found and (created := _created(history, found["NodeAssigned"], failure.id)):
+        found["CauseCreated"] = created
+    return _story(history, found, full)
+
+
+def counted_under(
+    history: History, cause: str, round: int, *, newest_first: bool = False, limit: int | None = None
+) -> Iterator[Fact[CauseCreated | CauseMatched]]:
+    """What a round counted under a cause, in order or the last first. Only that round's events are looked
+    through, of a cause that other rounds count by the ten thousand."""
+    opened, following = (history.find(RoundOpened, number, "") for number in (round, round + 1))
+    for recorded in history.log.read(
+        history.run_id,
+        types=[CauseCreated.__name__, CauseMatched.__name__],
+        rounds=(round, round),
+        cause_id=cause,
+        after=0 if opened is None else opened.position,
+        until=None if following is None else following.position,
+        newest_first=newest_first,
+        limit=limit,
+    ):
+        yield cast("Fact[CauseCreated | CauseMatched]", fact_of(recorded, Event))
+
+
+def stories_of(
+    history: History, consequences: Sequence[Fact[Event]], *, full: bool = False
+) -> tuple[FailureStory, ...]:
+    """The story behind each CauseMatched or CauseCreated: a walk along its causation to where it began."""
+    return tuple(_story_of(history, chain, full) for chain in history.chains(consequences))
+
+
+def _story_of(history: History, chain: Sequence[Recorded], full: bool) -> FailureStory:
+    found: dict[str, Fact[Event]] = {}
+    for link in chain:
+        found.setdefault(link.type, fact_of(link, Event))
+    if "CandidateScored" not in found:
+        observed = found["FailureObserved"].event
+        assert isinstance(observed, FailureObserved)
+        scored = history.find(CandidateScored, chain[0].round, observed.question_id)
+        if scored is not None:
+            found["CandidateScored"] = scored
+    return _story(history, found, full)
+
+
+def _created(history: History, assigned: Fact[Event], failure_id: str) -> Fact[Event] | None:
+    """The cause that a failure created: what follows from its assignment, directly or through a new node."""
+    waiting = [assigned.event_id]
+    while waiting:
+        for recorded in history.log.read(history.run_id, causation_id=waiting.pop()):
+            fact = fact_of(recorded, Event)
+            if isinstance(fact.event, CauseCreated) and fact.event.failure_id == failure_id:
+                return fact
+            waiting.append(recorded.event_id)
+    return None
+
+
+def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> FailureStory:
+    def event(kind: type[E]) -> E | None:
+        fact = found.get(kind.__name__)
+        return None if fact is None else cast("E", fact.event)
+
+    observed = event(FailureObserved)
+    assert observed is not None
+    scored, diagnosed = event(CandidateScored), event(FailureDiagnosed)
+    judged, assigned = event(DuplicateJudged), event(NodeAssigned)
+    matched, created = event(CauseMatched), event(CauseCreated)
+    counted = matched or created
+    return FailureStory(
+        failure_id=observed.failure_id,
+        question_id=observed.question_id,
+        round=found["FailureObserved"].round,
+        mode=scored.mode if scored else None,
+        target=scored.cause_id if scored else None,
+        stitched=scored.stitched_cause_id if scored else None,
+        votes_are=scored.votes_are if scored else "answers",
+        label=scored.label if scored else None,
+        label_true=scored.label_true if scored else None,
+        truth=scored.truth if scored else None,
+        against=observed.against,
+        right=observed.right,
+        question_verdict=scored.verdict if scored else None,
+        stage=observed.stage,
+        attempt=observed.attempt,
+        step=observed.step,
+        void=history.abandoned.void(found["FailureObserved"].round, observed),
+        supplied=tuple(diagnosed.supplied) if diagnosed else (),
+        verdict=diagnosed.verdict if diagnosed else None,
+        chosen=diagnosed.cause_id if diagnosed else None,
+        description=diagnosed.description if diagnosed else None,
+        flags=tuple(diagnosed.flags) if diagnosed else (),
+        candidates=tuple(judged.candidates) if judged else (),
+        nearest=judged.nearest if judged else None,
+        duplicate=judged.duplicate if judged else None,
+        judged=judged is not None and bool(judged.candidates),
+        shortlist=tuple(assigned.shortlist) if assigned else (),
+        node_id=created.node_id if created else assigned.node_id if assigned else None,
+        new_label=assigned.new_label if assigned else None,
+        outcome=matched.via if matched else "created" if created else None,
+        cause_id=counted.cause_id if counted else None,
+        similarity=matched.similarity if matched else None,
+        theta_dup=history.in_force(found["FailureObserved"].position).theta_dup,
+        positions={kind: fact.position for kind, fact in found.items()},
+        texts=_texts(history, observed, scored, diagnosed, judged, assigned) if full else None,
+        local=diagnosed is not None
+        and diagnosed.call is None
+        and scored is not None
+        and scored.votes_are == "rewards",
+    )
+
+
+def _texts(
+    history: History,
+    observed: FailureObserved,
+    scored: CandidateScored | None,
+    diagnosed: FailureDiagnosed | None,
+    judged: DuplicateJudged | None,
+    assigned: NodeAssigned | None,
+) -> Texts:
+    calls = (
+        ("extraction (Prompt 1)", diagnosed.call if diagnosed else None),
+        ("deduplication (Prompt 2)", judged.call if judged else None),
+        ("node assignment (Prompt 3)", assigned.call if assigned else None),
+    )
+    return Texts(
+        question=history.text(scored.question) if scored else None,
+        reference=history.text(observed.reference),
+        trajectory=history.text(observed.trajectory),
+        calls=tuple(asked(history, purpose, call) for purpose, call in calls if call is not None),
+    )
+
+
+def asked(history: History, purpose: str, call: ModelCall) -> ModelExchange:
+    """A call with its texts."""
+    return ModelExchange(
+        purpose=purpose,
+        model=call.model,
+        tries=call.tries,
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        request=history.text(call.request),
+        reply=history.text(call.reply),
+    )
+
+
+INVALID: Mapping[str, str] = {
+    "unreadable": "the completion has no readable question",
+    "unanswered": "the challenger gave no answer of its own in a box, which round.boxed_answers asks for",
+    "outside_world": "the world has no answer to it",
+    "held_out": "the validation set has this question, and training must not see it",
+    "too_long": "its prompt is longer than sampling.max_prompt_tokens",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionStory:
+    """A scored candidate with the schedule that it was drawn from."""
+
+    question_id: str
+    round: int
+    position: int
+    opened: int
+    """Position of the round's schedule."""
+    mode: Mode
+    epsilon: Fraction
+    cause_id: str | None
+    probability: Fraction | None
+    """p of the cause that it aims at."""
+    stitched_cause_id: str | None
+    question: str | None
+    responses: int
+    votes: tuple[tuple[str, int], ...]
+    label: str | None
+    label_true: bool | None
+    truth: str | None
+    undecided: int
+    """Pairs of its answers that stand apart because comparing them came to no verdict."""
+    p1: Fraction
+    p2: Fraction
+    verdict: CandidateVerdict
+    reason: str
+    failures: tuple[FailureStory, ...]
+    votes_are: Votes
+    drawn_round: int | None
+    steered: bool
+    """Whether the memory drew the prompts of the trainer whose rewards these are."""
+
+
+def question_story(
+    history: History, question: Reference, as_of: AsOf, *, full: bool = False
+) -> QuestionStory:
+    """The story of a question that exists by then."""
+    found = history.find(CandidateScored, question.round, question.id, as_of)
+    assert found is not None
+    event = found.event
+    played = round_played(history, question.round)
+    aimed = played.aimed(event.cause_id)
+    failed = dict.fromkeys(
+        failure.failure_id
+        for r in history.log.read(history.run_id, causation_id=found.event_id, until=as_of.position)
+        if r.type == "FailureObserved" and (failure := expect(r, FailureObserved))
+    )
+    responses = event.responses or 1  # an invalid question may have none
+    p1, p2 = Fraction(event.first, responses), Fraction(event.second, responses)
+    return QuestionStory(
+        question_id=question.id,
+        round=question.round,
+        position=found.position,
+        opened=played.position,
+        mode=event.mode,
+        epsilon=played.epsilon,
+        cause_id=event.cause_id,
+        probability=None if aimed is None else aimed[1].p,
+        stitched_cause_id=event.stitched_cause_id,
+        question=history.text(event.question),
+        responses=event.responses,
+        votes=tuple(event.votes),
+        label=event.label,
+        label_true=event.label_true,
+        truth=event.truth,
+        undecided=event.undecided,
+        p1=p1,
+        p2=p2,
+        verdict=event.verdict,
+        reason=_reason(event, p1, p2, played.configured.filter),
+        failures=tuple(failure_story(history, Reference("failure", f), as_of, full=full) for f in failed),
+        votes_are=event.votes_are,
+        drawn_round=event.drawn_round,
+        steered=history.steered,
+    )
+
+
+def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, filter: Filter) -> str:
+    """The inequality that decided in that round."""
+    if event.verdict == "invalid":
+        return INVALID.get(event.invalid_reason or "", "no question that may be used; why is not recorded")
+    if event.votes_are == "rewards":
+        return reason_of_rewards(event.first, event.responses)
+    return reason(p1, p2, event.label is not None, filter)
