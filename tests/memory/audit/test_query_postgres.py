@@ -295,12 +295,12 @@ def test_ctrl_c_ends_a_query_that_would_never_end(
 ) -> None:
     store = request.getfixturevalue("played_sqlite" if dialect == "sqlite" else "played_postgres")
     code = f"""
-from diagevo.memory.audit.query import Work
-step = Work.step
+from diagevo.memory.audit.query import StatementTimer
+step = StatementTimer.step
 def told(self, execute):
     print("asked", flush=True)
     return step(self, execute)
-Work.step = told
+StatementTimer.step = told
 from diagevo.cli.main import app
 app(["memory", "query", {ENDLESS!r}, "--db", {store.reading!r}])
 """
