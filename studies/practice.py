@@ -327,9 +327,10 @@ def base(weights: Path) -> dict[str, Any]:
 
 
 def planned() -> list[tuple[str, int]]:
-    """Arm and seed of each run in the order of play: a seed of every arm after the other."""
+    """Arm and seed of each run in the order of play: a seed of every arm after the other, and `local` last."""
     plan: Mapping[str, Any] = json.loads(PLAN.read_bytes())
-    return [(arm, seed) for seed in plan["seeds"] for arm in plan["arms"]]
+    main = [(arm, seed) for seed in plan["seeds"] for arm in plan["arms"]]
+    return [*main, *((arm, seed) for arm in plan["last"] for seed in plan["seeds"])]
 
 
 def main() -> None:
