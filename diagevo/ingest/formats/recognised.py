@@ -30,13 +30,16 @@ def recognised(path: Path) -> tuple[Format, str]:
         first = next(iter(found))
         raise ConfigError(
             f"{path} may be of {len(found)} formats: {fits}",
-            hint=f"name one: diagevo ingest {first} {name} --run ID",
+            hint=f"name the one that it is: diagevo ingest {first} {name}",
         )
-    fields = listed(sorted(_first_row(path)), 20)
+    if not (row := _first_row(path)):
+        hint = f"diagevo ingest FORMAT {name}, of the formats that diagevo ingest --help lists"
+        raise ConfigError(f"{path} is of no format that is known", hint=hint)
+    fields = listed(sorted(row), 20)
     raise ConfigError(
-        f"{path} is of no format that is known" + (f": its first row has {fields}" if fields else ""),
-        hint=f"name it: diagevo ingest FORMAT {name} --run ID (--help lists the formats; of your own rows,"
-        " jsonl, --map says where each field stands)",
+        f"{path} is of no format that is known: its first row has {fields}",
+        hint=f"say where each field stands: diagevo ingest jsonl {name}"
+        f" --map prompt=FIELD,response=FIELD,reward=FIELD (of {fields})",
     )
 
 
