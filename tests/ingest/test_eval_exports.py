@@ -106,6 +106,23 @@ def test_phoenix_reads_the_runs_of_an_experiment() -> None:
     assert len({rollout.group for rollout in found.rollouts}) == 3
 
 
+def test_weave_reads_the_calls_that_predict_and_score() -> None:
+    """weave 0.54: three rows, three times. Its client wrote the calls; the rows were put in the place of the
+    references, as its server does where it is asked to expand them."""
+    with pytest.raises(ConfigError, match=r"several scores: correct\.correct, judged"):
+        step("weave", EXPORTS / "weave.jsonl")
+    found = step("weave", EXPORTS / "weave.jsonl", reward="correct.correct")
+    assert (len(found.rollouts), sum(rollout.reward for rollout in found.rollouts)) == (9, 6)
+    assert {(rollout.prompt, rollout.answer, rollout.model) for rollout in found.rollouts} == {
+        ("What is 12 + 30?", "42", "model"),
+        ("What is 7 * 6?", "42", "model"),
+        ("What is 100 - 1?", "99", "model"),
+    }
+    with pytest.raises(ConfigError, match="a reference to a row") as refused:
+        step("weave", EXPORTS / "weave_refs.jsonl")
+    assert "expand_columns" in str(refused.value.hint)
+
+
 @pytest.mark.parametrize(
     ("format", "text", "said"),
     [
@@ -139,6 +156,7 @@ def test_a_score_that_is_not_there_names_those_that_are() -> None:
         ("exports/langsmith.csv", "langsmith"),
         ("exports/langfuse.json", "langfuse"),
         ("exports/phoenix.json", "phoenix"),
+        ("exports/weave.jsonl", "weave"),
         ("verl/rollouts", "verl"),
         ("trl", "trl"),
         ("nemo_rl/plain", "nemo-rl"),

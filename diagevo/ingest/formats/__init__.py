@@ -38,6 +38,7 @@ Format = Literal[
     "langsmith",
     "langfuse",
     "phoenix",
+    "weave",
     "openai-evals",
     "jsonl",
 ]
@@ -64,6 +65,7 @@ EVALUATIONS: Mapping[Format, Callable[[Path, str | None], Iterator[RolloutStep]]
     "langsmith": partial(read_export, "langsmith"),
     "langfuse": partial(read_export, "langfuse"),
     "phoenix": partial(read_export, "phoenix"),
+    "weave": partial(read_export, "weave"),
 }
 _LATER = "ingest it once it has ended, without --follow"
 

@@ -47,6 +47,8 @@ class Export:
     read: Callable[[Item], Scored]
     write: str
     """How the tool writes it."""
+    beside: Callable[[Item], bool] = lambda _: False
+    """Whether an item is no response, but stands beside them."""
 
 
 def _promptfoo(item: Item) -> Scored:
@@ -123,6 +125,29 @@ def _phoenix(item: Item) -> Scored:
     )
 
 
+_EXPECTED = ("expected", "expected_output", "target", "answer", "label", "reference", "ground_truth")
+"""What a field of a data set's row is called that no model is shown."""
+
+
+def _weave(item: Item) -> Scored:
+    """A call of `Evaluation.predict_and_score`, whose row of the data set was expanded. What is not named as
+    expected is the prompt."""
+    example, output = item["inputs"].get("example"), _object(item, "output")
+    if not isinstance(example, dict):
+        raise ConfigError(
+            f"inputs.example is a reference to a row: {str(example)[:80]}",
+            hint="export the calls with their rows: get_calls(expand_columns=['inputs.example'])",
+        )
+    expected = next((name for name in _EXPECTED if name in example), None)
+    return Scored(
+        prompt=_only({name: value for name, value in example.items() if name != expected}),
+        response=_only(output.get("output")),
+        scores=_object(output, "scores"),
+        expected=None if expected is None else _only(example[expected]),
+        model=str(item["inputs"].get("model") or "").rpartition("/")[2].partition(":")[0] or None,
+    )
+
+
 EXPORTS: Mapping[str, Export] = {
     "promptfoo": Export(
         ("results", "results"),
@@ -150,6 +175,13 @@ EXPORTS: Mapping[str, Export] = {
         ("example_id", "repetition_number", "annotations", "input"),
         _phoenix,
         "GET /v1/experiments/ID/json of its server",
+    ),
+    "weave": Export(
+        (),
+        ("op_name", "inputs", "output", "trace_id"),
+        _weave,
+        "its calls as JSON, with inputs.example expanded",
+        lambda item: "Evaluation.predict_and_score" not in str(item["op_name"]),
     ),
 }
 
@@ -185,6 +217,8 @@ def items(file: Path, export: Export) -> Iterator[tuple[str, Item]]:
             )
         for number, item in enumerate(inner if isinstance(inner, list) else [row]):
             where = place if inner is row else f"{place}, {'.'.join(export.within)}.{number}"
+            if isinstance(item, dict) and _fits(item, export) and export.beside(item):
+                continue
             if not isinstance(item, dict) or not _fits(item, export):
                 raise ConfigError(
                     f"{where} has no {', '.join(export.fields)}", hint=f"write it: {export.write}"
@@ -221,7 +255,10 @@ def _fits(item: Mapping[str, Any], export: Export) -> bool:
 
 
 def _rollout(place: str, export: Export, item: Item, reward: str | None) -> IngestedRollout | None:
-    one = export.read(item)
+    try:
+        one = export.read(item)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error.message}", hint=error.hint) from error
     if one.response is None or not one.scores:
         return None
     value = score_of(place, one.scores, reward or one.passed)
