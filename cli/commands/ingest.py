@@ -94,8 +94,8 @@ def ingest(
     Reads rollouts of verl, TRL, NeMo-RL, prime-rl, slime and AReaL, evaluations of lm-eval, Inspect, OpenAI,
     promptfoo, DeepEval, LangSmith, Langfuse, Phoenix and Weave, and rows of your own (JSON, CSV, Parquet).
     Without FORMAT it says what it takes the files for, and why. Ingesting the same files again changes
-    nothing. The first ingest of a run records its configuration, including the diagnostician and the embedder.
-    Next: diagevo diagnose.
+    nothing. The first ingest of a run records its configuration, including the diagnostician and the
+    embedder. Next: diagevo diagnose.
     """
     from diagevo.ingest.formats.recognised import recognised
     from diagevo.ingest.recording import IngestSummary
