@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 
 from diagevo.errors import NotFoundError
-from diagevo.memory.audit.verify import Verification, verify
+from diagevo.memory.audit.verification import Verification
+from diagevo.memory.audit.verify import verify
 from diagevo.memory.history import History
 from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database
