@@ -4,11 +4,10 @@ All of them are observers of the run (`diagevo.progress`), and each is a `Board`
 """
 
 import sys
-import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,24 +33,6 @@ WIDE = 100
 """Columns from which a stage's figures stand beside it."""
 HIGH = 24
 """Rows from which the view is set apart and shows the last round whole."""
-
-
-@contextmanager
-def repeating(seconds: float, speak: Callable[[], None]) -> Iterator[None]:
-    """Calls `speak` in a thread of its own."""
-    over = threading.Event()
-
-    def speaking() -> None:
-        while not over.wait(seconds):
-            speak()
-
-    speaker = threading.Thread(target=speaking, daemon=True)
-    speaker.start()
-    try:
-        yield
-    finally:
-        over.set()
-        speaker.join()
 
 
 class _Lines(Board, ABC):
@@ -95,7 +76,7 @@ class PlainDisplay(_Lines):
         self._spoke = time.monotonic()
 
     def showing(self) -> AbstractContextManager[None]:
-        return repeating(self.silence / 8, lambda: self._unless_within(self.silence))
+        return render.repeating(self.silence / 8, lambda: self._unless_within(self.silence))
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
         super().stage_started(round, stage, attempt, total)

@@ -247,8 +247,8 @@ def test_times_are_short(seconds: float | None, said: str) -> None:
 
 
 LIVE = """
-from tests.cli.test_display import Call, LiveDisplay, StageProgress, tell
-display = LiveDisplay(Call(), "a[red]")
+from tests.cli.test_display import CommandContext, LiveDisplay, StageProgress, tell
+display = LiveDisplay(CommandContext(), "a[red]")
 with display.showing() as live:
     display.round_started(2, 5, __import__("fractions").Fraction(1, 3), 23)
     display.stage_started(2, "challenger", 1, 6)
