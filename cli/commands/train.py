@@ -87,7 +87,7 @@ def train(
     from diagevo.config.sources import Layer
     from diagevo.memory.log.database import Database
     from diagevo.memory.places import check_name, check_place, runs_folder
-    from diagevo.progress import PROGRESS, ProgressFile
+    from diagevo.progress import PROGRESS
 
     check_name(run_id)
     database_ = Database(call.database)
@@ -101,6 +101,7 @@ def train(
     try:
         with stopped_by_signals(stop), view.showing():
             view.message(f"run {run_id}: loading PyTorch and the models")
+            view.file = root / run_id / PROGRESS
             from diagevo.loop import run
 
             last = run.train(
@@ -111,7 +112,7 @@ def train(
                 resume=resume,
                 provided=words,
                 given=given,
-                observer=ProgressFile(view, root / run_id / PROGRESS),
+                observer=view,
                 stop=stop,
                 rounds=rounds,
                 until=until_,
