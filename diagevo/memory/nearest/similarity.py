@@ -92,8 +92,8 @@ def pairs_above(vectors: np.ndarray, theta: float) -> list[tuple[int, int, float
 
 
 INDEX_FROM = 50_000
-"""Causes: of 1,024 numbers each they are 205 MB, which every process reads from SQL; numpy searches them in 15 ms
-of a core."""
+"""Causes: of 1,024 numbers each they are 205 MB, which every process reads from SQL. numpy searches them in
+15 ms of a core."""
 NEAREST = 1_000
 """Indexed causes that a search gives at first; `nodes` looks further where they are of too few nodes."""
 
