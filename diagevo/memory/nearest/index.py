@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,14 @@ def _checksum(causes: Sequence[Cause]) -> str:
     return digest.hexdigest()
 
 
-def _lancedb() -> Any:
-    with extra("index", "the vector index of a memory of very many causes"):
-        import lancedb
-    return lancedb
+def installed() -> bool:
+    return find_spec("lancedb") is not None
+
+
+def lancedb(needed_by: str = "the vector index of a memory of very many causes") -> Any:
+    """The module. Raises MissingDependencyError without the extra."""
+    with extra("index", needed_by):
+        return import_module("lancedb")
 
 
 DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError)
@@ -83,7 +88,7 @@ class VectorIndex:
 
     def _reuse(self, causes: Sequence[Cause]) -> bool:
         """Whether the folder holds a beginning of `causes`, every byte as it was written."""
-        lancedb = _lancedb()
+        connect = lancedb().connect
         try:
             mark = json.loads(self._watermark.read_text())
             size = int(mark["causes"])
@@ -92,7 +97,7 @@ class VectorIndex:
             # More than the log has: of a fork, or of a database that was restored to an earlier round.
             if size > len(causes) or mark["files"] != self._digest():
                 return False
-            table = lancedb.connect(self.folder).open_table(TABLE)
+            table = connect(self.folder).open_table(TABLE)
         except DAMAGE:
             return False  # SQL has it all
         self._table, self.size = table, size
@@ -133,7 +138,7 @@ class VectorIndex:
             }
         )
         if self._table is None:
-            self._table = _lancedb().connect(self.folder).create_table(TABLE, data)
+            self._table = lancedb().connect(self.folder).create_table(TABLE, data)
         else:
             self._table.add(data)
         self.size += len(causes)

@@ -7,7 +7,6 @@ it, unless `memory.index` says lancedb. Else the causes of committed rounds are 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +15,7 @@ import numpy as np
 from diagevo.memory.events import UNNAMED, Cause, SimilarCause
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.vectors import Embed, Vectors
-from diagevo.memory.nearest.index import DAMAGE, VectorIndex
+from diagevo.memory.nearest.index import DAMAGE, VectorIndex, installed
 from diagevo.memory.state.model import MemoryState
 
 PLACES = 6
@@ -101,7 +100,7 @@ NEAREST = 1_000
 def indexed(state: MemoryState, causes: int) -> bool:
     """Whether a memory of so many causes has an index."""
     asked = (state.config or {}).get("memory", {}).get("index") == "lancedb"
-    return asked or (causes >= INDEX_FROM and find_spec("lancedb") is not None)
+    return asked or (causes >= INDEX_FROM and installed())
 
 
 class Followed(Protocol):
