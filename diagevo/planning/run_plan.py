@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from types import MappingProxyType
@@ -31,6 +31,7 @@ from diagevo.planning.footprint import (
     card_for,
     gpu_memory_plan,
     host_memory_bytes,
+    low_concurrency,
     memory_advice,
     shape_mismatch,
     shapes_of,
@@ -144,7 +145,10 @@ def _on_gpus(config: Config) -> dict[str, Any] | None:
     fits = {card: all(load.fits(size) for load in found) for card, size in CARDS.items()}
     card = card_for(found) or 80
     ranks = config.hardware.fsdp_size or config.hardware.processes
-    few = {str(each): _few(found, CARDS[each]) for each, fit in fits.items() if fit}
+    questions = validation_questions(config)
+    together = config.hardware.colocate_vllm
+    round_ = spans(config, found, card, shapes[1], shapes[2], questions) if together else []
+    few = {str(each): low_concurrency(found, CARDS[each]) for each, fit in fits.items() if fit}
     return {
         "card": card,
         "mean": mean_tokens(config.sampling),
@@ -152,14 +156,7 @@ def _on_gpus(config: Config) -> dict[str, Any] | None:
         "fits": {str(card): fit for card, fit in fits.items()},
         "less": memory_advice(config),
         "few_at_once": {card: words for card, words in few.items() if words},
-        "round": [
-            {"part": span.part, "minutes": span.seconds / 60}
-            for span in (
-                spans(config, found, card, shapes[1], shapes[2], validation_questions(config))
-                if config.hardware.colocate_vllm
-                else ()
-            )
-        ],
+        "round": [{"part": span.part, "minutes": span.seconds / 60} for span in round_],
         "host_ranks": ranks,
         "host_bytes": host_memory_bytes(config, *shapes[:2], ranks),
     }
@@ -183,12 +180,6 @@ def _stage(load: Load, card: float) -> dict[str, Any]:
         "parts": {name: size for name, size in load.parts.items() if size},
         "engines": engines,
     }
-
-
-def _few(found: Sequence[Load], card: float) -> str | None:
-    """The first stage in which an engine on such a card decodes few answers at once."""
-    engines = ((load.stage, engine.more(card)) for load in found for engine in load.engines)
-    return next((f"{stage}: {words}" for stage, words in engines if words is not None), None)
 
 
 def _on_cpu(config: Config) -> dict[str, Any] | None:
