@@ -64,7 +64,7 @@ def query(
         listed = [{"view": v, "about": ABOUT[v], "columns": list(c)} for v, c in known.items()]
         return Result(listed, columns("view, about, columns"))
     if call.output is not None:
-        call.stack.enter_context(render.heartbeat(call, "reading the rows"))
+        call.stack.enter_context(render.Heartbeat(call, "reading the rows"))
     answer = call.stack.enter_context(ask(history.database, statement, run_id=history.run_id))
     names = _unique(answer.columns)
     rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
@@ -121,7 +121,7 @@ def verify(
 
     from ..screens import memory as memory_text
 
-    with opened(call) as history, render.heartbeat(call, "verifying"):
+    with opened(call) as history, render.Heartbeat(call, "verifying"):
         report = check(history.log, history.run_id, history.folder, deep=deep, copy=heads)
         as_of = None if report.faults else history.end
     data = {"ok": report.ok, **render.plain(report)}
@@ -221,7 +221,7 @@ def rebuild(
     with open_memory(call.database, run_id, create=False) as memory:
         if role is not None:
             _embed_anew(call, memory, role, stored)
-        with render.heartbeat(call, "making the projections again"):
+        with render.Heartbeat(call, "making the projections again"):
             done = make_again(memory)
         as_of = memory.state
     return Result(done, text=_rebuilt_text(run_id, done), run=run_id, as_of=as_of)

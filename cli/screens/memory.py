@@ -15,7 +15,7 @@ from ..render.table import Column, columns
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from diagevo.memory.audit.verify import Verification
+    from diagevo.memory.audit.verification import Verification
     from diagevo.memory.compare.replay import NodeLine, Rebuilt
     from diagevo.memory.read.pass_rates import CauseRate, PassRates
 

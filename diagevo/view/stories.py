@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, expect
-from diagevo.memory.read.asking import select_rows
+from diagevo.memory.read.counts import RoundFailures, failures_by_round
 from diagevo.memory.stories.cause_story import CauseStory, Sampled
 from diagevo.memory.stories.examples import Example, examples, examples_of
 from diagevo.memory.stories.failures import counted_under, failure_story, question_story
@@ -104,7 +104,7 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     ]
     questions = [(number, one) for number, one in aimed if number in promoting]
     texts = history.texts([one.question for _, one in questions[-PROMOTING:]])
-    failed = _failed(history, cause)
+    failed = failures_by_round(history, cause)
     total = sum(one.failures for one in failed)
     page = part_of(total, part)
     shown = _counted(history, cause, failed, page.start, page.rows)
@@ -131,24 +131,8 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     return Page("cause.html", f"{cause} of {run}", data, (*below(run), ("causes", f"{run}/causes.html")))
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    """What was counted under a cause in a round: `cause_question`, added up."""
-
-    round: int
-    failures: int
-    questions: int
-
-
-def _failed(history: History, cause: str) -> list[_Failed]:
-    """Of every round that counted some, in order; of those that count no more, too."""
-    of_rounds = "SELECT run_id, round, sum(failures) AS failures, count(*) AS questions"
-    of_rounds += " FROM cause_question WHERE cause_id = :cause GROUP BY run_id, round"
-    return select_rows(history, f"({of_rounds}) counted", _Failed, values={"cause": cause}, order="round")
-
-
 def _counted(
-    history: History, cause: str, failed: Sequence[_Failed], start: int, most: int
+    history: History, cause: str, failed: Sequence[RoundFailures], start: int, most: int
 ) -> list[Fact[CauseCreated | CauseMatched]]:
     """Some of what was counted, in order; only the rounds that they are of are looked through."""
     found, before = list[Fact[CauseCreated | CauseMatched]](), 0
@@ -196,7 +180,7 @@ def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -
 def _cause_sentences(
     history: History,
     story: CauseStory,
-    failed: Sequence[_Failed],
+    failed: Sequence[RoundFailures],
     aimed: Sequence[tuple[int, CandidateScored]],
 ) -> Iterator[Sentence]:
     """How often, what was asked, and how the answers went."""

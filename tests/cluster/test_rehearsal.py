@@ -34,7 +34,7 @@ SIMULATED = (
 @pytest.fixture(autouse=True)
 def _ranks_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     program = [sys.executable, str(Path(forked_rank.__file__)), server_address()]
-    monkeypatch.setattr("diagevo.training.ray_ranks.worker_command", lambda spec: [*program, str(spec)])
+    monkeypatch.setattr("diagevo.training.ranks.worker_command", lambda spec: [*program, str(spec)])
 
 
 def shape(model: Path, *settings: str) -> Config:

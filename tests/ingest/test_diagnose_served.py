@@ -103,7 +103,7 @@ def test_a_server_that_thinks_is_waited_for_aloud(home: Path, monkeypatch: pytes
         return Answer(SLIP)
 
     monkeypatch.setattr("diagevo.cli.render.console.SILENCE", 0.0)
-    monkeypatch.setattr("diagevo.cli.commands.diagnose.render.say", say)
+    monkeypatch.setattr("diagevo.cli.render.console.say", say)
     with Server(behave) as server:
         assert diagnose(home, server).exit_code == 0
     assert said.is_set()

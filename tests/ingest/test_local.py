@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
+import diagevo
+from diagevo.config.models import Config
+from diagevo.config.sources import from_settings
 from diagevo.ingest import local
+from diagevo.ingest.cost import Cost
+from diagevo.ingest.diagnosing import DiagnosisObserver, diagnose, estimate
+from diagevo.memory.events import RoundCommitted, RoundsSuperseded
 from diagevo.memory.log.log import Log
 from tests.cli.program import invoke
 from tests.diagnosis.server import Answer, Server
@@ -91,6 +97,40 @@ def test_where_nothing_waits_the_next_step_is_told_and_nothing_recorded(home: Pa
         "own: nothing waits for a diagnosis; to ask again: diagevo diagnose --run own --again\n",
     )
     assert run(home, "memory", "query", count, "--format", "csv").stdout == before
+
+
+def test_a_library_call_does_what_the_command_does(
+    home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = Path(shutil.copytree(home, tmp_path_factory.mktemp("other") / "home"))
+    assert run(other, "diagnose", "--local").exit_code == 0
+    seen: list[str] = []
+
+    class Watching(DiagnosisObserver):
+        def superseded(self, event: RoundsSuperseded) -> None:
+            seen.append(f"superseded from {event.first}")
+
+        def begins(self, found: Cost) -> None:
+            seen.append(f"{found.failures} wait")
+
+        def committed(self, number: int, event: RoundCommitted) -> None:
+            seen.append(f"round {number}: F = {event.failures}")
+
+    keep = ("roles.diagnostician.engine=local",)
+    with diagevo.open(str(home / "diagevo.db"), "own", create=False) as memory:
+        config = Config.model_validate(from_settings(keep).nested(memory.state.config or {}))
+        cost = estimate(memory, config)
+        assert (cost.rounds, cost.failures, cost.calls) == (1, 2 * EACH, 0)
+        first = diagnose(memory, config, keep=keep, observer=Watching()) or {}
+        assert [(number, commit.undiagnosed) for number, commit in first.items()] == [(1, 0)]
+        assert causes(home) == causes(other)
+        assert sum(causes(home).values()) == first[1].failures == 2 * EACH
+        assert diagnose(memory, config) is None
+        assert list(diagnose(memory, config, again=True, observer=Watching()) or {}) == [2]
+    waits, done = f"{2 * EACH} wait", f"F = {2 * EACH}"
+    assert seen == [waits, f"round 1: {done}", "superseded from 1", waits, f"round 2: {done}"]
+    assert run(other, "diagnose", "--again").exit_code == 0
+    assert causes(home) == causes(other)
 
 
 def test_what_only_a_played_run_has_is_not_suggested_of_an_ingested_one(home: Path) -> None:

@@ -76,6 +76,24 @@ def counts(history: History) -> Counts:
     return Counts(tuple(rounds), tuple(causes), history.ingested is not None, history.steered, dismissed)
 
 
+@dataclass(frozen=True, slots=True)
+class RoundFailures:
+    """What was counted under a cause in a round: `cause_question`, added up."""
+
+    round: int
+    failures: int
+    questions: int
+
+
+def failures_by_round(history: History, cause: str) -> list[RoundFailures]:
+    """Of every round that counted some, in order; of those that count no more, too."""
+    of_rounds = "SELECT run_id, round, sum(failures) AS failures, count(*) AS questions"
+    of_rounds += " FROM cause_question WHERE cause_id = :cause GROUP BY run_id, round"
+    return select_rows(
+        history, f"({of_rounds}) counted", RoundFailures, values={"cause": cause}, order="round"
+    )
+
+
 COLUMNS = 24
 """Rounds beside each other: the last ones of a longer run."""
 

@@ -69,6 +69,8 @@ def fold(state: MemoryState, facts: Iterable[Fact[Event]]) -> MemoryState:
     """Change `state` by events in order and return it: one loop, because replays are long."""
     effect_of = IN_ROUND.get
     for fact in facts:
+        # Two tables: what may happen within a round, and what between two. An event of the other one is
+        # refused.
         now, effect = state.open, effect_of(fact.type)
         try:
             if now is None or effect is None:
@@ -80,6 +82,7 @@ def fold(state: MemoryState, facts: Iterable[Fact[Event]]) -> MemoryState:
         except _REFUSED as error:
             where = f"#{fact.position} {fact.type} {fact.event_id}"
             raise InconsistentError(f"{where}: {_why_refused(error)}") from error
+        # Only after its effect: where an event is refused, these name the last one that was not.
         state.sequence = fact.sequence
         state.position = fact.position
     return state
@@ -124,6 +127,8 @@ def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
     require(event.number == state.configurations + 1, f"configuration {state.configurations + 1} comes next")
     refuse_shapeless(event)
     if state.open is not None:  # who is asked may change; what the round is played with may not
+        # What an open round was drawn with, and is judged by, must not change midway: replay could not
+        # derive it.
         if (settings_of(event.config), event.embedder) != (state.settings, state.embedder):
             _between(state)
         state.config, state.configurations = event.config, event.number
@@ -131,6 +136,8 @@ def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
     state.config = event.config
     state.embedder = event.embedder
     state.configurations = event.number
+    # Settings may have changed since the commit, and the next round is drawn under the new ones. None: a
+    # policy of one's own is asked when the round opens.
     ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     state.epsilon = state.epsilon if ours is None else ours
 
@@ -140,6 +147,7 @@ def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
     event = fact.event
     require(fact.round == state.round + 1, f"round {state.round} is the last committed one")
     epsilon = _epsilon(event.epsilon)
+    # The schedule is derived, not trusted: a log whose weights or ε were edited ends here.
     expected = decide.opening(state, event.seed, epsilon)
     given = [(w.cause_id, w.frequency) for w in event.weights]
     require(
@@ -151,7 +159,11 @@ def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
         f"ε is {event.epsilon}, committed was {expected.epsilon}",
     )
     state.epsilon = epsilon
+    # What a superseding must give back, as a fingerprint: the event carries the memory, and cannot invent
+    # one.
     state.began = (*state.began, Began(fact.round, state.memory, len(state.votes)))
+    # Copies: candidates are drawn for the causes as they stood at the opening, while failures of the round
+    # already change them.
     state.open = OpenRound(
         fact.round,
         state.epsilon,
@@ -171,6 +183,7 @@ def _superseded(state: MemoryState, fact: Fact[RoundsSuperseded]) -> None:
     if began is None:
         raise InconsistentError(f"round {event.first} was never opened, or is superseded already")
     restored = decide.restored(event)
+    # A name that is given twice would hide in the dictionaries below, and pass the fingerprint.
     once = (len(event.causes), len(event.nodes)) == (len(restored.causes), len(restored.nodes))
     require(once, "it restores a cause or a node twice")
     require(
@@ -182,9 +195,11 @@ def _superseded(state: MemoryState, fact: Fact[RoundsSuperseded]) -> None:
     state.reference_round, state.reference_failures = restored.reference_round, restored.reference_failures
     ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     state.epsilon = restored.epsilon if ours is None else ours
+    # A policy reads the votes of rounds that count: those of the superseded ones go with them.
     state.votes = state.votes[: began.votes]
     state.began = tuple(one for one in state.began if one.round < event.first)
     state.superseded = (*state.superseded, (event.first, last))
+    # Numbers go on: the groups are played again as the rounds that follow, never under an old number.
     state.round, state.open = last, None
 
 
@@ -244,12 +259,15 @@ def _stage_started(state: MemoryState, now: OpenRound, fact: Fact[StageStarted])
     require(
         before is None or before.status == "abandoned", f"stage {event.stage} is {before and before.status}"
     )
+    # Attempts are numbered without a gap, so that an abandoned one that was cut out of the log is missed.
     attempt = 1 if before is None else before.attempt + 1
     require(event.attempt == attempt, f"attempt {event.attempt} where {attempt} comes next")
     for name, stage in now.stages.items():
+        # One at a time, but for diagnosis, which runs beside the solver's training.
         if stage.status == "running" and (event.stage, name) != ("diagnosis", "solver"):
             raise InconsistentError(f"stage {name} is under way")
     if event.stage in STAGES:
+        # In order: what a later stage made was made from an earlier attempt of this one.
         late = [s for s in STAGES[STAGES.index(event.stage) + 1 :] if s in now.stages]
         require(not late, f"stage {late} began before it")
     now.stages[event.stage] = Stage("running", event.attempt)
@@ -298,9 +316,12 @@ def _committed(state: MemoryState, now: OpenRound, fact: Fact[RoundCommitted]) -
     require(not now.merging, "a merge that was decided is missing")
     waiting = unsettled(now)
     require(not waiting, f"{len(waiting)} diagnosed failures are not counted, first {waiting[:1]}")
+    # Both ways: a promotion that was left out is as wrong as one that was invented.
     due = {cause_id for cause_id, tally in now.tallies.items() if reaches(tally, state.settings)}
     require(due == now.promoted, f"the votes promote {sorted(due)}, recorded are {sorted(now.promoted)}")
     for cause in state.causes.values():
+        # State and f say the same (Mastered: f = 0). A dismissed cause keeps its f for the day it is
+        # reinstated.
         fits = cause.state == "dismissed" or cause.state == reinstated(cause.frequency)
         require(fits, f"{cause.cause_id} is {cause.state} with f = {cause.frequency}")
     expected = decide.commitment(state, _epsilon(event.epsilon_next))
@@ -311,6 +332,7 @@ def _committed(state: MemoryState, now: OpenRound, fact: Fact[RoundCommitted]) -
     state.failures = expected.failures
     state.reference_round, state.reference_failures = expected.reference_round, expected.reference_failures
     state.epsilon = Fraction(expected.epsilon_next)
+    # The built-in schedules ask for no votes, which would make a snapshot longer with every round.
     if built_in(state.settings) is None:
         state.votes = (*state.votes, now.tallies)
     state.open = None

@@ -189,6 +189,7 @@ class MemoryState:
         Args:
             policy: One's own, where the configuration names it.
         """
+        # While a round is open its schedule is what was opened, though causes have changed since.
         now = self.open
         return Schedule(
             self.last_opened if now else self.round + 1,
@@ -213,6 +214,8 @@ class MemoryState:
 
     def hash(self, reference_round: int | None, reference_failures: int | None) -> str:
         """SHA-256 over causes, nodes and the reference: equal exactly where the memories are equal."""
+        # Ids and words, not promotions or vectors: two runs with the same history have the same hash,
+        # though their events have other ids.
         content = (
             reference_round,
             reference_failures,
@@ -316,6 +319,7 @@ def batch_of(spans: Spans, round: int) -> int:
     Numbers of rounds go on: rounds 2 and 3 superseded, their groups are played as rounds 4 and 5. A *batch*
     is the number under which groups were ingested; without a superseding it is the round's own.
     """
+    # Only spans that ended before it: at its opening a later superseding was not known.
     gone = {number for first, last in spans if last < round for number in range(first, last + 1)}
     return round - len(gone)
 

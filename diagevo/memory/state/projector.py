@@ -28,7 +28,7 @@ from diagevo.memory.state.projection import SUMS, group_row, opened_row, questio
 PROJECTED = having(Trait.ROWS | Trait.STANDING)
 """Events that change a row of a projection."""
 WAITING = 2000
-"""Rows that are collected before they are written."""
+"""Rows that are collected before they are written: one statement for many, and a few MB at most."""
 
 _ADD_GROUP = text(
     """INSERT INTO ingested_prompt AS p (run_id, question, position, steps, rollouts, passes, unanswered,
@@ -109,6 +109,7 @@ class Projector:
                 assert before is not None
                 row = question_row(self._run_id, before, name.rpartition(".")[0], cause)
                 known = self._questions.setdefault((row["round"], row["question_id"], cause), row)
+                # The first failure is in the row that is made; each further one adds itself.
                 known["failures"] += known is not row
                 if before.candidates[row["question_id"]].votes_are == "rewards":
                     self._explained[row["question"]] += 1
@@ -138,6 +139,8 @@ class Projector:
         if not groups and not questions:
             return
         with self._database.write() as connection:
+            # An attempt of the training replaces steps of the one before, so that each is written by
+            # itself, in order.
             for attempt, of in groupby(groups, key=lambda row: row["attempt"]):
                 rows = list(of)
                 self._void(connection, attempt, rows[0]["step"])
@@ -165,11 +168,14 @@ class Projector:
         if attempt == 1:
             return
         own = GROUP.c.run_id == self._run_id
+        # Once an attempt: its first group voids, the others find its own rows there.
         last = select(GROUP.c.attempt).where(own).order_by(GROUP.c.position.desc()).limit(1)
         if (connection.execute(last).scalar() or 1) >= attempt:
             return
         connection.execute(delete(GROUP).where(own, GROUP.c.attempt < attempt, GROUP.c.step >= step))
         connection.execute(delete(SUM).where(SUM.c.run_id == self._run_id, SUM.c.step >= step))
+        # First and last step of a prompt cannot be subtracted from: its rows are added up anew from what
+        # stays.
         connection.execute(delete(PROMPT).where(PROMPT.c.run_id == self._run_id))
         rows = connection.execute(select(GROUP).where(own).order_by(GROUP.c.position)).mappings().all()
         for start in range(0, len(rows), WAITING):

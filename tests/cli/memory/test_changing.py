@@ -97,7 +97,8 @@ def test_what_takes_long_says_that_it_goes_on(
 ) -> None:
     bundle = tmp_path / "bundle"
     assert "so far" not in change("memory", "verify").stderr
-    monkeypatch.setattr("diagevo.cli.render.console.SILENCE", 0.001)
+    for setting in ("SILENCE", "TICK"):
+        monkeypatch.setattr(f"diagevo.cli.render.console.{setting}", 0.001)
     for told, command in (
         ("verifying", ["memory", "verify"]),
         ("making the projections again", ["memory", "rebuild"]),
