@@ -15,8 +15,7 @@ from diagevo.text.numbers import count
 from .. import options
 from ..call import CommandContext
 from ..render import console as render
-from ..render.result import Result
-from ..render.rows import row_of
+from ..render.result import Result, row_of
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:

@@ -11,10 +11,8 @@ from .. import options
 from ..call import CommandContext
 from ..opening import Run, database, one, opened
 from ..render import console as render
-from ..render.result import Result, Rows
-from ..render.rows import row_of
+from ..render.result import Result, Rows, row_of
 from ..render.table import columns
-from ..screens.ingested import pass_rates
 from ..screens.rounds import FIGURES, accuracy, premises, round_tables
 
 if TYPE_CHECKING:
@@ -90,6 +88,8 @@ def show(call: CommandContext, run: Run = None) -> Result[Any]:
         end = history.end
         parts: list[str | Rows] = [_story_text(story)]
         line = story.line
+        from ..screens.ingested import pass_rates
+
         parts += pass_rates(story)
         if (story.rounds or story.superseded) and not history.evaluation:
             lines = sorted((*story.rounds, *story.superseded), key=lambda each: each.round)

@@ -8,8 +8,7 @@ from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, number
 from diagevo.text.steps import common_head
 
-from ..render.result import Rows
-from ..render.rows import row_of
+from ..render.result import Rows, row_of
 from ..render.table import Column, columns
 from .memory import dismissed, held
 

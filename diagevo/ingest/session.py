@@ -5,12 +5,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from diagevo.config.loading import apply_overrides
-from diagevo.config.models import Config, IngestConfig
-from diagevo.config.sources import Layer, Source
-from diagevo.diagnosis.embedder import embedder_for
+from diagevo.config.models import IngestConfig
 from diagevo.errors import ConfigError, HeldError, NotFoundError, StoppedSafely, StoreError
 from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure
 from diagevo.ingest.rollout_steps import RolloutStep
@@ -21,6 +18,9 @@ from diagevo.memory.opening import open_memory
 from diagevo.memory.state.model import MemoryState
 from diagevo.progress import StopFlag
 from diagevo.text.numbers import count
+
+if TYPE_CHECKING:
+    from diagevo.config.models import Config
 
 T = TypeVar("T")
 POLL_SECONDS = 2.0
@@ -52,7 +52,7 @@ class IngestSession:
         database: str,
         run: str,
         asked: Mapping[str, Any],
-        configured: Callable[[], Config],
+        configured: "Callable[[], Config]",
         *,
         stop: StopFlag,
         follow: bool,
@@ -223,6 +223,8 @@ class IngestSession:
         try:
             memory.claim()
             if memory.state.config is None:
+                from diagevo.diagnosis.embedder import embedder_for
+
                 config = self._config()
                 configure(memory, config, embedder_for(config.roles.embedder))
             elif memory.played_by_train:
@@ -243,7 +245,10 @@ class IngestSession:
             raise
         return memory
 
-    def _config(self) -> Config:
+    def _config(self) -> "Config":
+        from diagevo.config.loading import apply_overrides
+        from diagevo.config.sources import Layer, Source
+
         given = Layer()
         for name, value in self._asked.items():
             given.put(("ingest", name), value, Source("flag", f"--{name.replace('_', '-')}"))

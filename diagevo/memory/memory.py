@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 from msgspec import structs
 
 from diagevo.equations.policy import BUILT_IN, Policy, epsilon_of
@@ -62,8 +61,6 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.events.records import event_id, payload_of
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.vectors import Embed, Vectors
-from diagevo.memory.nearest.similarity import NodeCandidate, Similarity
 from diagevo.memory.policy_file import load, named
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.effects import unsettled
@@ -73,6 +70,12 @@ from diagevo.memory.state.projected_schedule import Schedule
 from diagevo.memory.state.stored_config import read_today, unread
 from diagevo.memory.writer import Item, RunWriter
 from diagevo.progress import WARM_START
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from diagevo.memory.log.vectors import Embed
+    from diagevo.memory.nearest.similarity import NodeCandidate, Similarity
 
 LONGEST_LINE = 500
 """Characters of a person's words about a cause: half a dozen lines of a terminal."""
@@ -99,12 +102,17 @@ class Memory:
         self.log = self._run.log
         self.artifacts = self._run.artifacts
         self._config = config
-        self._similarity = Similarity(self._run)
         self._own_policy = named(config)  # by the user's own words
         self._load_policy = cache(load)
         self._embedder = embedder or UNNAMED
         if embedder is not None:
             self.check_embedder(embedder)
+
+    @cached_property
+    def _similarity(self) -> "Similarity":
+        from diagevo.memory.nearest.similarity import Similarity  # numpy: an ingest needs none
+
+        return Similarity(self._run)
 
     @property
     def state(self) -> MemoryState:
@@ -262,7 +270,7 @@ class Memory:
     def change_embedder(
         self,
         embedder: Embedder,
-        embed: Embed,
+        embed: "Embed",
         *,
         config: Mapping[str, Any] | None = None,
         on_progress: Callable[[int, int], None] | None = None,
@@ -300,6 +308,8 @@ class Memory:
             texts = [state.found_as(c) for c in state.causes.values()] + [
                 n.label for n in state.nodes.values()
             ]
+            from diagevo.memory.log.vectors import Vectors
+
             vectors = Vectors(self.database, self.run_id, embedder)
             for start in range(0, len(texts), PORTION):
                 vectors.embed(texts[start : start + PORTION], embed)
@@ -313,7 +323,7 @@ class Memory:
                     self._run.append([Item(changed)])
             return len(texts)
 
-    def vectors(self, texts: Sequence[str], embed: Embed) -> np.ndarray:
+    def vectors(self, texts: Sequence[str], embed: "Embed") -> "np.ndarray":
         """Vectors of texts. Those that the database does not hold are embedded and stored.
 
         Args:
@@ -325,7 +335,7 @@ class Memory:
         """
         return self._similarity.vectors(texts, embed)
 
-    def similar_causes(self, vector: np.ndarray, *, above: float | None = None) -> list[SimilarCause]:
+    def similar_causes(self, vector: "np.ndarray", *, above: float | None = None) -> list[SimilarCause]:
         """Every stored cause with its cosine, best first. A cause made a moment ago is there.
 
         Args:
@@ -334,7 +344,7 @@ class Memory:
         """
         return self._similarity.causes(vector, above)
 
-    def similar_nodes(self, vector: np.ndarray, k: int) -> list[NodeCandidate]:
+    def similar_nodes(self, vector: "np.ndarray", k: int) -> "list[NodeCandidate]":
         """The k nodes whose nearest member is nearest, best first.
 
         Args:
@@ -343,7 +353,7 @@ class Memory:
         """
         return self._similarity.nodes(vector, k)
 
-    def node_pairs(self, theta: float, embed: Embed) -> list[tuple[str, str, float]]:
+    def node_pairs(self, theta: float, embed: "Embed") -> list[tuple[str, str, float]]:
         """Pairs of nodes that may be one skill.
 
         Args:

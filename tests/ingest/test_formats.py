@@ -8,7 +8,8 @@ import polars
 import pytest
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, messages, prime_rl, read
+from diagevo.ingest.formats import Format, prime_rl, read
+from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.rollout_steps import RolloutGroup, RolloutStep, grouped
 from tests.ingest.conftest import DATA
 

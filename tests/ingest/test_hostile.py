@@ -15,8 +15,8 @@ import torch
 from pyarrow import parquet
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, messages, read
-from diagevo.ingest.formats.messages import unpadded
+from diagevo.ingest.formats import Format, read
+from diagevo.ingest.formats.messages import messages, unpadded
 from diagevo.ingest.formats.table_rows import COLUMNS, FACTOR, LEAST
 from diagevo.ingest.rollout_steps import IngestedRollout, grouped
 from tests.cli.program import STARTED, clean_environment, invoke, run
