@@ -181,7 +181,9 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
     if report.unscored:
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
     if report.repeated:
-        lines.append(f"  {report.repeated:>9,}  identical to an earlier row, and counted like it: retries?")
+        lines.append(
+            f"  {report.repeated:>9,}  identical to an earlier row, and counted like the others: retries?"
+        )
     if report.models:
         names = listed(report.models)
         lines.append(

@@ -108,9 +108,7 @@ def _phase(line: "PhaseLine") -> dict[str, Any]:
 def _shared(story: "RunStory") -> str:
     if story.shared is None:
         return ""
-    return (
-        f", its first {count(story.shared, 'event')}" if story.shared else ", whose history here is another"
-    )
+    return f", its first {count(story.shared, 'event')}" if story.shared else ", whose history here differs"
 
 
 def _settings(line: "RunLine", configuration: "RunConfigured") -> str:
@@ -141,7 +139,7 @@ def _story_text(story: "RunStory") -> str:
     if line.imported is not None:
         lines.append(f"  {'imported':<14} from the bundle that ends in {line.imported}")
     if story.configurations > 1:
-        lines.append(f"  {'configured':<14} {story.configurations} times; the last one applies")
+        lines.append(f"  {'configured':<14} {story.configurations} times; the latest applies")
     lines.append(f"  {'began':<14} {line.began[:19].replace('T', ' ')}")
     lines.append(f"  {'last event':<14} {line.last_event[:19].replace('T', ' ')} (#{line.position})")
     if line.open_round is not None:
