@@ -182,7 +182,7 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
     if report.repeated:
         lines.append(
-            f"  {report.repeated:>9,}  identical to an earlier row, and counted like the others: retries?"
+            f"  {report.repeated:>9,}  identical to an earlier row, and counted all the same: retries?"
         )
     if report.models:
         names = listed(report.models)

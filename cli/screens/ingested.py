@@ -81,8 +81,8 @@ def suspicious(run: str, rates: "PassRates", judged: int, same: int, undiagnosed
     again = f"diagevo diagnose --run {run} --again"
     if undiagnosed:
         yield (
-            f"{count(undiagnosed, 'failure')} without a diagnosis: the reply was unreadable, or the question has"
-            f" more failures than diagnosis.failures_per_question; to try again: {again}"
+            f"{count(undiagnosed, 'failure')} without a diagnosis: the reply was unreadable, or the question"
+            f" has more failures than diagnosis.failures_per_question; to try again: {again}"
         )
     explained = sum(cause.failures for cause in rates.causes)
     if judged >= CROWD and not same:
@@ -93,7 +93,7 @@ def suspicious(run: str, rates: "PassRates", judged: int, same: int, undiagnosed
     if len(rates.causes) >= CROWD and 2 * len(rates.causes) > explained:
         yield (
             f"{count(len(rates.causes), 'cause')} for {count(explained, 'failure')}: hardly any two failures"
-            " share one, so the counts do not show what often goes wrong (change memory.theta_dup or the model)"
+            " share one, so the counts do not show what often goes wrong (see memory.theta_dup, or the model)"
         )
     by_words: dict[str, list[str]] = {}
     for cause in rates.causes:
