@@ -100,7 +100,7 @@ def test_what_takes_long_says_that_it_goes_on(
     monkeypatch.setattr("diagevo.cli.render.console.SILENCE", 0.001)
     for told, command in (
         ("verifying", ["memory", "verify"]),
-        ("making the projections again", ["memory", "rebuild"]),
+        ("rebuilding the projections", ["memory", "rebuild"]),
         ("reading the rows", ["memory", "query", "SELECT * FROM v_event", "-o", tmp_path / "rows.csv"]),
         ("writing the bundle and checking it", ["runs", "export", "-o", bundle]),
         ("checking the bundle", ["runs", "import", bundle, "--check"]),
