@@ -207,8 +207,8 @@ class Rounds:
         memory = self.memory
         computed = self.computed(first)
         read = memory.log.chosen(memory.run_id, [FailureObserved], (first, first))
-        asked = (each.event for each in read if each.event.failure_id in computed)
-        observed = list(islice(asked, PROBED))
+        failures = (each.event for each in read if each.event.failure_id in computed)
+        observed = list(islice(failures, PROBED))
         legibility = UnreadableReplyGuard(whole=True)
         for failure in observed:
             scored, known = memory.question(failure.question_id), computed.get(failure.failure_id)

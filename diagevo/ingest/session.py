@@ -39,9 +39,9 @@ class IngestSession:
     Args:
         database: Its URL.
         run: The run's name.
-        asked: Settings of `ingest` that were asked for, by name.
-        configured: The configuration that a new run gets; asked only for one.
-        stop: Asked between steps; a followed training is waited for until it is set.
+        options: Settings of `ingest` given by the user, by name.
+        configured: Makes the configuration of a new run; called only for one.
+        stop: Checked between steps; a followed training is waited for until it is set.
         follow: Whether the training still writes.
         resumed: Whether the training resumed, so that steps may have new rollouts.
         say: Receives what happens while a training is followed.
@@ -51,7 +51,7 @@ class IngestSession:
         self,
         database: str,
         run: str,
-        asked: Mapping[str, Any],
+        options: Mapping[str, Any],
         configured: "Callable[[], Config]",
         *,
         stop: StopFlag,
@@ -59,10 +59,10 @@ class IngestSession:
         resumed: bool,
         say: Callable[[str], None],
     ) -> None:
-        self._database, self._run, self._asked, self._configured = database, run, asked, configured
+        self._database, self._run, self._options, self._configured = database, run, options, configured
         self._stop, self._follow, self._resumed, self._say = stop, follow, resumed, say
         self._known = False
-        """Whether the run was ingested before, once its settings were asked for."""
+        """Whether the run was ingested before, once `settings` was called."""
         self._memory: Memory | None = None
         self._recorder: Recorder | None = None
 
@@ -73,7 +73,7 @@ class IngestSession:
         self._leave()
 
     def settings(self) -> IngestConfig:
-        """Those that the run was ingested with before, else those asked for now."""
+        """Those that the run was ingested with before, else those given now."""
         try:
             history = open_history(self._database, self._run)
         except (NotFoundError, StoreError):  # opening it for writing says what is wrong, if anything is
@@ -115,7 +115,7 @@ class IngestSession:
     ) -> Iterable[RolloutStep]:
         """All steps, once a pass beside a failure was seen among them, or none had to be."""
         held: list[RolloutStep] = []
-        bar = Bar(pass_at, named="pass_at" in self._asked)
+        bar = Bar(pass_at, named="pass_at" in self._options)
         source = iter(steps())
         for step in source:
             self._stop.check(f"before step {step.number}")
@@ -233,7 +233,7 @@ class IngestSession:
                     hint="ingest into another run: --run NAME",
                 )
             stored = _ingest_settings(memory.state.config)
-            for name, value in self._asked.items():
+            for name, value in self._options.items():
                 if getattr(stored, name) != value:
                     was, wanted = (_as_option(each) for each in (getattr(stored, name), value))
                     raise ConfigError(
@@ -250,7 +250,7 @@ class IngestSession:
         from diagevo.config.sources import Layer, Source
 
         given = Layer()
-        for name, value in self._asked.items():
+        for name, value in self._options.items():
             given.put(("ingest", name), value, Source("flag", f"--{name.replace('_', '-')}"))
         return apply_overrides(self._configured().model_dump(), given, self._run)
 

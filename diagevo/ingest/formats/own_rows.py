@@ -249,7 +249,7 @@ class RowReader:
         if 2 * self._own > self._read:
             yield (
                 f"{self._own:,} of {count(self._read, 'prompt')} end with their own response, so that none is"
-                " asked twice: name the prompt alone, for example --map prompt=messages.0.content"
+                " repeated: name the prompt alone, for example --map prompt=messages.0.content"
             )
         if self._blank:
             yield (
@@ -259,7 +259,7 @@ class RowReader:
         if self._skipping:
             yield (
                 "messages between the prompt and the response are not read, in"
-                f" {count(self._skipping, 'row')}: map a field that has all that was asked"
+                f" {count(self._skipping, 'row')}: map a field that holds the whole prompt"
             )
         for name in sorted(name for name, values in self._like.items() if len(values) > 1):
             yield (
