@@ -52,7 +52,7 @@ def compare(call: CommandContext, *, sample: int, round: int | None) -> Result[A
             if isinstance(diagnostician, Cancellable):
                 diagnostician.cancel()
     differing = [line for line in found if not line.agrees]
-    title = f"{history.run_id}, asked {diagnostician.name} again: {_summary(found)}"
+    title = f"{history.run_id}, diagnosed again by {diagnostician.name}: {_summary(found)}"
     parts = [title, *([Rows(COMPARED, differing)] if differing else [])]
     return Result(found, COMPARED, parts, run=history.run_id)
 

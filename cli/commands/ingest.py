@@ -16,8 +16,7 @@ from diagevo.text.numbers import count
 from .. import options
 from ..call import CommandContext
 from ..render import console as render
-from ..render.result import Result
-from ..render.rows import row_of
+from ..render.result import Result, row_of
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -213,7 +212,9 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
     if report.unscored:
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
     if report.repeated:
-        lines.append(f"  {report.repeated:>9,}  identical to an earlier row, and counted like it: retries?")
+        lines.append(
+            f"  {report.repeated:>9,}  identical to an earlier row, and counted all the same: retries?"
+        )
     if report.models:
         names = listed(report.models)
         lines.append(

@@ -300,11 +300,11 @@ def _weigh(call: CommandContext, history: "History", as_of: "AsOf", file: Path) 
     ]
     if found.unreached:
         share = number(found.unreached)
-        notes.append(f"{share} of F is of causes without a prompt here: that share is spread evenly")
+        notes.append(f"{share} of F belongs to causes without a prompt here: this share is spread evenly")
     if found.never:
         notes.append(
-            f"{found.never:,} of them never passed, and so aim at no cause: they have the even share;"
-            f" where the answer is known: diagevo diagnose --run {history.run_id} --again --all-failed"
+            f"{found.never:,} of them never passed and so aim at no cause: they get the even share;"
+            f" if their answers are known: diagevo diagnose --run {history.run_id} --again --all-failed"
         )
     if call.output is not None and call.format in ("parquet", "jsonl"):
         seed = f"{state.settings.seed}.{schedule.round}"

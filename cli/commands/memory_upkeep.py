@@ -221,7 +221,7 @@ def rebuild(
     with open_memory(call.database, run_id, create=False) as memory:
         if role is not None:
             _embed_anew(call, memory, role, stored)
-        with render.Heartbeat(call, "making the projections again"):
+        with render.Heartbeat(call, "rebuilding the projections"):
             done = make_again(memory)
         as_of = memory.state
     return Result(done, text=_rebuilt_text(run_id, done), run=run_id, as_of=as_of)
@@ -239,7 +239,7 @@ def _embed_anew(call: CommandContext, memory: "Memory", role: "EmbedderRole", st
         identity(model),
         model.embed,
         config=config,
-        on_progress=lambda done, total: render.say(call, f"{done:,} of {total:,} texts have their vectors"),
+        on_progress=lambda done, total: render.say(call, f"{done:,} of {total:,} texts embedded"),
     )
     if changed:
         render.say(
@@ -248,9 +248,9 @@ def _embed_anew(call: CommandContext, memory: "Memory", role: "EmbedderRole", st
 
 
 def _rebuilt_text(run_id: str, done: "Rebuilding") -> str:
-    index = count(done.indexed, "cause") if done.indexed else "so few causes need none"
+    index = count(done.indexed, "cause") if done.indexed else "not needed for so few causes"
     return (
-        f"{run_id}: projections and snapshots of {count(done.rounds, 'round')} written again\n"
+        f"{run_id}: projections and snapshots of {count(done.rounds, 'round')} rewritten\n"
         f"  embeddings    {done.embedder.name} @ {done.embedder.revision or '-'},"
         f" {done.embedder.dimension} numbers\n"
         f"  vector index  {index}\n"

@@ -124,9 +124,7 @@ def train(
                 emit(call, Result([], text=[*round_tables(view.history), *accuracy(history)]))
     if resume and not view.history:
         more = f"diagevo train --run {run_id} --resume --rounds {last + 1}"
-        render.say(
-            call, f"run {run_id} has {count(last, 'round')} already: nothing to play; to go on: {more}"
-        )
+        render.say(call, f"run {run_id} has {count(last, 'round')} already; to continue: {more}")
         return None
     took = clock(view.whole())
     shown = f"diagevo memory show --run {run_id}"

@@ -9,7 +9,7 @@ from diagevo.text.numbers import count, number
 
 from ..render.console import visible
 from ..render.layout import wrapped
-from ..render.rows import row_of
+from ..render.result import row_of
 from ..render.table import Column, columns
 
 if TYPE_CHECKING:

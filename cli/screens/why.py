@@ -269,7 +269,7 @@ def failure_texts(story: FailureStory, columns: int | None) -> str:
 def call_texts(call: ModelExchange, columns: int | None) -> str:
     """A question to a model, what it cost, and the reply."""
     cost = f"{call.input_tokens} + {call.output_tokens} tokens, {count(call.tries, 'try', 'tries')}"
-    out = f" {call.purpose}, asked of {visible(call.model, one_line=True)} ({cost})\n"
+    out = f" {call.purpose}, by {visible(call.model, one_line=True)} ({cost})\n"
     out += wrapped(call.request if call.request is not None else "(not kept)", "   ", columns)
     out += " reply\n"
     return out + wrapped(call.reply if call.reply is not None else "(none)", "   ", columns)

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from diagevo.diagnosis.endpoint import Endpoint
 from diagevo.errors import ConfigError, MissingDependencyError, RefusedError, ServiceError, extra
 from diagevo.memory.events import catalogue as events
-from diagevo.sampling.service import RETRIES, Service
 
 if TYPE_CHECKING:
     from diagevo.config.models import EmbedderRole
@@ -98,10 +96,18 @@ class OpenAIEmbedder:
 
     revision = "served"
 
-    def __init__(self, role: "EmbedderRole", *, retries: int = RETRIES) -> None:
+    def __init__(self, role: "EmbedderRole", *, retries: int | None = None) -> None:
+        from diagevo.diagnosis.endpoint import Endpoint
+        from diagevo.sampling.service import RETRIES, Service
+
         self.name = role.model
         self.dimension = role.dimension
-        service = Service(role.base_url, key_env=role.api_key_env, timeout=role.timeout, retries=retries)
+        service = Service(
+            role.base_url,
+            key_env=role.api_key_env,
+            timeout=role.timeout,
+            retries=RETRIES if retries is None else retries,
+        )
         self._endpoint = Endpoint(service, connections=1)
         self._batch = LARGEST_BATCH
         self._ask_dimension = True

@@ -5,20 +5,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from diagevo.config.models import Config, IngestConfig
-from diagevo.diagnosis.embedder import Embedder, identity
 from diagevo.equations.filter import failing
 from diagevo.errors import ConfigError, ConflictError
 from diagevo.ingest.rollout_steps import RolloutGroup, RolloutStep, grouped, models
 from diagevo.ingest.rounds import LAST, Rounds, ingested
-from diagevo.memory.audit.ingested_groups import Attempts
 from diagevo.memory.events import FailedRollout, Feedback, GroupIngested, RunConfigured
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory
+from diagevo.memory.state.model import Attempts
 from diagevo.text.numbers import count, exact
+
+if TYPE_CHECKING:
+    from diagevo.config.models import Config, IngestConfig
+    from diagevo.diagnosis.embedder import Embedder
 
 Keep = Callable[[Sequence[str]], list[str]]
 
@@ -110,8 +113,10 @@ class Bar:
         return f"set the lowest reward that passes: {self.option.format(exact(self.most))}"
 
 
-def configure(memory: Memory, config: Config, embedder: Embedder) -> None:
+def configure(memory: Memory, config: "Config", embedder: "Embedder") -> None:
     """Record who diagnoses and embeds in a run that nothing was recorded in."""
+    from diagevo.diagnosis.embedder import identity
+
     values, found = config.model_dump(mode="json"), identity(embedder)
     memory.configure(RunConfigured(config=values, models={}, embedder=found, version=version("diagevo")))
 
@@ -120,12 +125,12 @@ class Recorder:
     """Appends steps to a run, each in the batch that it belongs to: `steps_per_round` steps, then the next.
     A step never goes into a batch that an open or committed round plays."""
 
-    def __init__(self, memory: Memory, settings: IngestConfig, *, resumed: bool = False) -> None:
+    def __init__(self, memory: Memory, settings: "IngestConfig", *, resumed: bool = False) -> None:
         """`resumed`: a step with other rollouts was written again, by the same training from a checkpoint."""
         self.memory = memory
         self.settings = settings
         self.resumed = resumed
-        attempts = Attempts.of(memory.log, memory.run_id)
+        attempts = Attempts(memory.log.chosen(memory.run_id, [GroupIngested]))
         self._last_attempt = attempts.last
         self.batches: dict[int, int] = {}
         """Batch of each step that is recorded: the round that it was first put into."""

@@ -5,17 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from diagevo.answers.extraction import extract_boxed
-from diagevo.config.models import DiagnosisConfig, MemoryConfig
-from diagevo.diagnosis.cause_extraction import OnProgress, ShouldStop, diagnosed, pair_of, passed
-from diagevo.diagnosis.diagnostician import PROBED, Computed, Diagnostician, UnreadableReplyGuard
-from diagevo.diagnosis.embedder import Embedder
-from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
 from diagevo.errors import ConfigError, OutOfOrderError
-from diagevo.ingest.local import LocalCauses, is_plain
-from diagevo.memory.audit.ingested_groups import Attempts
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
@@ -30,6 +23,14 @@ from diagevo.memory.events import (
 from diagevo.memory.events.catalogue import Evidence
 from diagevo.memory.log.log import Log
 from diagevo.memory.memory import Memory
+from diagevo.memory.state.model import Attempts
+
+if TYPE_CHECKING:
+    from diagevo.config.models import DiagnosisConfig, MemoryConfig
+    from diagevo.diagnosis.cause_extraction import OnProgress, ShouldStop
+    from diagevo.diagnosis.diagnostician import Computed, Diagnostician
+    from diagevo.diagnosis.embedder import Embedder
+    from diagevo.ingest.local import LocalCauses
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ class Rounds:
 
     @cached_property
     def _attempts(self) -> Attempts:
-        return Attempts.of(self.memory.log, self.memory.run_id)
+        return Attempts(self.memory.log.chosen(self.memory.run_id, [GroupIngested]))
 
     def groups(self, first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
         """The groups of these batches that stand, in order, with their batches."""
@@ -176,14 +177,18 @@ class Rounds:
         self.play(number, groups)
         return number
 
-    def computed(self, number: int) -> dict[str, Computed]:
+    def computed(self, number: int) -> "dict[str, Computed]":
         """What a model is shown of the failures of a round that it is asked about, by their ids."""
+        from diagevo.ingest.local import LocalCauses, is_plain
+
         named = self._named(number, self.memory.state.batch(number))
         known = LocalCauses(self.memory, named.values()).explained(named)
         return {name: words for name, (found, words) in known.items() if not is_plain(found)}
 
     def plain(self, batch: int) -> set[str]:
         """The responses of a batch, by digest, whose failure is no mistake of reasoning."""
+        from diagevo.ingest.local import LocalCauses, is_plain
+
         named = self._named(0, batch)
         known = LocalCauses(self.memory, named.values()).explained(named)
         of = {
@@ -193,14 +198,17 @@ class Rounds:
         }
         return {of[name] for name, (found, _) in known.items() if is_plain(found)}
 
-    def probe(self, first: int, diagnostician: Diagnostician) -> None:
+    def probe(self, first: int, diagnostician: "Diagnostician") -> None:
         """Ask about three failures of round `first`, as if nothing were known: a diagnostician that nobody
         can read raises ServiceError before anything is superseded. Its replies are kept."""
+        from diagevo.diagnosis.cause_extraction import diagnosed, pair_of, passed
+        from diagevo.diagnosis.diagnostician import PROBED, UnreadableReplyGuard
+
         memory = self.memory
         computed = self.computed(first)
         read = memory.log.chosen(memory.run_id, [FailureObserved], (first, first))
-        asked = (each.event for each in read if each.event.failure_id in computed)
-        observed = list(islice(asked, PROBED))
+        failures = (each.event for each in read if each.event.failure_id in computed)
+        observed = list(islice(failures, PROBED))
         legibility = UnreadableReplyGuard(whole=True)
         for failure in observed:
             scored, known = memory.question(failure.question_id), computed.get(failure.failure_id)
@@ -288,13 +296,13 @@ class Rounds:
 
     def diagnose(
         self,
-        diagnostician: Diagnostician | LocalCauses,
-        embedder: Embedder,
-        settings: DiagnosisConfig,
-        memory_settings: MemoryConfig,
-        on_progress: OnProgress | None = None,
+        diagnostician: "Diagnostician | LocalCauses",
+        embedder: "Embedder",
+        settings: "DiagnosisConfig",
+        memory_settings: "MemoryConfig",
+        on_progress: "OnProgress | None" = None,
         *,
-        should_stop: ShouldStop | None = None,
+        should_stop: "ShouldStop | None" = None,
         on_commit: Callable[[int, RoundCommitted], None] = lambda _n, _c: None,
     ) -> list[RoundCommitted]:
         """Diagnose and commit every round that waits; one that was interrupted goes on where it stood.
@@ -302,6 +310,10 @@ class Rounds:
         Raises OutOfOrderError where a round is open that is not made of ingested groups, and what `maintain`
         raises.
         """
+        from diagevo.diagnosis.diagnostician import UnreadableReplyGuard
+        from diagevo.diagnosis.maintain import maintain
+        from diagevo.ingest.local import LocalCauses
+
         committed: list[RoundCommitted] = []
         memory, legibility = self.memory, UnreadableReplyGuard(whole=True)
         while memory.state.open is not None or self.open_next() is not None:
@@ -373,6 +385,8 @@ class Rounds:
         responses = len(group.rewards)
         label = group.answer
         if label is None and group.reference is not None:
+            from diagevo.answers.extraction import extract_boxed
+
             label = extract_boxed(references[group.reference])
         return CandidateScored(
             question_id=question_id,

@@ -5,12 +5,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from diagevo.config.loading import apply_overrides
-from diagevo.config.models import Config, IngestConfig
-from diagevo.config.sources import Layer, Source
-from diagevo.diagnosis.embedder import embedder_for
+from diagevo.config.models import IngestConfig
 from diagevo.errors import ConfigError, HeldError, NotFoundError, StoppedSafely, StoreError
 from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure
 from diagevo.ingest.rollout_steps import RolloutStep
@@ -21,6 +18,9 @@ from diagevo.memory.opening import open_memory
 from diagevo.memory.state.model import MemoryState
 from diagevo.progress import StopFlag
 from diagevo.text.numbers import count
+
+if TYPE_CHECKING:
+    from diagevo.config.models import Config
 
 T = TypeVar("T")
 POLL_SECONDS = 2.0
@@ -39,9 +39,9 @@ class IngestSession:
     Args:
         database: Its URL.
         run: The run's name.
-        asked: Settings of `ingest` that were asked for, by name.
-        configured: The configuration that a new run gets; asked only for one.
-        stop: Asked between steps; a followed training is waited for until it is set.
+        options: Settings of `ingest` given by the user, by name.
+        configured: Makes the configuration of a new run; called only for one.
+        stop: Checked between steps; a followed training is waited for until it is set.
         follow: Whether the training still writes.
         resumed: Whether the training resumed, so that steps may have new rollouts.
         say: Receives what happens while a training is followed.
@@ -51,18 +51,18 @@ class IngestSession:
         self,
         database: str,
         run: str,
-        asked: Mapping[str, Any],
-        configured: Callable[[], Config],
+        options: Mapping[str, Any],
+        configured: "Callable[[], Config]",
         *,
         stop: StopFlag,
         follow: bool,
         resumed: bool,
         say: Callable[[str], None],
     ) -> None:
-        self._database, self._run, self._asked, self._configured = database, run, asked, configured
+        self._database, self._run, self._options, self._configured = database, run, options, configured
         self._stop, self._follow, self._resumed, self._say = stop, follow, resumed, say
         self._known = False
-        """Whether the run was ingested before, once its settings were asked for."""
+        """Whether the run was ingested before, once `settings` was called."""
         self._memory: Memory | None = None
         self._recorder: Recorder | None = None
 
@@ -73,7 +73,7 @@ class IngestSession:
         self._leave()
 
     def settings(self) -> IngestConfig:
-        """Those that the run was ingested with before, else those asked for now."""
+        """Those that the run was ingested with before, else those given now."""
         try:
             history = open_history(self._database, self._run)
         except (NotFoundError, StoreError):  # opening it for writing says what is wrong, if anything is
@@ -115,7 +115,7 @@ class IngestSession:
     ) -> Iterable[RolloutStep]:
         """All steps, once a pass beside a failure was seen among them, or none had to be."""
         held: list[RolloutStep] = []
-        bar = Bar(pass_at, named="pass_at" in self._asked)
+        bar = Bar(pass_at, named="pass_at" in self._options)
         source = iter(steps())
         for step in source:
             self._stop.check(f"before step {step.number}")
@@ -223,6 +223,8 @@ class IngestSession:
         try:
             memory.claim()
             if memory.state.config is None:
+                from diagevo.diagnosis.embedder import embedder_for
+
                 config = self._config()
                 configure(memory, config, embedder_for(config.roles.embedder))
             elif memory.played_by_train:
@@ -231,7 +233,7 @@ class IngestSession:
                     hint="ingest into another run: --run NAME",
                 )
             stored = _ingest_settings(memory.state.config)
-            for name, value in self._asked.items():
+            for name, value in self._options.items():
                 if getattr(stored, name) != value:
                     was, wanted = (_as_option(each) for each in (getattr(stored, name), value))
                     raise ConfigError(
@@ -243,9 +245,12 @@ class IngestSession:
             raise
         return memory
 
-    def _config(self) -> Config:
+    def _config(self) -> "Config":
+        from diagevo.config.loading import apply_overrides
+        from diagevo.config.sources import Layer, Source
+
         given = Layer()
-        for name, value in self._asked.items():
+        for name, value in self._options.items():
             given.put(("ingest", name), value, Source("flag", f"--{name.replace('_', '-')}"))
         return apply_overrides(self._configured().model_dump(), given, self._run)
 

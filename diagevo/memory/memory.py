@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 from msgspec import structs
 
 from diagevo.equations.policy import BUILT_IN, Policy, epsilon_of
@@ -62,8 +61,6 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.events.records import event_id, payload_of
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.vectors import Embed, Vectors
-from diagevo.memory.nearest.similarity import NodeCandidate, Similarity
 from diagevo.memory.policy_file import load, named
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.effects import unsettled
@@ -74,10 +71,16 @@ from diagevo.memory.state.stored_config import read_today, unread
 from diagevo.memory.writer import Item, RunWriter
 from diagevo.progress import WARM_START
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    from diagevo.memory.log.vectors import Embed
+    from diagevo.memory.nearest.similarity import NodeCandidate, Similarity
+
 LONGEST_LINE = 500
-"""Characters of a person's words about a cause: half a dozen lines of a terminal."""
+"""Characters of a description or reason that a person gives: half a dozen lines of a terminal."""
 PORTION = 256
-"""Texts that a change of the embedding model embeds and keeps at a time."""
+"""Texts that `change_embedder` embeds and stores at a time."""
 
 
 class Memory:
@@ -99,12 +102,17 @@ class Memory:
         self.log = self._run.log
         self.artifacts = self._run.artifacts
         self._config = config
-        self._similarity = Similarity(self._run)
         self._own_policy = named(config)  # by the user's own words
         self._load_policy = cache(load)
         self._embedder = embedder or UNNAMED
         if embedder is not None:
             self.check_embedder(embedder)
+
+    @cached_property
+    def _similarity(self) -> "Similarity":
+        from diagevo.memory.nearest.similarity import Similarity  # numpy: an ingest needs none
+
+        return Similarity(self._run)
 
     @property
     def state(self) -> MemoryState:
@@ -117,7 +125,7 @@ class Memory:
         return self._run.folder
 
     def claim(self) -> None:
-        """Become the run's writer now; else the first verb that writes does it.
+        """Take the run's writer lock now instead of at the first write.
 
         Raises:
             HeldError: Another process is the writer; the message names it.
@@ -125,11 +133,11 @@ class Memory:
         self._run.claim()
 
     def atomic(self) -> AbstractContextManager[None]:
-        """Several verbs in one transaction: all or nothing, the state too."""
+        """Run several verbs in one transaction: all or nothing, including the state."""
         return self._run.atomic()
 
     def close(self) -> None:
-        """Keep the chain's head outside the database, give the run's lock back and close the connections."""
+        """Save the chain's head outside the database, release the run's lock and close the connections."""
         self._run.close()
 
     def __enter__(self) -> Self:
@@ -139,20 +147,20 @@ class Memory:
         try:
             self.close()
         except StoreError:
-            if kind is None:  # else what went wrong first is told
+            if kind is None:  # else the first error is the one to report
                 raise
 
     @checked
     def configure(self, event: RunConfigured) -> None:
-        """Record the run's configuration, once. The same again is fine.
+        """Record the run's configuration, once. Idempotent.
 
         Args:
-            event: Values of the method, models by role, and whose vectors the run will hold.
+            event: The method's settings, the models by role, and the embedder.
 
         Raises:
             ConflictError: The run was configured differently.
-            ConfigError: Its vectors are another model's, its policy cannot be loaded, or a key of `memory`,
-                `schedule`, `filter` or `round` is no setting's.
+            ConfigError: The run has another embedder, its policy cannot be loaded, or `memory`, `schedule`,
+                `filter` or `round` has an unknown key.
         """
         if unknown := unread(event.config):
             from diagevo.config.sources import no_such_key
@@ -175,7 +183,7 @@ class Memory:
                 )
 
     def _record_default_config(self) -> None:
-        """A run that nobody configured gets what it was opened with. Within `atomic()`."""
+        """Configure a run that has no configuration with what it was opened with. Within `atomic()`."""
         if self.state.config is not None:
             return
         default = RunConfigured(
@@ -200,19 +208,19 @@ class Memory:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The run's configuration: as recorded, or what it was opened with while none is recorded."""
+        """The run's recorded configuration, or the one it was opened with while none is recorded."""
         return self._config if self.state.config is None else self.state.config
 
     @checked
     def reconfigure(self, config: Mapping[str, Any]) -> None:
-        """Record a further configuration, where it is another one.
+        """Record a new configuration if it differs from the current one.
 
         Args:
             config: The whole configuration, not only what changes.
 
         Raises:
-            OutOfOrderError: A round is open, and this changes what it is played with (who is asked, and how,
-                may change at any time); or the run was never configured.
+            OutOfOrderError: A round is open and the change affects it (the diagnostician may change at any
+                time), or the run was never configured.
         """
         with self.atomic():
             last = self._configured()
@@ -227,22 +235,22 @@ class Memory:
 
     @property
     def names_embedder(self) -> bool:
-        """Whether the run says whose its vectors are: `diagevo.open(embedder=…)` or `configure` told it."""
+        """Whether the run's embedder is known, from `diagevo.open(embedder=…)` or `configure`."""
         return self._own_embedder not in (None, UNNAMED)
 
     @property
     def _own_embedder(self) -> Embedder | None:
-        """Whose the run's vectors are, or will be; None where that is open."""
+        """The run's embedder, None while undecided."""
         if self.state.config is not None:
             return self.state.embedder
         return None if self._embedder == UNNAMED else self._embedder
 
     @checked
     def check_embedder(self, embedder: Embedder) -> None:
-        """Refuse another embedding model than the run's: cosines between two models mean nothing.
+        """Refuse an embedder other than the run's: cosines between vectors of two models mean nothing.
 
         Raises:
-            ConfigError: The run's vectors are another model's.
+            ConfigError: The run has another embedder.
         """
         stored = self._own_embedder
         if self.state.config is None and stored not in (None, embedder):
@@ -262,22 +270,22 @@ class Memory:
     def change_embedder(
         self,
         embedder: Embedder,
-        embed: Embed,
+        embed: "Embed",
         *,
         config: Mapping[str, Any] | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Embed every cause and node label with another model, and record that the run belongs to it now.
+        """Embed every cause and node label with another model, and switch the run to it.
 
-        Decisions of the past stay. The vectors come first, in portions that are kept, and the event that
-        switches to them last: killed in between, the run is still the old model's, and called again this goes
-        on. With the run's own model it makes the vectors that are missing.
+        Past decisions stay. Vectors are stored first, in batches, and the event that switches to them last.
+        If this is interrupted, the run keeps its old model, and calling it again continues. With the run's
+        own model it adds missing vectors.
 
         Args:
             embedder: The model's name, revision and dimension.
-            embed: Called with a portion of the texts; returns an array (m, d).
-            config: The configuration that names the model, where one does.
-            on_progress: Called with the number of texts done, and of all.
+            embed: Called with a batch of texts; returns an array (m, d).
+            config: The configuration that names the model, if there is one.
+            on_progress: Called with the numbers of texts done and in total.
 
         Returns:
             The number of texts.
@@ -300,6 +308,8 @@ class Memory:
             texts = [state.found_as(c) for c in state.causes.values()] + [
                 n.label for n in state.nodes.values()
             ]
+            from diagevo.memory.log.vectors import Vectors
+
             vectors = Vectors(self.database, self.run_id, embedder)
             for start in range(0, len(texts), PORTION):
                 vectors.embed(texts[start : start + PORTION], embed)
@@ -313,7 +323,7 @@ class Memory:
                     self._run.append([Item(changed)])
             return len(texts)
 
-    def vectors(self, texts: Sequence[str], embed: Embed) -> np.ndarray:
+    def vectors(self, texts: Sequence[str], embed: "Embed") -> "np.ndarray":
         """Vectors of texts. Those that the database does not hold are embedded and stored.
 
         Args:
@@ -325,7 +335,7 @@ class Memory:
         """
         return self._similarity.vectors(texts, embed)
 
-    def similar_causes(self, vector: np.ndarray, *, above: float | None = None) -> list[SimilarCause]:
+    def similar_causes(self, vector: "np.ndarray", *, above: float | None = None) -> list[SimilarCause]:
         """Every stored cause with its cosine, best first. A cause made a moment ago is there.
 
         Args:
@@ -334,7 +344,7 @@ class Memory:
         """
         return self._similarity.causes(vector, above)
 
-    def similar_nodes(self, vector: np.ndarray, k: int) -> list[NodeCandidate]:
+    def similar_nodes(self, vector: "np.ndarray", k: int) -> "list[NodeCandidate]":
         """The k nodes whose nearest member is nearest, best first.
 
         Args:
@@ -343,7 +353,7 @@ class Memory:
         """
         return self._similarity.nodes(vector, k)
 
-    def node_pairs(self, theta: float, embed: Embed) -> list[tuple[str, str, float]]:
+    def node_pairs(self, theta: float, embed: "Embed") -> list[tuple[str, str, float]]:
         """Pairs of nodes that may be one skill.
 
         Args:
@@ -534,16 +544,16 @@ class Memory:
 
     @checked
     def rename(self, cause_id: str, description: str) -> CauseRenamed:
-        """Correct a cause's words. Its id, state, frequency and vector stay; the old words stay in its story.
+        """Correct a cause's description. Its id, state, frequency and vector stay; `why` shows the old one.
 
         Args:
             cause_id: The cause.
-            description: The new words.
+            description: The new description.
 
         Raises:
             NotFoundError: There is no such cause.
-            ConfigError: They are no line, or too long for one.
-            OutOfOrderError: A round is open, or these are the words that it has.
+            ConfigError: The description is empty, too long, or more than one line.
+            OutOfOrderError: A round is open, or the description is unchanged.
         """
         refuse_no_line("description", description)
         with self.atomic():
@@ -556,17 +566,18 @@ class Memory:
 
     @checked
     def dismiss(self, cause_id: str, because: str, by: str) -> CauseDismissed:
-        """Say that a cause is no fault of the model. It leaves F, ε, p and the schedule, and later failures
-        of it, which are still counted under it, do not raise it again.
+        """Dismiss a cause that is no fault of the model. It leaves F, ε, p and the schedule. Later failures
+        are still counted under it but do not reactivate it.
 
         Args:
             cause_id: The cause.
-            because: Why, for its story.
-            by: Who says so.
+            because: The reason, which `why` shows.
+            by: Who dismisses it.
 
         Raises:
             NotFoundError: There is no such cause.
-            ConfigError: The reason is empty, no line or too long for one, or the cause is dismissed already.
+            ConfigError: The reason is empty, too long or more than one line, or the cause is already
+                dismissed.
             OutOfOrderError: A round is open.
         """
         refuse_no_line("reason", because)
@@ -584,12 +595,12 @@ class Memory:
 
     @checked
     def reinstate(self, cause_id: str, by: str) -> CauseReinstated:
-        """Take a dismissal back: the cause is Active, with the failures that were counted since, or Mastered
-        where it has none.
+        """Undo a dismissal. The cause becomes Active with the failures counted since, or Mastered if it has
+        none.
 
         Args:
             cause_id: The cause.
-            by: Who takes it back.
+            by: Who undoes it.
 
         Raises:
             NotFoundError: There is no such cause.
@@ -607,21 +618,21 @@ class Memory:
 
     @checked
     def evaluated(self, event: CheckpointEvaluated, round: int) -> None:
-        """Record a measurement of the policy after `round` (0: before any training). At any time; the same
-        again is fine."""
+        """Record a measurement of the policy after `round` (0: before any training). Allowed at any
+        time; idempotent."""
         with self.atomic():
             self._record_default_config()
             self._run.append([Item(event, round=round)])
 
     @checked
     def ingested(self, groups: Sequence[GroupIngested], round: int) -> None:
-        """Keep groups of another trainer's rollouts for `round`. At any time; the same again is fine.
+        """Record groups of another trainer's rollouts for `round`. Allowed at any time; idempotent.
 
         A run without a configuration gets that of `diagevo.open`.
 
         Raises:
-            ConfigError: The groups of a step are not all there, numbered from 0.
-            OutOfOrderError: The round was opened before, without these groups.
+            ConfigError: A step's groups are not all given, numbered from 0.
+            OutOfOrderError: The round was already opened without these groups.
         """
         with self.atomic():
             places = Counter[tuple[int, int]]()
@@ -645,7 +656,7 @@ class Memory:
 
     @checked
     def stage(self, stage: str) -> Stage:
-        """Where a stage of the open round stands; an abandoned one is not started."""
+        """The status of a stage of the open round; an abandoned one counts as not started."""
         refuse_other_stage(stage, (*STAGES, WARM_START))
         found = self._run.opened().stages.get(stage, Stage("not_started", 0))
         return Stage("not_started", found.attempt) if found.status == "abandoned" else found
@@ -655,7 +666,7 @@ class Memory:
         """Begin a stage of the open round.
 
         Returns:
-            The attempt, from 1. While one is open it is that one again.
+            The attempt's number, from 1. If one is running already, its number.
 
         Raises:
             OutOfOrderError: No round is open, or the stage is complete.
@@ -680,11 +691,11 @@ class Memory:
         parts: Mapping[str, float] | None = None,
         reward: float | None = None,
     ) -> None:
-        """End a stage. The same again is fine.
+        """End a stage. Idempotent.
 
         Args:
             stage: Its name.
-            artifacts: The files that it leaves behind.
+            artifacts: The files it produced.
             seconds: Wall time.
             parts: Wall time of its parts, in seconds.
             reward: The mean reward of training, over its completions.
@@ -705,14 +716,14 @@ class Memory:
 
     @checked
     def step_trained(self, event: StepTrained) -> None:
-        """Record a step of the attempt of training under way. The same again is fine."""
+        """Record a step of the running training attempt. Idempotent."""
         with self.atomic():
             started = self._run.id_of("StageStarted", f"{event.stage}.{event.attempt}")
             self._run.append([Item(event, started)])
 
     @checked
     def phase_measured(self, event: PhaseMeasured) -> None:
-        """Record what the attempt of training under way measured of itself. The same again is fine."""
+        """Record the measurements of the running training attempt. Idempotent."""
         with self.atomic():
             started = self._run.id_of("StageStarted", f"{event.stage}.{event.attempt}")
             self._run.append([Item(event, started)])
@@ -721,13 +732,13 @@ class Memory:
     def abandon_stage(
         self, stage: str, *, after_step: int, seconds: float | None = None, reason: str | None = None
     ) -> None:
-        """Give up the running attempt. The same again is fine.
+        """Abandon the running attempt. Idempotent.
 
         Args:
             stage: Its name.
-            after_step: The last step that counts; what was observed past it is void, and observed again.
-            seconds: How long the attempt ran, where that is known.
-            reason: What was lost.
+            after_step: The last step that counts; failures observed after it are void and observed again.
+            seconds: How long the attempt ran, if known.
+            reason: Why it was abandoned.
 
         Raises:
             OutOfOrderError: The stage is not running.
@@ -751,7 +762,7 @@ class Memory:
         """Record the votes of all candidates of the round, then the promotions that follow (Equations 6, 7).
 
         Args:
-            candidates: all candidates of the round, in one call. The same again gives the same promotions.
+            candidates: all candidates of the round, in one call. Repeating it returns the same promotions.
 
         Returns:
             The promotions.
@@ -790,7 +801,7 @@ class Memory:
 
     @checked
     def observe(self, failures: Sequence[FailureObserved]) -> None:
-        """Record failed optimization trajectories. The same again is fine.
+        """Record failed optimization trajectories. Idempotent.
 
         Args:
             failures: failures on kept questions of the open round.
@@ -813,7 +824,7 @@ class Memory:
                 raise OutOfOrderError("an observation of an abandoned attempt stays void")
 
     def _refuse_unfit(self, failure: FailureObserved) -> None:
-        """Raises ConfigError for an observation that no reader would find again, or that no step made."""
+        """Raises ConfigError for an observation with a bad id, stage or step."""
         refuse_other_id(failure.failure_id, failure.question_id, "a")
         refuse_other_stage(failure.stage, STAGES)
         question = self._run.opened().candidates.get(failure.question_id)
@@ -835,14 +846,14 @@ class Memory:
 
     @checked
     def times_asked(self, failure_id: str) -> int:
-        """How often the failure's valid observation was diagnosed: `asked` of the next diagnosis is one
-        more."""
+        """How often the failure was diagnosed since its valid observation. The next diagnosis has `asked` one
+        higher."""
         diagnosis = self._run.opened().diagnoses.get(failure_id)
         return 0 if diagnosis is None else diagnosis.asked
 
     @checked
     def diagnosed(self, events: Sequence[FailureDiagnosed]) -> None:
-        """Record diagnoses. The same again is fine.
+        """Record diagnoses. Idempotent.
 
         Args:
             events: diagnoses of observed failures, in any order and at any time after the observation.
@@ -874,7 +885,7 @@ class Memory:
     ) -> None:
         """Assign one diagnosed failure to a cause: facts and consequences, in one transaction.
 
-        The same again is fine.
+        Idempotent.
 
         Args:
             failure_id: a diagnosed failure of the open round.
@@ -905,7 +916,7 @@ class Memory:
 
     @checked
     def judge_nodes(self, judged: NodePairJudged) -> None:
-        """Record whether two nodes are one skill, and merge them if they are. The same again is fine.
+        """Record whether two nodes are one skill, and merge them if they are. Idempotent.
 
         Args:
             judged: the judgement on the pair. The lower id survives a merge.
@@ -926,7 +937,7 @@ class Memory:
 
     @checked
     def node_pair_refused(self, a: str, b: str) -> bool:
-        """Whether the two nodes were judged to be two, with the contents that they have now."""
+        """Whether the two nodes, with their present contents, were judged to be different."""
         first, second = self.state.pair(self.node(a).node_id, self.node(b).node_id)
         refused = self.state.refused.get(f"{first}.{second}")
         return refused is not None and refused == self.state.fingerprint(first, second)
@@ -973,7 +984,7 @@ class Memory:
 
     @checked
     def supplied(self, question_id: str) -> tuple[KnownCause, ...]:
-        """Causes that the question's writer was given, in their state as committed in the round before."""
+        """The causes given to the question's writer, as committed in the round before."""
         now_ = self._run.opened()
         candidate = now_.candidates.get(question_id)
         if candidate is None:
@@ -983,16 +994,17 @@ class Memory:
 
 
 def refuse_no_line(what: str, text: str) -> None:
-    """Raises ConfigError for words of a person that no table or page shows as a line."""
+    """Raises ConfigError for a text that is not one printable line."""
     if not text.strip():
-        raise ConfigError(f"the {what} is empty", hint="say it in a line")
+        raise ConfigError(f"the {what} is empty", hint="write one line")
     if found := next((c for c in text if unicodedata.category(c) in ("Cc", "Zl", "Zp")), None):
         raise ConfigError(
-            f"the {what} is no line: it has {found!r}", hint="say it in one, without control characters"
+            f"the {what} must be one line of text: it has {found!r}",
+            hint="leave out line breaks and control characters",
         )
     if len(text) > LONGEST_LINE:
         raise ConfigError(
-            f"the {what} has {len(text):,} characters, a line here at most {LONGEST_LINE}",
+            f"the {what} has {len(text):,} characters, at most {LONGEST_LINE} are allowed",
             hint="make it shorter",
         )
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, messages, read
+from diagevo.ingest.formats import Format, read
+from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.rollout_steps import IngestedRollout
 from tests.ingest.conftest import complaint
 

@@ -134,5 +134,5 @@ def test_rows_that_are_the_same_in_every_field_are_counted_and_told(home: Home) 
     done = home.ingest(rows, "--json")
     assert json.loads(done.stdout)["data"]["repeated"] == 2
     said = home.ingest(rows).stdout
-    assert "2  identical to an earlier row, and counted like it: retries?" in said
+    assert "2  identical to an earlier row, and counted all the same: retries?" in said
     assert "6 rollouts" in said

@@ -447,7 +447,7 @@ def test_a_server_of_which_most_replies_cannot_be_read_ends_it(home: Path) -> No
     unresolved = "SELECT count(*) FROM v_diagnosis WHERE run_id = 'more' AND verdict = 'unresolved'"
     told = invoke("memory", "query", unresolved, "--format", "csv", env=env).stdout.split()[-1]
     assert f"no pattern found in {40 - int(told)} failures" in gone_on.stdout
-    assert f"{told} failures without a diagnosis: no reply that could be read" in gone_on.stderr
+    assert f"{told} failures without a diagnosis: the reply was unreadable" in gone_on.stderr
 
 
 def test_a_judge_that_keeps_every_cause_apart_is_noticed_and_same_words_need_none(home: Path) -> None:
@@ -465,5 +465,5 @@ def test_a_judge_that_keeps_every_cause_apart_is_noticed_and_same_words_need_non
     env = {"DIAGEVO_HOME": str(home)}
     causes = json.loads(invoke("memory", "query", "SELECT * FROM v_cause", "--json", env=env).stdout)["data"]
     assert sorted(cause["description"][-1] for cause in causes) == list("abcdefghijk")
-    assert "asked 10 times whether two causes are one, and always said no" in done.stderr
-    assert "11 causes for 12 failures: hardly two failures have one in common" in done.stderr
+    assert "the model compared 10 pairs of causes and found no two the same" in done.stderr
+    assert "11 causes for 12 failures: hardly any two failures share one" in done.stderr

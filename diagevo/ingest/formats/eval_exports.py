@@ -6,6 +6,7 @@ several times is a group, whatever the tool calls the repetitions.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,12 @@ def read_export(tool: str, path: Path, reward: str | None) -> Iterator[RolloutSt
         raise ConfigError(f"{path} has no .json, .jsonl or .csv file", hint=f"write it: {export.write}")
     found = [_rollout(place, export, item, reward) for file in files for place, item in items(file, export)]
     yield step_of(1, named(files), found)
+
+
+promptfoo, deepeval, langsmith, langfuse, phoenix, weave = (
+    partial(read_export, tool)
+    for tool in ("promptfoo", "deepeval", "langsmith", "langfuse", "phoenix", "weave")
+)
 
 
 def items(file: Path, export: Export) -> Iterator[tuple[str, Item]]:

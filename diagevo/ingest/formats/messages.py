@@ -25,8 +25,8 @@ _ENDS = re.compile(r"<\|(?:im_end|im_start|endoftext|begin_of_text|start_header_
 _OUTER = re.compile(rf"\A(?:\s*{_ENDS.pattern})+|(?:{_ENDS.pattern}\s*)+\Z")
 
 Message = dict[str, Any]
-Said = str | Turn
-"""A line of the speaker's own, or what a tool said in between."""
+Piece = str | Turn
+"""A line of the speaker's own, or what a tool returned in between."""
 
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "reasoning_details")
 _TEXTS = ("text", "content", "parts")
@@ -187,13 +187,13 @@ def written(found: Sequence[Message]) -> str:
     before = False
     for message in found:
         item = _is_item(message)
-        said = list(_turns(message))
+        own_turns = list(_turns(message))
         # The thoughts, texts and calls of an answer may be items side by side, and are one turn.
-        if turns and (item or before) and turns[-1].role == said[0].role != "tool":
+        if turns and (item or before) and turns[-1].role == own_turns[0].role != "tool":
             before_it = turns.pop()
-            text = "\n".join(text for text in (before_it.text, said[0].text) if text)
-            said[0] = Turn(before_it.role, text, before_it.name)
-        turns += said
+            text = "\n".join(text for text in (before_it.text, own_turns[0].text) if text)
+            own_turns[0] = Turn(before_it.role, text, before_it.name)
+        turns += own_turns
         before = item
     if len(turns) == 1:
         return alone(turns[0].text) if turns[0].role == "assistant" else turns[0].text
@@ -230,16 +230,16 @@ def _turns(message: Message) -> Iterator[Turn]:
         role = _LANGCHAIN.get(kind, "")
     if _is_item(message):
         role = "assistant" if _ITEM.fullmatch(message["type"]) else ""
-        said = _part(message)
+        pieces = _part(message)
     elif not _says(message):
         raise ValueError("a message without content")
     else:
         if role.lower() in NAMED:
             fields.pop("name", None)  # it stands before the turn
-        said = chain(["[error]"] if role == "tool" and _failed(fields) else [], _fields(fields))
+        pieces = chain(["[error]"] if role == "tool" and _failed(fields) else [], _fields(fields))
     lines: list[str] = []
     turns = 0
-    for each in said:
+    for each in pieces:
         if isinstance(each, str):
             lines += [each] if each else []
             continue
@@ -252,7 +252,7 @@ def _turns(message: Message) -> Iterator[Turn]:
         yield Turn(role, "\n".join(lines), name)
 
 
-def _fields(fields: Mapping[str, Any]) -> Iterator[Said]:
+def _fields(fields: Mapping[str, Any]) -> Iterator[Piece]:
     """A message or a part by its fields: thoughts, text, whatever else there is, calls."""
     shown: list[str] = []
     for name in [each for each in _FIRST if each in fields]:
@@ -279,7 +279,7 @@ def _fields(fields: Mapping[str, Any]) -> Iterator[Said]:
                 yield from _call(name, each)
 
 
-def _parts(value: Any) -> Iterator[Said]:
+def _parts(value: Any) -> Iterator[Piece]:
     """A text, a part, or a list of both. Raises ValueError for what is neither."""
     for each in value if isinstance(value, list) else [value]:
         if isinstance(each, str):
@@ -290,7 +290,7 @@ def _parts(value: Any) -> Iterator[Said]:
             raise ValueError("content that is neither text nor parts")
 
 
-def _part(part: Message) -> Iterator[Said]:
+def _part(part: Message) -> Iterator[Piece]:
     """A part by its type, or where it has none by its fields."""
     fields = _named(part)
     kind = _snake(_text(fields.get("type"), "type"))
@@ -446,7 +446,7 @@ def _without(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {each: value for each, value in fields.items() if each != name}
 
 
-@lru_cache(4096)  # the names of fields are few, and asked about in every message
+@lru_cache(4096)  # the names of fields are few, and looked up in every message
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda letter: f"_{letter[0].lower()}", name).replace("-", "_")
 

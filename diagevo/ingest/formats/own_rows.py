@@ -15,7 +15,6 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.cells import cells, reward_of
 from diagevo.ingest.formats.messages import messages, printed, unpadded
 from diagevo.ingest.formats.rows import (
     ANOTHER,
@@ -140,6 +139,8 @@ class RowReader:
         elif plain.endswith((".csv", ".tsv")):
             if wait is not None:
                 raise ConfigError(f"{file} is CSV, which is read whole", hint="leave --follow out")
+            from diagevo.ingest.formats.cells import cells
+
             found, word, self._kind = cells(file), "line", "cells"
         elif is_whole(file):
             found = whole(file)
@@ -248,7 +249,7 @@ class RowReader:
         if 2 * self._own > self._read:
             yield (
                 f"{self._own:,} of {count(self._read, 'prompt')} end with their own response, so that none is"
-                " asked twice: name the prompt alone, for example --map prompt=messages.0.content"
+                " repeated: name the prompt alone, for example --map prompt=messages.0.content"
             )
         if self._blank:
             yield (
@@ -258,7 +259,7 @@ class RowReader:
         if self._skipping:
             yield (
                 "messages between the prompt and the response are not read, in"
-                f" {count(self._skipping, 'row')}: map a field that has all that was asked"
+                f" {count(self._skipping, 'row')}: map a field that holds the whole prompt"
             )
         for name in sorted(name for name, values in self._like.items() if len(values) > 1):
             yield (
@@ -300,6 +301,8 @@ class RowReader:
         values["model"] = next((row[name] for name in MODELS if isinstance(row.get(name), str)), None)
         parts = [(weight, _at(row, path, sample), path) for weight, path in self._parts]
         if self._kind:
+            from diagevo.ingest.formats.cells import reward_of
+
             parts = [(weight, reward_of(value), path) for weight, value, path in parts]
         for _, value, path in parts:
             if value is _ABSENT:

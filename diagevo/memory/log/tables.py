@@ -335,18 +335,25 @@ class CauseCounts(SQLModel):
     """Mean p₁ of the valid ones."""
 
 
-class CauseHistoryRow(CauseCounts, table=True):
-    """A cause after the commit of a round: the memory as of any round in plain SQL."""
+class CauseStanding(SQLModel):
+    """How a cause stands after the commit of a round."""
 
-    __tablename__ = "cause_history"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("run_id", "round", "cause_id"),)
     run_id: Str
+    round: int
+    cause_id: Str
     node_id: Str
     node_label: Str
     description: Str
     state: Str
     frequency: int
     probability: StrOrNone = None
+
+
+class CauseHistoryRow(CauseCounts, CauseStanding, table=True):
+    """A cause after the commit of a round: the memory as of any round in plain SQL."""
+
+    __tablename__ = "cause_history"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "round", "cause_id"),)
 
 
 class SnapshotRow(SQLModel, table=True):

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
 
 import msgspec
 
@@ -23,12 +23,16 @@ from diagevo.memory.events import (
     Embedder,
     FailureDiagnosed,
     FailureObserved,
+    GroupIngested,
     Node,
     NodeAssigned,
 )
 from diagevo.memory.state.projected_schedule import PAPER, Schedule
 from diagevo.memory.state.stored_config import settings_of
 from diagevo.memory.state.vote_checks import Judging, judging
+
+if TYPE_CHECKING:
+    from diagevo.memory.events.decode import Fact
 
 _json = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
@@ -333,3 +337,26 @@ def played_again(spans: Spans) -> dict[int, int]:
             if number not in found:
                 found[number] = last + 1 + batch_of(before, number) - batch_of(before, first)
     return found
+
+
+class Attempts:
+    """A training's attempts: each began with a step, and voids what earlier ones wrote from there on."""
+
+    def __init__(self, ingested: Iterable["Fact[GroupIngested]"]) -> None:
+        """`ingested`: all of the run's groups, in order."""
+        self._began: dict[int, tuple[int, int]] = {}
+        for fact in ingested:
+            group = fact.event
+            if group.attempt > 1:
+                self._began.setdefault(group.attempt, (group.step, fact.position))
+
+    @property
+    def last(self) -> int:
+        return max(self._began, default=1)
+
+    def void(self, step: int, attempt: int, before: int | None = None) -> bool:
+        """Whether a later attempt began at this step or before, by position `before`."""
+        return any(
+            later > attempt and began <= step and (before is None or position < before)
+            for later, (began, position) in self._began.items()
+        )

@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from diagevo.errors import ConfigError, InconsistentError, StoreError
-from diagevo.memory.audit.ingested_groups import Attempts, first_mismatch, mismatch
+from diagevo.memory.audit.ingested_groups import first_mismatch, mismatch
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
@@ -40,6 +40,7 @@ from diagevo.memory.log.log import Log, now
 from diagevo.memory.log.tables import VECTOR, imported_vector_key
 from diagevo.memory.log.vectors import Vectors, text_hash
 from diagevo.memory.places import check_name, check_place, runs_folder
+from diagevo.memory.state.model import Attempts
 from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, Rows, UntrustedBundle, Writer, embedded
 from diagevo.memory.transfer.copying import CopiedRun, Copy, HistoryReader, keep_heads, twice
 from diagevo.private import atomic_file

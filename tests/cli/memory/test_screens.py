@@ -105,7 +105,7 @@ def test_why_in_full_shows_trajectories_prompts_and_replies(ask: Ask) -> None:
         "   Question 3 of round 3: what is it?\n",
         "   The wrong way of r3.q3.a1, attempt 1\n",
         "   A reference of r3.q3\n",
-        " extraction (Prompt 1), asked of hand-diagnostician (10 + 3 tokens, 1 try)\n",
+        " extraction (Prompt 1), by hand-diagnostician (10 + 3 tokens, 1 try)\n",
         "   What about r3.q3.a1?\n",
         "   new_cause: multiplies exponents",
     ):

@@ -13,12 +13,12 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from diagevo.errors import DiagEvoError
-from diagevo.memory.audit.ingested_groups import Attempts, mismatch
+from diagevo.memory.audit.ingested_groups import mismatch
 from diagevo.memory.events import EVENT_TYPES, Ratio, Value
 from diagevo.memory.events.decode import Fact, decoded
 from diagevo.memory.events.records import Recorded, event_id, payload_of
 from diagevo.memory.state.fold import advance
-from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.model import Attempts, MemoryState
 
 Path = tuple[str | int, ...]
 """Where a value stands in a payload."""

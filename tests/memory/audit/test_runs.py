@@ -81,7 +81,7 @@ def test_a_fork_whose_parent_is_another_run_by_now_says_so(forked: Store) -> Non
     forked.tamper(f"UPDATE event SET hash = '0' WHERE run_id = 'played' AND hash = '{last.hash}'")
     with opened(forked, "b") as [b]:
         assert run_story(b).shared == 0
-    assert "whose history here is another" in invoke("runs", "show", "b", "--db", forked.url).stdout
+    assert "whose history here differs" in invoke("runs", "show", "b", "--db", forked.url).stdout
 
 
 def test_a_fork_records_where_it_comes_from(forked: Store) -> None:
