@@ -98,9 +98,15 @@ def answered(*rows: tuple[str | None, int]) -> list[dict[str, Any]]:
     ]
 
 
-def test_two_models_are_not_compared_with_each_other(home: Home) -> None:
+@pytest.mark.parametrize("name", ["model", "engine", "provider", "model.name", "model.id"])
+def test_two_models_are_not_compared_with_each_other(home: Home, name: str) -> None:
     """One passes what the other fails: no reference, a pass rate of each, and a line that says so."""
-    said = home.ingest(answered(("a", 1), ("b", 0), ("a", 1), ("b", 0))).stdout
+    rows = answered(("a", 1), ("b", 0), ("a", 1), ("b", 0))
+    first, _, within = name.partition(".")
+    for row in rows:
+        model = row.pop("model")
+        row[first] = {within: model, "temperature": 1} if within else model
+    said = home.ingest(rows).stdout
     assert "4 rollouts in 2 groups" in said
     assert "0  with passes and failures" in said
     assert "2  models named in a step, a tag and groups for each: a, b" in said
