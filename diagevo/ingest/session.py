@@ -92,10 +92,12 @@ class IngestSession:
         where there is no rollout, or no such beginning, and for what is no rollout: then the steps before it
         are recorded."""
         begun = self._known or self._follow
+        recorded = 0
         try:
             found = steps() if begun else self._begun(steps, path, pass_at, report)
             for together in self._together(found):
                 self.recorder.record(together, report)
+                recorded += len(together)
                 if self._follow:
                     [step] = together
                     self._say(f"step {step.number}: {len(step.rollouts)} rollouts")
@@ -104,8 +106,8 @@ class IngestSession:
             if report.steps:
                 self._open_next(full=False)
         except ConfigError as error:
-            if report.steps:
-                going = f"{count(report.steps, 'step')} before it recorded: the same command goes on there"
+            if recorded:
+                going = f"{count(recorded, 'step')} before it recorded: the same command goes on there"
                 hint = going if error.hint is None else f"{error.hint}; {going}"
                 raise ConfigError(error.message, hint=hint) from error
             raise

@@ -84,6 +84,9 @@ FIELDS = (
         "reasoning",
         "json",
         "x-y",
+        "detail",
+        "phase",
+        "caller",
     ),
 )
 NAMED = st.sampled_from(FIELDS)
@@ -192,6 +195,89 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
             {"role": "tool", "content": [{"type": "tool-result", "toolName": "get", "result": "21 C"}]},
         ],
         f"assistant: {ROME}\n\ntool get: 21 C",
+    ),
+    "ShareGPT": (
+        [
+            {"from": "human", "value": "Rome?"},
+            {"from": "function_call", "value": json.dumps(CALLED)},
+            {"from": "observation", "value": "21 C"},
+            {"from": "gpt", "value": "Warm."},
+        ],
+        f"human: Rome?\n\nassistant: {ROME}\n\nobservation: 21 C\n\ngpt: Warm.",
+    ),
+    "OpenInference, nested": (
+        [
+            {
+                "message": {
+                    "role": "user",
+                    "contents": [{"message_content": {"type": "text", "text": "Rome?"}}],
+                }
+            },
+            {"message": {"role": "assistant", "tool_calls": [{"tool_call": {"function": CALLED}}]}},
+        ],
+        f"user: Rome?\n\nassistant: {ROME}",
+    ),
+    "OpenInference, with dots": (
+        [
+            {"message.role": "user", "message.content": "Rome?"},
+            {
+                "message.role": "assistant",
+                "message.tool_calls": [
+                    {
+                        "tool_call.id": "1",
+                        "tool_call.function.name": CALLED["name"],
+                        "tool_call.function.arguments": CALLED["arguments"],
+                    }
+                ],
+            },
+        ],
+        f"user: Rome?\n\nassistant: {ROME}",
+    ),
+    "LlamaIndex": (
+        [
+            {"role": "user", "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": "Rome?"}]},
+            {
+                "role": "assistant",
+                "additional_kwargs": {},
+                "blocks": [
+                    {
+                        "block_type": "tool_call",
+                        "tool_call_id": "1",
+                        "tool_name": "get",
+                        "tool_kwargs": {"city": "Rome"},
+                    },
+                    {"block_type": "text", "text": "Warm."},
+                ],
+            },
+        ],
+        f"user: Rome?\n\nassistant: {ROME}\nWarm.",
+    ),
+    "Cohere, version 1": (
+        [
+            {"role": "USER", "message": "Rome?"},
+            {
+                "role": "CHATBOT",
+                "message": "",
+                "tool_calls": [{"name": "get", "parameters": {"city": "Rome"}}],
+            },
+            {"role": "TOOL", "tool_results": [{"call": {"name": "get"}, "outputs": [{"c": "21 C"}]}]},
+        ],
+        f"user: Rome?\n\nassistant: {ROME}\n\n"
+        'tool: [tool_results] {"call": {"name": "get"}, "outputs": {"c": "21 C"}}',
+    ),
+    "a service's words, and somebody's in their place": (
+        [
+            {"role": "assistant", "phase": "commentary", "content": "Hm.", "status": "completed"},
+            {
+                "role": "user",
+                "phase": "two",
+                "detail": "small print",
+                "caller": "Ann",
+                "status": "It is late.",
+                "content": "Hi.",
+            },
+        ],
+        "assistant: Hm.\n\nuser: Hi.\n[phase] two\n[detail] small print\n[caller] Ann\n[status] It is late.",
     ),
     "one thought under two names": (
         [{"role": "assistant", "reasoning": "Hm.", "reasoning_content": "Hm.", "content": "No."}],

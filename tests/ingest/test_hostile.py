@@ -78,6 +78,35 @@ def test_steps_before_a_broken_file_are_recorded_and_the_same_command_goes_on(tm
     assert "recorded" not in run("ingest", "verl", str(folder), "--run", "w", cwd=tmp_path).stderr
 
 
+def test_steps_that_the_log_refused_are_not_said_to_be_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps of one transaction stand or fall together."""
+    rows = [
+        {"step": n, "prompt": "2?", "response": "x" * (9 if n < 2 else 99), "reward": place}
+        for n in (1, 2)
+        for place in range(2)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr("diagevo.memory.log.artifacts.LONGEST_TEXT", 50)
+    words = ["ingest", "jsonl", tmp_path / "a.jsonl", "--run", "v", "--db", tmp_path / "m.db"]
+    done = invoke(*words)
+    assert done.exit_code == 2
+    assert "the log keeps texts of up to 50 bytes" in done.stderr
+    assert "recorded" not in done.stderr
+    monkeypatch.setattr("diagevo.memory.log.artifacts.LONGEST_TEXT", 100)
+    assert "2 steps (2 new)" in invoke(*words).stdout
+
+
+@pytest.mark.parametrize("format", ["trl", "jsonl"])
+def test_a_path_that_is_too_long_is_not_one_that_was_written(tmp_path: Path, format: str) -> None:
+    done = invoke("ingest", format, tmp_path / ("a" * 300), "--run", "v", "--db", tmp_path / "m.db")
+    assert done.exit_code == 2
+    assert f"cannot open {tmp_path}" in done.stderr
+    assert "255" in done.stderr
+    assert "space" not in done.stderr
+
+
 def test_a_pipe_is_no_backup(tmp_path: Path) -> None:
     pipe = tmp_path / "backup.db"
     os.mkfifo(pipe)

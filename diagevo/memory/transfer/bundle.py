@@ -141,11 +141,6 @@ class _Checked(HistoryReader):
         r = recorded
         if not self._ids.add(r.event_id):
             raise twice(self._bundle.called, EXPORT_AGAIN)
-        if isinstance(event, GroupIngested) and len(set(event.tags)) < len(event.tags):
-            raise InconsistentError(
-                f"#{r.position}: a tag of {event.subject()} stands twice",
-                hint="ingest the run's files again, into a new run, and export that one",
-            )
         if isinstance(event, (GroupIngested, CandidateScored, FailureObserved)):
             self._file.execute("INSERT INTO place VALUES (?, ?, ?)", (r.type, r.round, r.position))
         return super()._add(recorded, event)

@@ -111,6 +111,23 @@ def test_a_fork_plays_on_with_its_own_settings(forked: Store) -> None:
         assert verify(log, "played", forked.root / "played").ok
 
 
+def test_a_fork_of_a_fork_at_the_round_where_that_began_has_its_settings(forked: Store) -> None:
+    with opened(forked, "b") as [b]:
+        made = fork(b, 2, "c", root=forked.root)
+        assert made.changed == ()
+        after = fork(b, 1, "d", root=forked.root)  # before it began, the settings are the first run's
+        assert after.changed == ()
+    with opened(forked, "b", "c", "d") as [b, c, d]:
+        assert [each.configuration().config["memory"]["theta_up"] for each in (b, c)] == ["9/10"] * 2
+        assert d.configuration().config == CONFIG
+        assert [each.event.number for each in c.configurations] == [1, 2, 3]
+    with forked.open("c") as memory:
+        _third_round(memory)
+        assert memory.state.causes["c3"].state == "active"
+    with forked.log() as log:
+        assert verify(log, "c", forked.root / "c", deep=True).ok
+
+
 def test_a_fork_beyond_a_reactivation_names_its_own_promotion(copied: Store) -> None:
     with opened(copied, "played") as [history]:
         fork(history, 3, "late", root=copied.root)
