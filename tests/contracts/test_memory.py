@@ -197,7 +197,7 @@ def test_steps_out_of_order_are_refused(store: Store) -> None:
         memory.start_stage("solver")
         with pytest.raises(OutOfOrderError, match="stage solver is under way"):
             memory.start_stage("votes")
-        with pytest.raises(OutOfOrderError, match="scored already"):
+        with pytest.raises(OutOfOrderError, match="all candidates are scored before promotions"):
             memory.score([candidate("r1.q1")])
         memory.observe([failure("r1.q0.a0")])
         memory.diagnosed([new_cause("r1.q0.a0", "drops a carry")])
@@ -223,6 +223,7 @@ def test_only_supplied_causes_recur_and_in_the_state_committed_before(store: Sto
         first_round(memory, [("drops a carry", "add", 1), ("swaps digits", "add", 1)])
         memory.open_round(2)
         memory.score([candidate("r2.q0", 12, cause="c1"), candidate("r2.q1", 3, cause="c2")])
+        memory.promote()
         assert memory.cause("c1").state == "mastered"
         [known] = memory.supplied("r2.q0")
         assert (known.cause_id, known.state, known.description) == ("c1", "active", "drops a carry")
