@@ -20,7 +20,7 @@ from ..render.result import Result
 from ..render.table import columns
 from ..screens.display import repeating
 from ..screens.ingested import LARGEST, answer, suspicious
-from .diagnosticians import check_rules, compare, diagnostician_of
+from .diagnosticians import LOCAL, asked_of, check_rules, compare
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from diagevo.memory.memory import Memory
     from diagevo.memory.read.pass_rates import CauseRate
 
-LOCAL = "local"
 ROUNDS = columns(
     "round, failures: F, epsilon_next: ε next, active: Active, mastered: Mastered, nodes, undiagnosed"
 )
@@ -165,7 +164,7 @@ def diagnose(
             if every:
                 Rounds(memory).observe_all_failed()
             reporter.at = "comparing the responses" if local else "reading the failures"
-            diagnostician = _diagnostician(memory, config, max_calls)
+            diagnostician = asked_of(memory, config, max_calls)
             found = cost(memory, config, all_failed=every)
             reporter.say(_announced(run, found))
             rows = _diagnose(reporter, memory, config, diagnostician) if found.rounds else []
@@ -263,7 +262,7 @@ def _first_again(memory: "Memory", config: "Config", first: int | None) -> int |
     counted = [began.round for began in memory.state.began]
     first = first or next(iter(counted), None)
     if first in counted and config.roles.diagnostician.engine == "openai":
-        probed = _diagnostician(memory, config, None)
+        probed = asked_of(memory, config, None)
         assert not isinstance(probed, LocalCauses)
         Rounds(memory).probe(first, probed)
     return first
@@ -378,26 +377,3 @@ def _note_stored(call: CommandContext, usage: "Mapping[str, Usage]") -> None:
     if stored:
         calls = sum(kind.calls for kind in usage.values())
         render.say(call, f"{count(stored, 'reply', 'replies')} came from the store, {calls} from the service")
-
-
-def _diagnostician(
-    memory: "Memory", config: "Config", max_calls: int | None
-) -> "Diagnostician | LocalCauses":
-    """The configured one; replies are kept, so that nothing is asked twice."""
-    engine = config.roles.diagnostician.engine
-    if engine == LOCAL:
-        from diagevo.ingest.local import LocalCauses
-        from diagevo.ingest.rounds import LAST, Rounds
-
-        return LocalCauses(memory, (group for _, group in Rounds(memory).groups(1, LAST)))
-    if engine != "openai":
-        return diagnostician_of(config, memory.artifacts)
-    from diagevo.diagnosis.chat import budget_of, spent
-
-    settings = config.diagnosis
-    if max_calls is not None:
-        calls, _ = spent(memory.log, memory.run_id)
-        most = min(calls + max_calls, settings.max_calls or calls + max_calls)
-        settings = settings.model_copy(update={"max_calls": most})
-    budget = budget_of(memory.log, memory.run_id, settings)
-    return diagnostician_of(config, memory.artifacts, settings=settings, budget=budget)

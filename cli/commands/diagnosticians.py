@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from diagevo.config.models import Config
     from diagevo.diagnosis.diagnostician import Diagnostician
     from diagevo.diagnosis.recheck import Recheck
+    from diagevo.ingest.local import LocalCauses
     from diagevo.memory.log.artifacts import Artifacts
+    from diagevo.memory.memory import Memory
 
+LOCAL = "local"
 COMPARED = columns("decision, subject, recorded, answered")
 """What a person reads of a disagreement; json, jsonl, csv and parquet hold every decision that was asked."""
 
@@ -47,6 +50,30 @@ def diagnostician_of(config: "Config", artifacts: "Artifacts", **given: Any) -> 
     own = config.prompts is not None and config.prompts != "builtin:arithmetic"
     prompts = Path(str(config.prompts)).expanduser() if own else None
     return OpenAIDiagnostician(role, settings, artifacts, prompts, **given)
+
+
+def asked_of(
+    memory: "Memory", config: "Config", max_calls: int | None = None
+) -> "Diagnostician | LocalCauses":
+    """The configured one, for the rounds of an ingested run; replies are kept, so that nothing is asked
+    twice."""
+    engine = config.roles.diagnostician.engine
+    if engine == LOCAL:
+        from diagevo.ingest.local import LocalCauses
+        from diagevo.ingest.rounds import LAST, Rounds
+
+        return LocalCauses(memory, (group for _, group in Rounds(memory).groups(1, LAST)))
+    if engine != "openai":
+        return diagnostician_of(config, memory.artifacts)
+    from diagevo.diagnosis.chat import budget_of, spent
+
+    settings = config.diagnosis
+    if max_calls is not None:
+        calls, _ = spent(memory.log, memory.run_id)
+        most = min(calls + max_calls, settings.max_calls or calls + max_calls)
+        settings = settings.model_copy(update={"max_calls": most})
+    budget = budget_of(memory.log, memory.run_id, settings)
+    return diagnostician_of(config, memory.artifacts, settings=settings, budget=budget)
 
 
 def compare(call: CommandContext, *, sample: int, round: int | None) -> Result[Any]:

@@ -15,6 +15,7 @@ from diagevo.errors import ConfigError, HeldError, NotFoundError, StoppedSafely,
 from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure
 from diagevo.ingest.rollout_steps import RolloutStep
 from diagevo.ingest.rounds import Rounds
+from diagevo.ingest.steering import Steering
 from diagevo.memory.history import open_history
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
@@ -45,6 +46,7 @@ class IngestSession:
         follow: Whether the training still writes.
         resumed: Whether the training resumed, so that steps may have new rollouts.
         say: Receives what happens while a training is followed.
+        steering: Of a followed training, diagnoses each round and serves the draws of the next.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class IngestSession:
         follow: bool,
         resumed: bool,
         say: Callable[[str], None],
+        steering: Steering | None = None,
     ) -> None:
+        self._steering = steering
         self._database, self._run, self._asked, self._configured = database, run, asked, configured
         self._stop, self._follow, self._resumed, self._say = stop, follow, resumed, say
         self._known = False
@@ -92,6 +96,8 @@ class IngestSession:
         where there is no rollout, or no such beginning, and for what is no rollout: then the steps before it
         are recorded."""
         begun = self._known or self._follow
+        if self._steering is not None:
+            self._steering.serve(self.memory)
         try:
             found = steps() if begun else self._begun(steps, path, pass_at, report)
             for together in self._together(found):
@@ -101,7 +107,7 @@ class IngestSession:
                     self._say(f"step {step.number}: {len(step.rollouts)} rollouts")
             if not report.rollouts and not self._follow:
                 raise _nothing(path, report)
-            if report.steps:
+            if report.steps and self._steering is None:  # which diagnoses whole rounds alone
                 self._open_next(full=False)
         except ConfigError as error:
             if report.steps:
@@ -181,18 +187,22 @@ class IngestSession:
     def wait(self) -> bool:
         """Let others write, and look again; False once nobody wants to wait."""
         if self._memory is not None:
-            self._open_next(full=True)
+            while self._open_next(full=True) and self._steering is not None and not self._stop:
+                if not self._steering.play(self.memory):
+                    break
             self._leave()
         if not self._stop:
             time.sleep(POLL_SECONDS)
         return not self._stop
 
-    def _open_next(self, *, full: bool) -> None:
-        """Open the round that comes next, if none is open; with `full` only one that has all its steps."""
+    def _open_next(self, *, full: bool) -> bool:
+        """Open the round that comes next, if none is open; with `full` only one that has all its steps.
+        Whether one is open now."""
         enough = self.recorder.settings.steps_per_round if full else 1
         state = self.memory.state
         if self.recorder.filled[state.batch(state.round + 1)] >= enough:
             Rounds(self.memory).open_next()
+        return self.memory.state.open is not None
 
     @property
     def served(self) -> bool:
@@ -224,13 +234,15 @@ class IngestSession:
             memory.claim()
             if memory.state.config is None:
                 config = self._config()
+                self._check(config.model_dump())
                 configure(memory, config, embedder_for(config.roles.embedder))
             elif memory.played_by_train:
                 raise ConfigError(
                     f"run {self._run} is played by diagevo train: its rounds are its own",
                     hint="ingest into another run: --run NAME",
                 )
-            stored = _ingest_settings(memory.state.config)
+            self._check(memory.config)
+            stored = _ingest_settings(memory.config)
             for name, value in self._asked.items():
                 if getattr(stored, name) != value:
                     was, wanted = (_as_option(each) for each in (getattr(stored, name), value))
@@ -242,6 +254,10 @@ class IngestSession:
             memory.close()
             raise
         return memory
+
+    def _check(self, config: Mapping[str, Any]) -> None:
+        if self._steering is not None:
+            self._steering.check(config)
 
     def _config(self) -> Config:
         given = Layer()
