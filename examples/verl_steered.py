@@ -19,12 +19,10 @@ class Steered(RLHFDataset):
 
     def __init__(self, data_files, tokenizer, config, processor=None, max_samples=-1):
         self.steers = data_files == config.train_files
-        if self.steers and (
-            max_samples > 0 or config.dataloader_num_workers or data_files == config.val_files
-        ):
-            raise ValueError(
-                "set data.train_max_samples=-1, data.dataloader_num_workers=0, and another file for the validation"
-            )
+        if self.steers and (max_samples > 0 or config.dataloader_num_workers):
+            raise ValueError("set data.train_max_samples=-1 and data.dataloader_num_workers=0")
+        if self.steers and data_files == config.val_files:
+            raise ValueError("give the validation a file of its own: data.val_files")
         super().__init__(data_files, tokenizer, config, processor, max_samples)
         if self.steers:
             self.draws = NextDraws(config.custom_cls.draws)
@@ -37,8 +35,6 @@ class Steered(RLHFDataset):
         return kept
 
     def __getitem__(self, item):
-        if (
-            self.steers
-        ):  # whatever the sampler asks for: the draw that comes next, of rows that are not too long
+        if self.steers:  # whatever the sampler asks for, the next draw of a row that is not too long
             item = next(place for draw in self.draws if (place := self.places.get(draw["row"])) is not None)
         return super().__getitem__(item)
