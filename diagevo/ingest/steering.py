@@ -61,7 +61,7 @@ class Steering:
                 part.write_text(f"{json_text(found)}\n", encoding="utf-8")
         except OSError as error:
             raise ConfigError(
-                f"{self._file} cannot be written: {error}", hint="name another file: --steer FILE"
+                f"{self._file} cannot be written: {error}", hint="name a file in a folder that can be written"
             ) from error
         self._say(f"round {schedule.round}: ε = {schedule.epsilon}, its draws are in {self._file}")
 

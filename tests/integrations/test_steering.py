@@ -1,8 +1,9 @@
 """The draws of the next round in a file, while another process trains: recorded rollouts of verl always, and
-verl's and prime-rl's own classes where they are installed (`make rollouts`)."""
+verl's and prime-rl's own classes where they are installed (`make steered`)."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,7 +35,7 @@ LOCAL = ("--set", "roles.diagnostician.engine=local")
 
 @contextmanager
 def followed(folder: Path, format: str, at: str, dataset: Path) -> Iterator[subprocess.Popen[str]]:
-    """`ingest --follow --steer` in a process of its own, once it serves; stopped by Ctrl-C, or killed by the test."""
+    """`ingest --follow --steer` in a process of its own, once it serves; stopped by Ctrl-C."""
     command = [*STARTED, "ingest", format, at, "--run", "v", "--follow", "--steer", "next.json", *LOCAL]
     command += ["--steps-per-round", "2", "--dataset", str(dataset)]
     with (folder / "said.txt").open("a") as said:
@@ -98,6 +99,10 @@ def test_a_training_gets_the_draws_of_the_next_round_while_it_trains(tmp_path: P
         until(lambda: served(tmp_path)["round"] == 2, process)
         second = served(tmp_path)
         assert next(draws) == second["draws"][0]  # without being told
+        page = (ROOT / "docs" / "howto" / "steer.md").read_text(encoding="utf-8")
+        [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        shown = subprocess.check_output([sys.executable, "-c", f"{block}print(row)"], cwd=tmp_path)
+        assert int(shown) == second["draws"][0]["row"]
         assert (draws.round, draws.epsilon) == (2, second["epsilon"])
         process.kill()  # amid its waiting
     kept = (tmp_path / "next.json").read_bytes()
@@ -202,7 +207,7 @@ def trained(folder: Path, python: Path | str, program: str, *arguments: object, 
 
 def test_verls_own_data_set_follows_the_draws(tmp_path: Path) -> None:
     if not (VERL / "omegaconf").is_dir():
-        pytest.skip("verl is not installed: make rollouts")
+        pytest.skip("verl is not installed: make steered")
     (tmp_path / "rollouts").mkdir()
     with followed(tmp_path, "verl", "rollouts", QUESTIONS):
         trained(tmp_path, sys.executable, "verl_training", QUESTIONS, 8, 2, path=str(VERL))
@@ -211,7 +216,7 @@ def test_verls_own_data_set_follows_the_draws(tmp_path: Path) -> None:
 
 def test_prime_rls_own_task_source_follows_the_draws(tmp_path: Path) -> None:
     if not (PRIME / "bin" / "python").exists() or not (checkouts := os.environ.get("PRIME_RL")):
-        pytest.skip("prime-rl is in no registry: make rollouts PRIME_RL=CHECKOUT VERIFIERS=CHECKOUT")
+        pytest.skip("prime-rl is in no registry: make steered PRIME_RL=CHECKOUT VERIFIERS=CHECKOUT")
     rows = [
         {"prompt": row["prompt"][0]["content"], "answer": row["answer"]}
         for row in json.loads(QUESTIONS.read_text(encoding="utf-8"))
