@@ -48,13 +48,13 @@ def test_the_memory_as_of_any_round_is_plain_sql(store: Store) -> None:
     with store.open() as memory:
         three_rounds(memory)
         query = (
-            "SELECT cause_id, state, frequency, probability FROM v_cause_history"
+            "SELECT cause_id, state, frequency, probability_committed FROM v_cause_history"
             " WHERE round = 2 ORDER BY cause_id"
         )
         with memory.database.read() as connection:
             rows = [tuple(row) for row in connection.execute(text(query))]
             rounds = connection.execute(
-                text("SELECT failures, epsilon_next FROM v_round ORDER BY round")
+                text("SELECT failures, epsilon_committed FROM v_round ORDER BY round")
             ).fetchall()
             kept = connection.execute(
                 text("SELECT count(*) FROM v_candidate WHERE verdict = 'kept'")
