@@ -1,5 +1,6 @@
 """`diagevo ingest`: the rollouts of another trainer, from its files."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
+from diagevo.config.loading import of_run
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, read
 from diagevo.progress import StopFlag
@@ -21,6 +23,8 @@ from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from diagevo.ingest.recording import IngestSummary
+    from diagevo.ingest.steering import Steering
+    from diagevo.memory.memory import Memory
 
 ALL_FAILED = "diagnose --all-failed asks a language model"
 ONCE = (
@@ -44,7 +48,8 @@ diagevo ingest jsonl chats.parquet --run math --map prompt=question,response=cho
 diagevo ingest jsonl judged.csv --run chats --map reward=verdict,feedback=rationale,tags=topic
 diagevo ingest results.json --run evals
 diagevo ingest lm-eval results/model --run evals --reward exact_match,strict-match
-diagevo ingest verl rollouts --run math --follow""",
+diagevo ingest verl rollouts --run math --follow
+diagevo ingest verl rollouts --run math --follow --steer next.json --dataset train.parquet""",
 )
 def ingest(
     call: CommandContext,
@@ -81,6 +86,20 @@ def ingest(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep reading while the training writes, until Ctrl-C.")
     ] = False,
+    steer: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --follow: diagnose each round once it is whole, and keep the draws of the next one in"
+            " FILE (JSON) for the trainer.",
+        ),
+    ] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --steer: the training's data set; each draw names a row of it, from 0."
+        ),
+    ] = None,
     resumed: Annotated[
         bool,
         typer.Option(
@@ -104,6 +123,10 @@ def ingest(
         raise ConfigError(
             "the run for the rollouts is missing", hint="name it: diagevo ingest FORMAT PATH --run ID"
         )
+    if steer is not None and not follow:
+        raise ConfigError("--steer serves a training that goes on", hint="add --follow, or leave it out")
+    if dataset is not None and steer is None:
+        raise ConfigError("--dataset is read for the draws of --steer", hint="add --steer FILE")
     why = None
     if path is None:
         path = Path(what)
@@ -113,10 +136,10 @@ def ingest(
     chosen = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
     chosen["map"] = None if map is None else _mapped(map, format, reward)
     chosen = {name: value for name, value in chosen.items() if value is not None}
-    report, stop = (
-        IngestSummary(notes=[] if why is None else [f"taken for {format}: {why}"]),
-        StopFlag("continue with the same command"),
-    )
+    report, stop = IngestSummary(), StopFlag("continue with the same command")
+    if why is not None:
+        report.notes.append(f"taken for {format}: {why}")
+    steering = None if steer is None else _steering(call, steer, dataset, chosen.get("map"), stop)
     session = IngestSession(
         call.database,
         call.run,
@@ -126,6 +149,7 @@ def ingest(
         follow=follow,
         resumed=resumed,
         say=lambda text: render.say(call, text),
+        steering=steering,
     )
     with session, stopped_by_signals(stop, waits=follow):
         settings = session.settings()
@@ -176,6 +200,44 @@ def _named(word: str) -> Format:
             hint=f"did you mean {close[0]}?" if close else f"one of {', '.join(formats)}",
         )
     return cast("Format", word)
+
+
+def _steering(
+    call: CommandContext,
+    file: Path,
+    dataset: Path | None,
+    mapped: Mapping[str, str] | None,
+    stop: StopFlag,
+) -> "Steering":
+    """With the diagnostician and the embedder that the run's configuration names."""
+    from diagevo.diagnosis.embedder import embedder_for
+    from diagevo.ingest.dataset import read_dataset
+    from diagevo.ingest.diagnosing import diagnostician_of
+    from diagevo.ingest.rounds import Rounds
+    from diagevo.ingest.steering import Steering
+
+    def diagnose(memory: "Memory") -> None:
+        config = of_run(memory.config, memory.run_id).config
+        Rounds(memory).diagnose_open(
+            diagnostician_of(memory, config),
+            embedder_for(config.roles.embedder),
+            config.diagnosis,
+            config.memory,
+            should_stop=lambda: bool(stop),
+        )
+
+    def check(config: Mapping[str, Any]) -> None:
+        engine = str(config.get("roles", {}).get("diagnostician", {}).get("engine"))
+        if engine not in ("local", "openai"):
+            role = "--set roles.diagnostician"
+            raise ConfigError(
+                f"--steer diagnoses each round, and run {call.run} names {engine}, which cannot",
+                hint=f"for a new run: {role}.engine=local, or {role}.engine=openai {role}.model=M"
+                f" {role}.base_url=URL; for one with rollouts: diagevo diagnose --run {call.run} --local",
+            )
+
+    rows = None if dataset is None else read_dataset(dataset, (mapped or {}).get("prompt"))
+    return Steering(file, rows, diagnose, check, lambda text: render.say(call, text))
 
 
 def _mapped(text: str, format: str, reward: str | None) -> dict[str, str]:

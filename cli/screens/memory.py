@@ -142,11 +142,10 @@ def by_configuration(memory: "Rebuilt", then: "Rebuilt | None") -> Iterator[str]
     if memory.policy not in BUILT_IN and memory.failures:
         yield f"p = {memory.formulas.p}: {memory.formulas.p_words}"
     if then is not None:
-        t = sub(memory.round + 1)
         yield (
-            f"settings or a dismissal changed this since round {memory.round} was committed: v_round and"
-            f" v_cause_history have what was recorded then, ε{t} = {then.epsilon_next} and"
-            f" p = {then.formulas.p}"
+            f"settings or a dismissal changed this since round {memory.round} was committed: the views have"
+            f" what was recorded then, epsilon_committed = {then.epsilon_next} and probability_committed"
+            f" = {then.formulas.p}"
         )
 
 

@@ -28,7 +28,7 @@ from diagevo.memory.state.model import Attempts
 if TYPE_CHECKING:
     from diagevo.config.models import DiagnosisConfig, MemoryConfig
     from diagevo.diagnosis.cause_extraction import OnProgress, ShouldStop
-    from diagevo.diagnosis.diagnostician import Computed, Diagnostician
+    from diagevo.diagnosis.diagnostician import Computed, Diagnostician, UnreadableReplyGuard
     from diagevo.diagnosis.embedder import Embedder
     from diagevo.ingest.local import LocalCauses
 
@@ -311,44 +311,70 @@ class Rounds:
         raises.
         """
         from diagevo.diagnosis.diagnostician import UnreadableReplyGuard
+
+        committed: list[RoundCommitted] = []
+        legibility = UnreadableReplyGuard(whole=True)
+        while self.memory.state.open is not None or self.open_next() is not None:
+            event = self.diagnose_open(
+                diagnostician,
+                embedder,
+                settings,
+                memory_settings,
+                on_progress,
+                should_stop=should_stop,
+                legibility=legibility,
+            )
+            committed.append(event)
+            on_commit(self.memory.state.round, event)
+        return committed
+
+    def diagnose_open(
+        self,
+        diagnostician: "Diagnostician | LocalCauses",
+        embedder: "Embedder",
+        settings: "DiagnosisConfig",
+        memory_settings: "MemoryConfig",
+        on_progress: "OnProgress | None" = None,
+        *,
+        should_stop: "ShouldStop | None" = None,
+        legibility: "UnreadableReplyGuard | None" = None,
+    ) -> RoundCommitted:
+        """Diagnose and commit the open round, as `diagnose` does with every one."""
+        from diagevo.diagnosis.diagnostician import UnreadableReplyGuard
         from diagevo.diagnosis.maintain import maintain
         from diagevo.ingest.local import LocalCauses
 
-        committed: list[RoundCommitted] = []
-        memory, legibility = self.memory, UnreadableReplyGuard(whole=True)
-        while memory.state.open is not None or self.open_next() is not None:
-            assert memory.state.open is not None
-            number = memory.state.open.number
-            batch = memory.state.batch(number)
-            if next(self.groups(batch, LAST), None) is None:
-                raise OutOfOrderError(
-                    f"round {number} of run {memory.run_id} is open and was not ingested",
-                    hint=f"finish it: diagevo train --run {memory.run_id} --resume",
-                )
-            named = self._named(number, batch)
-            if isinstance(diagnostician, LocalCauses):
-                self.observe_all_failed()
-                diagnostician.diagnose(named, on_progress, should_stop)
-            else:
-                local = LocalCauses(memory, named.values())
-                known = local.explained(named)
-                local.first_level({name: found for name, (found, _) in known.items()}, should_stop)
-                words = [memory.state.found_as(cause) for cause in memory.state.causes.values()]
-                memory.vectors(words, embedder.embed)  # of those that were found without a model too
-                maintain(
-                    memory,
-                    diagnostician,
-                    embedder,
-                    settings,
-                    memory_settings,
-                    on_progress,
-                    should_stop=should_stop,
-                    legibility=legibility,
-                    computed={name: words for name, (_, words) in known.items()},
-                )
-            committed.append(memory.commit())
-            on_commit(number, committed[-1])
-        return committed
+        memory = self.memory
+        assert memory.state.open is not None
+        number = memory.state.open.number
+        batch = memory.state.batch(number)
+        if next(self.groups(batch, LAST), None) is None:
+            raise OutOfOrderError(
+                f"round {number} of run {memory.run_id} is open and was not ingested",
+                hint=f"finish it: diagevo train --run {memory.run_id} --resume",
+            )
+        named = self._named(number, batch)
+        if isinstance(diagnostician, LocalCauses):
+            self.observe_all_failed()
+            diagnostician.diagnose(named, on_progress, should_stop)
+        else:
+            local = LocalCauses(memory, named.values())
+            known = local.explained(named)
+            local.first_level({name: found for name, (found, _) in known.items()}, should_stop)
+            words = [memory.state.found_as(cause) for cause in memory.state.causes.values()]
+            memory.vectors(words, embedder.embed)  # of those that were found without a model too
+            maintain(
+                memory,
+                diagnostician,
+                embedder,
+                settings,
+                memory_settings,
+                on_progress,
+                should_stop=should_stop,
+                legibility=legibility or UnreadableReplyGuard(whole=True),
+                computed={name: words for name, (_, words) in known.items()},
+            )
+        return memory.commit()
 
     def _named(self, number: int, batch: int) -> dict[str, GroupIngested]:
         """The groups of a batch by their questions' ids in the round that plays it."""

@@ -12,6 +12,7 @@ from diagevo.errors import ConfigError, HeldError, NotFoundError, StoppedSafely,
 from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure
 from diagevo.ingest.rollout_steps import RolloutStep
 from diagevo.ingest.rounds import Rounds
+from diagevo.ingest.steering import Steering
 from diagevo.memory.history import open_history
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
@@ -45,6 +46,7 @@ class IngestSession:
         follow: Whether the training still writes.
         resumed: Whether the training resumed, so that steps may have new rollouts.
         say: Receives what happens while a training is followed.
+        steering: Of a followed training, diagnoses each round and serves the draws of the next.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class IngestSession:
         follow: bool,
         resumed: bool,
         say: Callable[[str], None],
+        steering: Steering | None = None,
     ) -> None:
         self._database, self._run, self._options, self._configured = database, run, options, configured
+        self._steering = steering
         self._stop, self._follow, self._resumed, self._say = stop, follow, resumed, say
         self._known = False
         """Whether the run was ingested before, once `settings` was called."""
@@ -93,6 +97,8 @@ class IngestSession:
         are recorded."""
         begun = self._known or self._follow
         recorded = 0
+        if self._steering is not None:
+            self._steering.serve(self.memory)
         try:
             found = steps() if begun else self._begun(steps, path, pass_at, report)
             for together in self._together(found):
@@ -103,7 +109,7 @@ class IngestSession:
                     self._say(f"step {step.number}: {len(step.rollouts)} rollouts")
             if not report.rollouts and not self._follow:
                 raise _nothing(path, report)
-            if report.steps:
+            if report.steps and self._steering is None:  # which diagnoses whole rounds alone
                 self._open_next(full=False)
         except ConfigError as error:
             if recorded:
@@ -183,18 +189,22 @@ class IngestSession:
     def wait(self) -> bool:
         """Let others write, and look again; False once nobody wants to wait."""
         if self._memory is not None:
-            self._open_next(full=True)
+            while self._open_next(full=True) and self._steering is not None and not self._stop:
+                if not self._steering.play(self.memory):
+                    break
             self._leave()
         if not self._stop:
             time.sleep(POLL_SECONDS)
         return not self._stop
 
-    def _open_next(self, *, full: bool) -> None:
-        """Open the round that comes next, if none is open; with `full` only one that has all its steps."""
+    def _open_next(self, *, full: bool) -> bool:
+        """Open the round that comes next, if none is open; with `full` only one that has all its steps.
+        Whether one is open now."""
         enough = self.recorder.settings.steps_per_round if full else 1
         state = self.memory.state
         if self.recorder.filled[state.batch(state.round + 1)] >= enough:
             Rounds(self.memory).open_next()
+        return self.memory.state.open is not None
 
     @property
     def served(self) -> bool:
@@ -228,12 +238,14 @@ class IngestSession:
                 from diagevo.diagnosis.embedder import embedder_for
 
                 config = self._config()
+                self._check(config.model_dump())
                 configure(memory, config, embedder_for(config.roles.embedder))
             elif memory.played_by_train:
                 raise ConfigError(
                     f"run {self._run} is played by diagevo train: its rounds are its own",
                     hint="ingest into another run: --run NAME",
                 )
+            self._check(memory.config)
             stored = _ingest_settings(memory.state.config)
             for name, value in self._options.items():
                 if getattr(stored, name) != value:
@@ -246,6 +258,10 @@ class IngestSession:
             memory.close()
             raise
         return memory
+
+    def _check(self, config: Mapping[str, Any]) -> None:
+        if self._steering is not None:
+            self._steering.check(config)
 
     def _config(self) -> "Config":
         from diagevo.config.loading import apply_overrides

@@ -223,7 +223,12 @@ class Round:
             summary: dict[str, object] = {**Counter(candidate.verdict for candidate in scored)}
             if undecided := sum(candidate.undecided for candidate in scored):
                 summary["undecided comparisons"] = undecided
-            return Outcome(record=lambda: self.memory.score(scored), summary=summary)
+
+            def record() -> None:
+                self.memory.score(scored)
+                self.memory.promote()
+
+            return Outcome(record=record, summary=summary)
 
         self.stages.play("votes", vote, total=len(written))
         answers.unlink(missing_ok=True)

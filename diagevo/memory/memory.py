@@ -504,6 +504,7 @@ class Memory:
                     hint="after the commit nobody can: diagnose them, or record the verdict unresolved for"
                     " those that shall not count",
                 )
+            self.promote()
             policy_epsilon = (
                 None if (policy := self.policy()) is None else epsilon_of(policy, self.state.known())
             )
@@ -677,6 +678,8 @@ class Memory:
                 return status.attempt
             if status.status == "completed":
                 raise OutOfOrderError(f"stage {stage} of round {self._run.opened().number} is complete")
+            if stage == "solver":
+                self.promote()
             event = StageStarted(stage=stage, attempt=status.attempt + 1)
             self._run.append([Item(event, self._run.id_of("RoundOpened", ""))])
             return event.attempt
@@ -759,25 +762,25 @@ class Memory:
 
     @checked
     def score(self, candidates: Sequence[CandidateScored]) -> list[CausePromoted]:
-        """Record the votes of all candidates of the round, then the promotions that follow (Equations 6, 7).
+        """Record votes of candidates of the round: all at once, some, or one by one, in any order.
+
+        The promotions wait for the last candidate (`promote`). The same again is fine.
 
         Args:
-            candidates: all candidates of the round, in one call. Repeating it returns the same promotions.
+            candidates: Of the open round.
 
         Returns:
-            The promotions.
+            The promotions that all votes so far give.
 
         Raises:
-            OutOfOrderError: no round is open, other candidates of it were scored already, or a candidate's
-                counts, label or verdict do not follow from its votes.
+            ConflictError: A candidate was scored before with other content.
+            OutOfOrderError: No round is open, its promotions or failures are recorded already, or a
+                candidate's counts, label or verdict do not follow from its votes.
         """
         with self.atomic():
             now_, opened = self._run.opened(), self._run.id_of("RoundOpened", "")
             for each in candidates:
                 refuse_other_id(each.question_id, f"r{now_.number}", "q")
-            scored = {c.question_id for c in candidates}
-            if now_.candidates and now_.candidates.keys() != scored:
-                raise OutOfOrderError(f"the candidates of round {now_.number} were scored already")
             batch = self.state.batch(now_.number)
             waits = self.log.chosen(self.run_id, [GroupIngested], (batch, batch))
             if (
@@ -788,16 +791,35 @@ class Memory:
                     f"round {now_.number} is made of rollouts that were ingested for it",
                     hint=f"play it with: diagevo diagnose --run {self.run_id}",
                 )
-            fresh = self._run.append([Item(c, opened) for c in candidates])
-            if not any(fresh):
-                number = now_.number
-                promotions = self.log.read(self.run_id, types=["CausePromoted"], rounds=(number, number))
-                return [r.event for r in promotions if isinstance(r.event, CausePromoted)]
+            self._run.append([Item(c, opened) for c in candidates])
+            return self._promoted() + decide.promotions(self.state)
+
+    @checked
+    def promote(self) -> list[CausePromoted]:
+        """End the scoring of the round: record the promotions that its votes give (Equations 6, 7).
+
+        The first failure, the solver's stage and the commit do it too. The same again is fine.
+
+        Returns:
+            The promotions.
+
+        Raises:
+            OutOfOrderError: No round is open.
+        """
+        with self.atomic():
+            now_ = self._run.opened()
             promoted = decide.promotions(self.state)
             last = {c.cause_id: c.question_id for c in now_.candidates.values() if c.verdict != "invalid"}
             follows = [self._run.id_of("CandidateScored", last[p.cause_id]) for p in promoted]
             self._run.append([Item(p, cause) for p, cause in zip(promoted, follows, strict=True)])
-            return promoted
+            return self._promoted()
+
+    def _promoted(self) -> list[CausePromoted]:
+        """The promotions that are recorded in the open round."""
+        if not (now_ := self._run.opened()).promoted:
+            return []
+        found = self.log.read(self.run_id, types=["CausePromoted"], rounds=(now_.number, now_.number))
+        return [one.event for one in found if isinstance(one.event, CausePromoted)]
 
     @checked
     def observe(self, failures: Sequence[FailureObserved]) -> None:
@@ -819,6 +841,8 @@ class Memory:
                         f"{failure.failure_id} was already observed with other content",
                         hint="abandon a stage before repeating it: abandon_stage(stage, after_step=...)",
                     )
+            if failures and not now_.failures:
+                self.promote()
             self._run.append([Item(f, self._run.id_of("CandidateScored", f.question_id)) for f in failures])
             if any(f.failure_id not in self._run.opened().failures for f in failures):
                 raise OutOfOrderError("an observation of an abandoned attempt stays void")

@@ -5,16 +5,20 @@ went with an abandoned attempt, groups that a resumed training voided (`ingested
 alone has them. `round` is the round that counts: that of a group is the one that plays it now, or will.
 """
 
+from sqlmodel import SQLModel
+
+from diagevo.memory.log.tables import CauseHistoryRow, RoundSummaryRow
+
 ABOUT: dict[str, str] = {
-    "v_round": "one row per committed round: F, its reference, ε of the next as that commit recorded it"
-    " (where settings or a dismissal changed it since, `runs show` has what it is drawn with), counts, the"
-    " hash of the state;"
+    "v_round": "one row per committed round: F, its reference, epsilon that it was drawn with,"
+    " epsilon_committed of the next as this commit recorded it (where settings or a dismissal change it"
+    " later, the next round is drawn with another: its own epsilon), counts, the hash of the state;"
     " superseded_at and superseded_by, if it no longer counts",
     "v_superseded": "one row per superseding: rounds first to last no longer count, and why",
     "v_cause": "one row per cause, as of the last commit, with its node",
     "v_node": "one row per skill node; an absorbed one names its survivor",
-    "v_cause_history": "one row per cause and round: state, frequency and p as that commit recorded them"
-    " (as for ε in v_round), the failures"
+    "v_cause_history": "one row per cause and round: state, frequency,"
+    " probability_committed, which is p of the next round as that commit recorded it, the failures"
     " that the round counted under it, the questions that aimed at it and their mean p1",
     "v_cause_question": "one row per cause and question: how many of its failures were counted under the"
     " cause, its responses and how many agree or passed",
@@ -47,6 +51,14 @@ ABOUT: dict[str, str] = {
     "v_event": "one row per event, its payload as JSON text",
 }
 """Each view and what a row of it is. `run_id` is a column of every one."""
+
+
+COMMITTED = {
+    "epsilon_next": "epsilon_committed",
+    "epsilon_next_value": "epsilon_committed_value",
+    "probability": "probability_committed",
+}
+"""Columns of tables, and their names in views."""
 
 
 def views(dialect: str) -> dict[str, str]:
@@ -106,6 +118,15 @@ def views(dialect: str) -> dict[str, str]:
     )
     one_reward = "r.value" if sqlite else "r::double precision"
     place = "e.run_id, e.position, e.round"
+
+    def listed(table: type[SQLModel], name: str) -> str:
+        """The columns of a table. What a commit recorded of the next round is called so: later settings or a
+        dismissal may change it before that round is drawn."""
+        return ", ".join(
+            f"{name}.{column}" + (f" AS {COMMITTED[column]}" if column in COMMITTED else "")
+            for column in table.model_fields
+        )
+
     return {
         "v_event": """SELECT position, event_id, run_id, sequence, round, type, cause_id, payload,
         causation_id, recorded_at FROM event""",
@@ -117,10 +138,12 @@ def views(dialect: str) -> dict[str, str]:
         FROM skill_node n""",
         "v_superseded": f"""SELECT e.run_id, e.position, {named("first:int last:int reason")}
         FROM event e WHERE e.type = 'RoundsSuperseded'""",
-        "v_round": """SELECT r.*, o.superseded_at, o.superseded_by
+        "v_round": f"""SELECT {listed(RoundSummaryRow, "r")}, o.superseded_at, o.superseded_by,
+        (SELECT {read("epsilon")} FROM event e
+            WHERE e.run_id = r.run_id AND e.sequence = r.first_sequence) AS epsilon
         FROM round_summary r JOIN opened_round o ON o.run_id = r.run_id AND o.round = r.round""",
-        "v_cause_history": """SELECT h.* FROM cause_history h JOIN opened_round o ON o.run_id = h.run_id
-        AND o.round = h.round AND o.superseded_by IS NULL""",
+        "v_cause_history": f"""SELECT {listed(CauseHistoryRow, "h")} FROM cause_history h
+        JOIN opened_round o ON o.run_id = h.run_id AND o.round = h.round AND o.superseded_by IS NULL""",
         "v_cause_question": """SELECT q.* FROM cause_question q JOIN opened_round o ON o.run_id = q.run_id
         AND o.round = q.round AND o.superseded_by IS NULL""",
         # Committed rounds are added up in their history. One SELECT: into a UNION SQLite takes no run's name.

@@ -59,9 +59,10 @@ def promotion(state: MemoryState, cause_id: str) -> CausePromoted | None:
 
 
 def promotions(state: MemoryState) -> list[CausePromoted]:
-    """All promotions of the open round, in order of the causes' numbers."""
-    tallied = state.open.tallies if state.open else {}
-    decided = (promotion(state, cause_id) for cause_id in state.causes if cause_id in tallied)
+    """The promotions of the open round that are not recorded yet, in order of the causes' numbers."""
+    now = state.open
+    due = [] if now is None else [c for c in state.causes if c in now.tallies and c not in now.promoted]
+    decided = (promotion(state, cause_id) for cause_id in due)
     return [event for event in decided if event is not None]
 
 

@@ -47,7 +47,7 @@ def asked(store: Store, sql: str, limits: Limits = PERSON) -> list[tuple]:
 
 def test_a_query_reads_the_memory_as_of_every_round(history: History) -> None:
     assert rows(
-        history, "SELECT round, failures, epsilon_next FROM v_round WHERE run_id = :run ORDER BY round"
+        history, "SELECT round, failures, epsilon_committed FROM v_round WHERE run_id = :run ORDER BY round"
     ) == [
         (1, 4, "1/3"),
         (2, 5, "2/7"),

@@ -429,8 +429,12 @@ class Oracle:
 
     def v_round(self) -> list[Row]:
         names = ("superseded_at", "superseded_by")
+        drawn = {one.round: one.told["epsilon"] for one in self.of("RoundOpened")}
         return [
-            row | {name: self.opened[row["round"]][name] for name in names} for row in self.round_summary()
+            _committed(row)
+            | {name: self.opened[row["round"]][name] for name in names}
+            | {"epsilon": drawn[row["round"]]}
+            for row in self.round_summary()
         ]
 
     def v_cause_rate(self) -> list[Row]:
@@ -650,7 +654,7 @@ class Oracle:
     def views(self) -> dict[str, list[Row]]:
         """Every published view."""
         return {
-            "v_cause_history": self._that_count(self.cause_history()),
+            "v_cause_history": [_committed(row) for row in self._that_count(self.cause_history())],
             "v_cause_question": self._that_count(self.cause_question()),
             **{
                 name: getattr(self, name)()
@@ -667,6 +671,16 @@ def _merge(now: Standing, survivor: str, absorbed: str, label: str) -> None:
         now.causes[cause]["node_id"] = survivor
     members = sorted((*now.nodes[survivor]["members"], *gone["members"]), key=_number)
     now.nodes[survivor] |= {"label": label, "members": members}
+
+
+def _committed(row: Row) -> Row:
+    """What a commit says of the next round is called so in views."""
+    names = {
+        "epsilon_next": "epsilon_committed",
+        "epsilon_next_value": "epsilon_committed_value",
+        "probability": "probability_committed",
+    }
+    return {names.get(name, name): value for name, value in row.items()}
 
 
 def _number(name: str) -> int:
