@@ -18,7 +18,8 @@ from diagevo.text.numbers import count
 from .. import options
 from ..call import CommandContext
 from ..render import console as render
-from ..render.result import Result, row_of
+from ..render.console import row_of
+from ..render.result import Result
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from .. import options
 from ..call import CommandContext
 from ..opening import Run, database, one, opened
 from ..render import console as render
-from ..render.result import Result, Rows, row_of
+from ..render.console import row_of
+from ..render.result import Result, Rows
 from ..render.table import columns
 from ..screens.rounds import FIGURES, accuracy, premises, round_tables
 

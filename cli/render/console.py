@@ -27,6 +27,7 @@ from ..call import CommandContext
 from .layout import folded, width
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from rich.console import Console
     from rich.text import Text
 
@@ -241,3 +242,12 @@ def writing(path: Path, hint: str = "name another place") -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}", hint=hint) from error
+
+
+def row_of(value: "Mapping[str, Any] | DataclassInstance") -> dict[str, Any]:
+    """A flat dataclass as a row; fractions stay fractions."""
+    return (
+        {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        if dataclasses.is_dataclass(value)
+        else dict(value)
+    )

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
@@ -107,8 +107,3 @@ def _print_screen(call: CommandContext, parts: Sequence[str | Rows]) -> None:
                 stdout(call).print(marked(folded(shown, width())), soft_wrap=True)
             else:
                 out.write(shown + "\n")
-
-
-def row_of(value: "Mapping[str, Any] | DataclassInstance") -> dict[str, Any]:
-    """A flat dataclass as a row; fractions stay fractions."""
-    return {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else dict(value)

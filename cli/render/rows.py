@@ -14,8 +14,7 @@ from diagevo.errors import ConfigError, extra
 from diagevo.text.escaping import csv_text, json_text, visible
 
 from ..call import CommandContext
-from .console import Out, Point, dump, envelope, opened, plain, say, sink, stdout
-from .result import row_of
+from .console import Out, Point, dump, envelope, opened, plain, row_of, say, sink, stdout
 from .table import Column, cells, draw, markdown_line, markdown_rule, on_the_right, padded, widths
 
 PAGE = 1000

@@ -8,7 +8,8 @@ from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, number
 from diagevo.text.steps import common_head
 
-from ..render.result import Rows, row_of
+from ..render.console import row_of
+from ..render.result import Rows
 from ..render.table import Column, columns
 from .memory import dismissed, held
 

@@ -7,9 +7,8 @@ from diagevo.equations.policy import BUILT_IN
 from diagevo.text.lines import sub
 from diagevo.text.numbers import count, number
 
-from ..render.console import visible
+from ..render.console import row_of, visible
 from ..render.layout import wrapped
-from ..render.result import row_of
 from ..render.table import Column, columns
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count
 
-from ..render.result import Rows, row_of
+from ..render.console import row_of
+from ..render.result import Rows
 from ..render.table import Column, columns
 from .board import invalid
 
