@@ -14,7 +14,8 @@ import numpy as np
 from diagevo.diagnosis.levels import contrast
 from diagevo.diagnosis.levels.clustering import Groups, alike, grouped
 from diagevo.diagnosis.levels.contrast import Side, Signed
-from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary
+from diagevo.diagnosis.levels.features import NEW, ONE, THOUGHT, Vocabulary
+from diagevo.diagnosis.levels.field_changes import is_change, pair
 from diagevo.diagnosis.levels.inputs import (
     TOKEN,
     Evidence,
@@ -451,7 +452,12 @@ class Levels:
             if name not in marks[0 if sign > 0 else 1]:
                 continue
             words = self._names.get(name, "?")
-            if sign > 0:
+            if (both := pair(response.fields, prompt.expected, prompt.question, words)) is not None:
+                yield Evidence(
+                    _line_of(both[0], response),
+                    f"{_phrase(words)}: {_cut(both[0])}; expected: {_cut(both[1])}",
+                )
+            elif sign > 0:
                 new = words.removeprefix(NEW)
                 line, text = (
                     _where(words, response)
@@ -521,6 +527,8 @@ def _legible(name: str) -> tuple[int, int, tuple[bool, int], str]:
     kind = (
         4
         if not name or shape
+        else -1
+        if is_change(name) and not name.startswith((THOUGHT, ONE, NEW))
         else 3
         if name.startswith((ONE, NEW))
         else 0
@@ -552,8 +560,8 @@ def _having(properties: Sequence[str]) -> str:
     """Has a sum and uses another operation than …"""
     text, before = "", ""
     for each in properties:
-        verb = "uses" if each.startswith("another operation") else "has"
-        text += (" and " if text else "") + (each if verb == before else f"{verb} {each}")
+        verb = "" if ": " in each else "uses" if each.startswith("another operation") else "has"
+        text += (" and " if text else "") + (each if verb in ("", before) else f"{verb} {each}")
         before = verb
     return text
 
@@ -576,6 +584,11 @@ def _where(name: str, response: Response) -> tuple[int | None, str]:
         return None, ""
     there = [len(words.intersection(TOKEN.findall(text.lower()))) for _, text in response.steps]
     return response.steps[there.index(max(there))] if any(there) else (None, "")
+
+
+def _line_of(value: str, response: Response) -> int | None:
+    """The first own line in which a value of a document stands."""
+    return next((line for line, text in response.own if value and value in text), None)
 
 
 def _cut(text: str) -> str:

@@ -102,6 +102,11 @@ def features(own: Any, other: Any, question: str) -> list[str]:
     return list(found)[:MOST_PATHS]
 
 
+def is_change(name: str) -> bool:
+    """Whether a feature says how a document differs from the one that is expected."""
+    return name.startswith("§") and ": " in name
+
+
 def pair(own: Any, other: Any, question: str, name: str) -> tuple[str, str] | None:
     """What the response has and what is expected, where it shows this feature."""
     if own is None or other is None:
@@ -231,8 +236,8 @@ def _other_type(own: Any, other: Any) -> tuple[str, ...]:
     if isinstance(text, str) and isinstance(value, int | float) and not isinstance(value, bool):
         number = as_number(text)
         same = number is not None and float(value) in number[0]
-        return (kind, "another type") if same else (kind, "another type", "another number")
-    return kind, "another type"
+        return (kind,) if same else (kind, "another number")
+    return (kind,)
 
 
 def _other_value(own: Any, other: Any, question: str) -> tuple[str, ...]:
@@ -244,10 +249,8 @@ def _other_value(own: Any, other: Any, question: str) -> tuple[str, ...]:
     else:
         text = _other_number(float(own), float(other))
         general = "another number"
-    if text in ("other letters in upper case", "other blanks or signs"):
-        return (text,)
     if text is not None:
-        return text, general
+        return (text,)
     if _stands(own, question) and own not in (0, 1, ""):
         return "copied from elsewhere in the prompt", general
     if _stands(other, question):
@@ -383,38 +386,36 @@ def _alone(own: Any, question: str) -> Iterator[str]:
                 rest += [(_inside(path, name), each) for name, each in reversed(value.items())]
             case list():
                 rest += [(f"{path}[]", each) for each in reversed(value)]
-                yield from (f"§{shown}: {kind}" for kind in _of_list(value))
+                yield from (f"§{shown} {kind}" for kind in _of_list(value))
             case None | bool() | "":
                 yield f"§{shown} = {json.dumps(value)}"
             case str():
-                yield f"§{shown}: a text"
+                yield f"§{shown} is a text"
                 if any(char.isdigit() for char in value) and len(value) <= SHORT:
-                    yield f"§{shown}: written like {shape(value)}"
+                    yield f"§{shown} is written like {shape(value)}"
                 elif len(value) <= SHORT and len(value.split()) < 4 and not _stands(value, question):
                     yield f"§{shown} = {value}"
                 if len(value) <= NAME and not _stands(value, question):
-                    yield f"§{shown}: a text that the prompt has not"
+                    yield f"§{shown} is a text that the prompt has not"
             case _:
-                yield f"§{shown}: a number"
+                yield f"§{shown} is a number"
                 if not _stands(value, question):
-                    yield f"§{shown}: a number that the prompt has not"
+                    yield f"§{shown} is a number that the prompt has not"
 
 
 def _of_list(value: Sequence[Any]) -> Iterator[str]:
     if len(value) < 2:
-        yield "one element" if value else "no elements"
+        yield "has one element" if value else "has no elements"
         return
     texts = list(map(_canonical, value))
     if len(set(texts)) < len(texts):
-        yield "an element twice"
-    if len(value) > 2 and (
-        all(isinstance(each, str) for each in value) or all(isinstance(each, int | float) for each in value)
-    ):
-        ordered = sorted(value)
-        if list(value) == ordered != ordered[::-1]:
-            yield "in ascending order"
-        elif list(value) == ordered[::-1] != ordered:
-            yield "in descending order"
+        yield "has an element twice"
+    ordered = sorted(texts)
+    if len(value) > 2 and all(isinstance(each, str) for each in value) and ordered[0] != ordered[-1]:
+        if texts == ordered:
+            yield "is in ascending order"
+        elif texts == ordered[::-1]:
+            yield "is in descending order"
 
 
 def _most(values: Sequence[Any]) -> Any:
