@@ -13,15 +13,10 @@ from typing import Any, TypeVar
 from diagevo.diagnosis.levels import field_changes
 from diagevo.diagnosis.levels.arithmetic_checks import numbers
 from diagevo.diagnosis.levels.structured_output import Document, Unreadable, read
+from diagevo.text.thoughts import MARKS, answered, thoughts
 from diagevo.text.turns import Turn, alone, turns
 
 T = TypeVar("T")
-_THOUGHT = re.compile(
-    r"<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)|\A(?:(?!<think>).)*?</think>",
-    re.DOTALL | re.IGNORECASE,
-)
-"""Templates of some models open it in the prompt: then only its end is in the response."""
-_THINK = re.compile(r"</?(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _NUMBERED = re.compile(
     r"^\s*(?:[-*•>#]+\s+|\(?\d{1,3}[.)]\s+|\**(?:step|schritt|étape|paso)\s*\d+\s*[:.)-]\**)\s*",
     re.IGNORECASE,
@@ -72,9 +67,9 @@ class Response:
         """Lines that the policy thought, without their marks."""
         found: list[tuple[int, str]] = []
         for start, turn in self._placed:
-            for thought in _thoughts(turn):
+            for thought in thoughts(turn.text) if turn.own else ():
                 first = start + turn.text.count("\n", 0, thought.start())
-                lines = _THINK.sub("", thought.group()).split("\n")
+                lines = MARKS.sub("", thought.group()).split("\n")
                 found += [(first + at, text) for at, text in enumerate(lines) if text.strip()]
         return tuple(found)
 
@@ -94,7 +89,7 @@ class Response:
     @property
     def _lines(self) -> Iterator[tuple[int, str, bool, str]]:
         for start, turn in self._placed:
-            for line, part in enumerate(_answered(turn).split("\n")):
+            for line, part in enumerate((answered(turn.text) if turn.own else turn.text).split("\n")):
                 yield start + line, part, turn.own, turn.role
 
     @cached_property
@@ -147,7 +142,7 @@ class Response:
         """Who did what, in order: says, calls, is answered, fails, is asked."""
         for turn in self.turns:
             if turn.own:
-                said = _CALL.sub("", _answered(turn)).strip()
+                said = _CALL.sub("", answered(turn.text)).strip()
                 if said:
                     yield "words"
                 yield from ("a call" for _ in _CALL.findall(turn.text))
@@ -168,17 +163,6 @@ class Response:
     def counts(self) -> Mapping[str, int]:
         """How often it has each of its words."""
         return Counter(self.words)
-
-
-def _thoughts(turn: Turn) -> Iterator[re.Match[str]]:
-    return _THOUGHT.finditer(turn.text) if turn.own and _THINK.search(turn.text) else iter(())
-
-
-def _answered(turn: Turn) -> str:
-    """A turn without its thoughts, with as many lines."""
-    if not turn.own or not _THINK.search(turn.text):
-        return turn.text
-    return _THOUGHT.sub(lambda found: "\n" * found.group().count("\n"), turn.text)
 
 
 def _steps(lines: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
