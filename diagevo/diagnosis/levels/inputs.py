@@ -100,7 +100,7 @@ class Response:
     @cached_property
     def document(self) -> Document | Unreadable | None:
         """The structured output among its own lines that call nothing."""
-        return read([text for _, text in self._spoken])
+        return read([text for _, text in self.spoken])
 
     @cached_property
     def fields(self) -> Any:
@@ -113,7 +113,7 @@ class Response:
         """Its steps without structured output, of which only sentences are left."""
         if not isinstance(found := self.document, Document):
             return self.steps
-        spoken = self._spoken
+        spoken = self.spoken
         outside = [line for place, line in enumerate(spoken) if place not in found.lines]
         called = [(line, text) for line, text in self.own if _CALL.match(text)]
         at = spoken[found.lines.start][0]
@@ -121,7 +121,8 @@ class Response:
         return _steps(sorted([*outside, *called, *within], key=lambda each: each[0]))
 
     @property
-    def _spoken(self) -> list[tuple[int, str]]:
+    def spoken(self) -> list[tuple[int, str]]:
+        """Own lines that call nothing."""
         return [(line, text) for line, text in self.own if not _CALL.match(text)]
 
     @cached_property
