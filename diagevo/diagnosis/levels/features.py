@@ -12,7 +12,7 @@ from hashlib import blake2b
 import numpy as np
 
 from diagevo.diagnosis.levels import field_changes, paraphrases
-from diagevo.diagnosis.levels.arithmetic_checks import equations, given, numbers
+from diagevo.diagnosis.levels.arithmetic_checks import given, numbers
 from diagevo.diagnosis.levels.field_changes import shape
 from diagevo.diagnosis.levels.inputs import Prompt, Response
 
@@ -94,7 +94,7 @@ class Vocabulary:
         masked = [paraphrases.masked(word, topic) for word in words]
         further = list(_further(prompt, response))
         if part:
-            if any(not each.holds for each in equations(response.steps)):
+            if any(not each.holds for each in response.equations):
                 further.append("§a step that does not hold")
             return words, masked, further
         there = self._said(prompt, response)
@@ -157,7 +157,7 @@ def _further(prompt: Prompt, response: Response) -> Iterator[str]:
     steps = response.prose
     if response.fields is not None or response.document is not None:
         yield from field_changes.features(response.fields, prompt.expected, prompt.question)
-    yield from _made(prompt, steps)
+    yield from _made(prompt, response)
     yield from _compared(prompt, response)
     yield from _played(response)
     if steps:
@@ -176,18 +176,23 @@ def _further(prompt: Prompt, response: Response) -> Iterator[str]:
             yield f"§a number written like {word}"
 
 
-def _made(prompt: Prompt, steps: Sequence[tuple[int, str]]) -> Iterator[str]:
-    """How its numbers come from those before them, in whatever words: `a product of given numbers`."""
+def _made(prompt: Prompt, response: Response) -> Iterator[str]:
+    """How its numbers come from those before them, in whatever words: `a product of given numbers`.
+
+    A constant counts only where it is computed with: any number is another one less 52.
+    """
     digits = {float(number) for number in numbers(prompt.question)}
     if not digits or len(digits) > MANY:
         return
-    own = [float(number) for _, text in steps for number in numbers(text)]
+    own = [float(number) for _, text in response.prose for number in numbers(text)]
     unused = digits - set(own)
     if unused:
         yield "§a given number not used"
         if len(unused) > 1:
             yield "§several given numbers not used"
-    known = dict.fromkeys(map(float, CONSTANTS), "a constant") | dict.fromkeys(digits, "a given number")
+    written = {float(number) for each in response.equations if each.signs for number in each.numbers}
+    constants = written.intersection(CONSTANTS)
+    known = dict.fromkeys(constants, "a constant") | dict.fromkeys(digits, "a given number")
     new = 0
     for number in own:
         if number in known:
@@ -203,7 +208,7 @@ def _made(prompt: Prompt, steps: Sequence[tuple[int, str]]) -> Iterator[str]:
         for name in _from(number, known):
             yield f"§{name}"
         known[number] = "a result"
-    for number in {each for each in own if each in CONSTANTS and each not in digits}:
+    for number in constants - digits:
         yield f"§the number {number:g}"
     yield (
         "§"

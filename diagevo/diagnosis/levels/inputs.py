@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 from diagevo.diagnosis.levels import field_changes
-from diagevo.diagnosis.levels.arithmetic_checks import numbers
+from diagevo.diagnosis.levels.arithmetic_checks import Equation, equations, numbers
 from diagevo.diagnosis.levels.structured_output import Document, Unreadable, read
 from diagevo.text.thoughts import MARKS, answered, thoughts
 from diagevo.text.turns import Turn, alone, turns
@@ -96,6 +96,10 @@ class Response:
     def steps(self) -> tuple[tuple[int, str], ...]:
         """Own lines without numbering, bullets and fences."""
         return _steps(self.own)
+
+    @cached_property
+    def equations(self) -> tuple[Equation, ...]:
+        return tuple(equations(self.steps))
 
     @cached_property
     def document(self) -> Document | Unreadable | None:

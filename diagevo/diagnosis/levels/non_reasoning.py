@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 
 from diagevo.answers.comparison import decide
 from diagevo.answers.extraction import extract_boxed
-from diagevo.diagnosis.levels.arithmetic_checks import equations
 from diagevo.diagnosis.levels.inputs import Evidence, Prompt, Response
 from diagevo.diagnosis.levels.structured_output import Unreadable
 
@@ -151,7 +150,7 @@ class Habits:
         yield from _tools(response, feedback)
         if response.calls and (ends := list(response.events)[-1:]) and ends[0] not in ("words", "the user"):
             yield "unanswered", Evidence(last[0], f"it ends: {_cut(last[1])}")
-        if wrong := next((each for each in equations(response.steps) if not each.holds), None):
+        if wrong := next((each for each in response.equations if not each.holds), None):
             yield FALSE, Evidence(wrong.line, f"does not hold: {_cut(wrong.text)}")
         if self.marks and not any(mark.search(text) for _, mark in _MARKS) and not found:
             yield "no answer", Evidence(last[0], f"no {self.marks[0][0]}; it ends: {_cut(last[1])}")
