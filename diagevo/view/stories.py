@@ -79,12 +79,12 @@ class Sides:
     cut: bool
     against: str
     """A response, the known answer, or nothing."""
-    thoughts: tuple[str, str]
+    thoughts: tuple[str, str] = "", ""
     """What either thought, which is folded."""
 
 
 def _sides(example: Example, reference: str | None, trajectory: str | None) -> Sides:
-    lines = tuple(side_by_side(answered(reference or "").strip(), answered(trajectory or "").strip()))
+    lines = tuple(side_by_side(answered(reference or ""), answered(trajectory or "")))
     _, expected, actual = parted((reference or "")[:TEXT], (trajectory or "")[:TEXT])
     if example.wrong is not None and example.actual:
         actual = expected = example.actual

@@ -352,7 +352,7 @@ class Levels:
             failing, {name for each in led for name, _ in groups.bundles[each][:MAX_BUNDLE]}
         )
         for each in led:  # the one that a reader understands stands for those that go together
-            groups.bundles[each].sort(key=lambda one: _legible(self._names.get(one[0], "")))
+            groups.bundles[each].sort(key=lambda one: _legible(self._names.get(one[0], ""), one[1]))
         members: dict[int, list[str]] = defaultdict(list)
         self._placed = {key: _place(groups, marks) for (_, marks), key in zip(rows, keys, strict=True)}
         for key, held in self._placed.items():
@@ -518,7 +518,7 @@ def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:
     )
 
 
-def _legible(name: str) -> tuple[int, int, tuple[bool, int], str]:
+def _legible(name: str, sign: int) -> tuple[int, int, tuple[bool, int], str]:
     """Before others a property in words, then the fewest words, then what has signs in it, then ways to
     say something, then what is a shape or a fragment."""
     words = name.split()
@@ -527,7 +527,7 @@ def _legible(name: str) -> tuple[int, int, tuple[bool, int], str]:
     kind = (
         4
         if not name or shape
-        else -1
+        else -sign * 5  # that a change is missing says that passes have it: no name
         if is_change(name) and not name.startswith((THOUGHT, ONE, NEW))
         else 3
         if name.startswith((ONE, NEW))

@@ -286,9 +286,7 @@ def _other_text(own: str, other: str) -> str | None:
         if not number[0].isdisjoint(right[0]):
             if number[1] == right[1]:
                 return "a number written in another way"
-            return (
-                "with another unit" if number[1] and right[1] else "a unit more" if number[1] else "no unit"
-            )
+            return "another unit" if number[1] and right[1] else "a unit more" if number[1] else "no unit"
         return None
     mine, theirs = (re.sub(r"[\W_]+", "", text.casefold()) for text in (own, other))
     if mine == theirs:
