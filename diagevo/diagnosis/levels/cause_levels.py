@@ -17,6 +17,7 @@ from diagevo.diagnosis.levels.contrast import Side, Signed
 from diagevo.diagnosis.levels.features import NEW, ONE, THOUGHT, Vocabulary
 from diagevo.diagnosis.levels.field_changes import is_change, pair
 from diagevo.diagnosis.levels.inputs import (
+    BESIDE,
     TOKEN,
     Evidence,
     Failure,
@@ -31,6 +32,8 @@ from diagevo.diagnosis.levels.step_location import Located, change, located, nea
 
 SAMPLED = 2_000
 """Prompts with a failure, and as many without, that are learned from; all failures get their causes."""
+LEARNED = 200
+"""Failures of a prompt that are learned from."""
 SAME = 3
 """Failures, all of them one and the same response, from which they have a cause untested."""
 DRAWN = 4
@@ -137,7 +140,7 @@ class Levels:
             placed = self._held(self._groups, _without(prompt, plain))
         found: list[Explained] = []
         for place, failure in enumerate(prompt.failed):
-            sibling = nearest(failure.response, prompt.passed)
+            sibling = nearest(failure.response, prompt.beside)
             where = (
                 None
                 if place in plain and plain[place][0] in ("empty", "loop", "cut off")
@@ -320,7 +323,7 @@ class Levels:
         ]
 
     def _side(self, prompt: Prompt, of: Callable[[Prompt, Response], np.ndarray]) -> Side | None:
-        passed = [of(prompt, each) for each in prompt.passed]
+        passed = [of(prompt, each) for each in prompt.beside]
         if not (own := bool(passed)):
             for each in self._neighbours.near(prompt):
                 if each.key not in self._borrowed:
@@ -491,13 +494,14 @@ def _place(groups: Groups, marks: Signed) -> _Place:
 
 
 def _ordered(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """So that causes hang neither on the order of rows nor on how a text begins."""
+    """So that causes hang neither on the order of rows nor on how a text begins; of a prompt with many
+    responses some."""
     return sorted(
         (
             replace(
                 each,
-                passed=shuffled(each.passed, lambda response: response),
-                failed=shuffled(each.failed, lambda failure: failure.response),
+                passed=shuffled(each.passed, lambda response: response)[:BESIDE],
+                failed=shuffled(each.failed, lambda failure: failure.response)[:LEARNED],
             )
             for each in prompts
         ),

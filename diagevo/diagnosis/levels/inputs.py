@@ -27,6 +27,8 @@ _CALL = re.compile(r"^\[tool call\] ([^\s(]+)\((.*)\)\s*$", re.MULTILINE)
 _FAILED = re.compile(
     r"\b(?:error|failed|failure|exception|invalid|denied|timed? ?out)\b|\"ok\"\s*:\s*false", re.IGNORECASE
 )
+BESIDE = 64
+"""Passes of a prompt that each of its failures is held against: all of them would grow with the square."""
 _SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
 TOKEN = re.compile(
     rf"[{_SPACELESS}]|(?:(?![{_SPACELESS}])[^\W\d])(?:(?![{_SPACELESS}])\w)*|\d+(?:[.,]\d+)*|//|\*\*|[<>=!]=|->|[^\w\s]"
@@ -223,6 +225,13 @@ class Prompt:
     @cached_property
     def words(self) -> frozenset[str]:
         return frozenset(TOKEN.findall(self.question.lower()))
+
+    @cached_property
+    def beside(self) -> list[Response]:
+        """The passes that a failure is held against: of many BESIDE, whatever the order of rows."""
+        if len(self.passed) <= BESIDE:
+            return list(self.passed)
+        return shuffled(self.passed, lambda each: each)[:BESIDE]
 
     @property
     def responses(self) -> list[Response]:
