@@ -18,6 +18,7 @@ from diagevo.memory.stories.story_wording import failure_lines, question_lines, 
 from diagevo.memory.stories.why import why_cause
 from diagevo.text.numbers import count
 from diagevo.text.steps import parted
+from diagevo.text.thoughts import answered, thought
 from diagevo.view.outcomes import MeanOfQuestions
 from diagevo.view.page import TEXT, Page, Sentence, Site, part_of
 from diagevo.view.pages import below
@@ -78,17 +79,21 @@ class Sides:
     cut: bool
     against: str
     """A response, the known answer, or nothing."""
+    thoughts: tuple[str, str] = "", ""
+    """What either thought, which is folded."""
 
 
 def _sides(example: Example, reference: str | None, trajectory: str | None) -> Sides:
-    lines = tuple(side_by_side(reference or "", trajectory or ""))
+    lines = tuple(side_by_side(answered(reference or ""), answered(trajectory or "")))
     _, expected, actual = parted((reference or "")[:TEXT], (trajectory or "")[:TEXT])
     if example.wrong is not None and example.actual:
         actual = expected = example.actual
     differ = [n for n, line in enumerate(lines) if not line.same]
     part = (n for n in differ if actual in (lines[n].right or "") or expected in (lines[n].left or ""))
     first = next(part, next(iter(differ), None))
-    return Sides(lines, first, any(_is_cut(one or "") for one in (reference, trajectory)), example.against)
+    cut = any(_is_cut(one or "") for one in (reference, trajectory))
+    before = thought((reference or "")[:TEXT]), thought((trajectory or "")[:TEXT])
+    return Sides(lines, first, cut, example.against, before)
 
 
 def cause(history: History, site: Site, cause: str, part: str | None = None) -> Page:

@@ -14,8 +14,10 @@ import numpy as np
 from diagevo.diagnosis.levels import contrast
 from diagevo.diagnosis.levels.clustering import Groups, alike, grouped
 from diagevo.diagnosis.levels.contrast import Side, Signed
-from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary
+from diagevo.diagnosis.levels.features import NEW, ONE, THOUGHT, Vocabulary
+from diagevo.diagnosis.levels.field_changes import is_change, pair
 from diagevo.diagnosis.levels.inputs import (
+    BESIDE,
     TOKEN,
     Evidence,
     Failure,
@@ -30,6 +32,8 @@ from diagevo.diagnosis.levels.step_location import Located, change, located, nea
 
 SAMPLED = 2_000
 """Prompts with a failure, and as many without, that are learned from; all failures get their causes."""
+LEARNED = 200
+"""Failures of a prompt that are learned from."""
 SAME = 3
 """Failures, all of them one and the same response, from which they have a cause untested."""
 DRAWN = 4
@@ -136,7 +140,7 @@ class Levels:
             placed = self._held(self._groups, _without(prompt, plain))
         found: list[Explained] = []
         for place, failure in enumerate(prompt.failed):
-            sibling = nearest(failure.response, prompt.passed)
+            sibling = nearest(failure.response, prompt.beside)
             where = (
                 None
                 if place in plain and plain[place][0] in ("empty", "loop", "cut off")
@@ -319,7 +323,7 @@ class Levels:
         ]
 
     def _side(self, prompt: Prompt, of: Callable[[Prompt, Response], np.ndarray]) -> Side | None:
-        passed = [of(prompt, each) for each in prompt.passed]
+        passed = [of(prompt, each) for each in prompt.beside]
         if not (own := bool(passed)):
             for each in self._neighbours.near(prompt):
                 if each.key not in self._borrowed:
@@ -351,7 +355,7 @@ class Levels:
             failing, {name for each in led for name, _ in groups.bundles[each][:MAX_BUNDLE]}
         )
         for each in led:  # the one that a reader understands stands for those that go together
-            groups.bundles[each].sort(key=lambda one: _legible(self._names.get(one[0], "")))
+            groups.bundles[each].sort(key=lambda one: _legible(self._names.get(one[0], ""), one[1]))
         members: dict[int, list[str]] = defaultdict(list)
         self._placed = {key: _place(groups, marks) for (_, marks), key in zip(rows, keys, strict=True)}
         for key, held in self._placed.items():
@@ -451,7 +455,12 @@ class Levels:
             if name not in marks[0 if sign > 0 else 1]:
                 continue
             words = self._names.get(name, "?")
-            if sign > 0:
+            if (both := pair(response.fields, prompt.expected, prompt.question, words)) is not None:
+                yield Evidence(
+                    _line_of(both[0], response),
+                    f"{_phrase(words)}: {_cut(both[0])}; expected: {_cut(both[1])}",
+                )
+            elif sign > 0:
                 new = words.removeprefix(NEW)
                 line, text = (
                     _where(words, response)
@@ -485,13 +494,14 @@ def _place(groups: Groups, marks: Signed) -> _Place:
 
 
 def _ordered(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """So that causes hang neither on the order of rows nor on how a text begins."""
+    """So that causes hang neither on the order of rows nor on how a text begins; of a prompt with many
+    responses some."""
     return sorted(
         (
             replace(
                 each,
-                passed=shuffled(each.passed, lambda response: response),
-                failed=shuffled(each.failed, lambda failure: failure.response),
+                passed=shuffled(each.passed, lambda response: response)[:BESIDE],
+                failed=shuffled(each.failed, lambda failure: failure.response)[:LEARNED],
             )
             for each in prompts
         ),
@@ -512,7 +522,7 @@ def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:
     )
 
 
-def _legible(name: str) -> tuple[int, int, tuple[bool, int], str]:
+def _legible(name: str, sign: int) -> tuple[int, int, tuple[bool, int], int, str]:
     """Before others a property in words, then the fewest words, then what has signs in it, then ways to
     say something, then what is a shape or a fragment."""
     words = name.split()
@@ -521,6 +531,8 @@ def _legible(name: str) -> tuple[int, int, tuple[bool, int], str]:
     kind = (
         4
         if not name or shape
+        else -sign * 5  # that a change is missing says that passes have it: no name
+        if is_change(name) and not name.startswith((THOUGHT, ONE, NEW))
         else 3
         if name.startswith((ONE, NEW))
         else 0
@@ -529,7 +541,7 @@ def _legible(name: str) -> tuple[int, int, tuple[bool, int], str]:
         if not signs
         else 2
     )
-    return kind, signs, (len(name) < MIN_WORD_LENGTH, len(words)), name
+    return kind, signs, (len(name) < MIN_WORD_LENGTH, len(words)), -sign, name
 
 
 def _apart(names: Iterable[str]) -> list[str]:
@@ -552,8 +564,8 @@ def _having(properties: Sequence[str]) -> str:
     """Has a sum and uses another operation than …"""
     text, before = "", ""
     for each in properties:
-        verb = "uses" if each.startswith("another operation") else "has"
-        text += (" and " if text else "") + (each if verb == before else f"{verb} {each}")
+        verb = "" if ": " in each else "uses" if each.startswith("another operation") else "has"
+        text += (" and " if text else "") + (each if verb in ("", before) else f"{verb} {each}")
         before = verb
     return text
 
@@ -576,6 +588,11 @@ def _where(name: str, response: Response) -> tuple[int | None, str]:
         return None, ""
     there = [len(words.intersection(TOKEN.findall(text.lower()))) for _, text in response.steps]
     return response.steps[there.index(max(there))] if any(there) else (None, "")
+
+
+def _line_of(value: str, response: Response) -> int | None:
+    """The first own line in which a value of a document stands."""
+    return next((line for line, text in response.own if value and value in text), None)
 
 
 def _cut(text: str) -> str:
