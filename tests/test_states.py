@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 READERS = (
     "diagevo/equations/states.py",
     "diagevo/memory/state/model.py",
-    "diagevo/memory/audit/compare.py",
-    "diagevo/memory/audit/wording.py",
+    "diagevo/memory/compare/memory_diff.py",
+    "diagevo/memory/stories/story_wording.py",
 )
 """Those in which states differ; what follows from them reads them there."""
 
