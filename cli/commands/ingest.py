@@ -63,7 +63,8 @@ def ingest(
         typer.Option(
             metavar="FIELD=PATH,…",
             help="For jsonl: the path of each field: prompt, response, reward, group, answer, step, feedback,"
-            " tags (messages.0.content; samples.*.text makes a rollout of each; tags=topic+level).",
+            " tags (messages.0.content; messages.:-1 for all but the last; samples.*.text makes a rollout of"
+            " each; tags=topic+level).",
         ),
     ] = None,
     pass_at: Annotated[
