@@ -126,7 +126,9 @@ def test_failures_that_end_below_zero_are_not_said_to_end_above() -> None:
         failures = [Failure(f"{word}{each}", response) for each, response in enumerate(failed)]
         prompts.append(Prompt(word, f"What is the {word} balance?", None, passed, failures))
     levels = Levels(prompts, [])
-    causes = {each.cause for prompt in prompts for each in levels.of(prompt)}
+    explained = [each for prompt in prompts for each in levels.of(prompt)]
+    causes = {each.cause for each in explained}
+    assert all(len(list(each.evidence)) == len(list(each.evidence)) > 0 for each in explained)
     [cause] = causes
     assert cause is not None
     assert cause.key in ("3:-§a number at the end", "3:+§a negative number at the end")
