@@ -56,7 +56,7 @@ def test_only_what_was_diagnosed_as_new_is_judged_and_a_cause_goes_under_one_nod
         with pytest.raises(InconsistentError, match=r"r1.q0.a1 is a slip"):
             effects.judged(state, now, Fact("DuplicateJudged", 1, "a", 1, 1, slip))
         effects.judged(state, now, Fact("DuplicateJudged", 1, "b", 1, 1, new))
-        for named in ({"node_id": "n1", "new_label": "sums"}, {"node_id": None, "new_label": None}):
-            node = NodeAssigned(failure_id="r1.q0.a0", shortlist=[], **named)
+        for node, label in (("n1", "sums"), (None, None)):
+            found = NodeAssigned(failure_id="r1.q0.a0", shortlist=[], node_id=node, new_label=label)
             with pytest.raises(InconsistentError, match="a node, or the label of a new one, is needed"):
-                effects.assigned(state, now, Fact("NodeAssigned", 1, "c", 1, 1, node))
+                effects.assigned(state, now, Fact("NodeAssigned", 1, "c", 1, 1, found))
