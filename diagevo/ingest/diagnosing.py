@@ -108,11 +108,7 @@ def diagnose(
         observer.superseded(rounds.supersede(superseded, f"diagnosed again by {by}"))
     if every:
         rounds.observe_all_failed()
-<<<<<<< HEAD
-    diagnostician = diagnostician_of(memory, config, max_calls)
-=======
     diagnostician = diagnostician_for(memory, config, max_calls)
->>>>>>> w3/house
     found = cost(memory, config, all_failed=every)
     observer.begins(found)
     return _diagnosed(rounds, config, diagnostician, observer, stop) if found.rounds else {}
@@ -160,16 +156,6 @@ def check_rules(config: Config, run: str) -> None:
             hint=f"name a served model, once: diagevo diagnose --run {run} --model M --base-url URL;"
             " or find causes without a model: --local",
         )
-
-
-def diagnostician_of(
-    memory: Memory, config: Config, max_calls: int | None = None
-) -> "OpenAIDiagnostician | LocalCauses":
-    """The configured one, for the rounds of an ingested run; replies are kept, so that nothing is asked
-    twice."""
-    if config.roles.diagnostician.engine == LOCAL:
-        return LocalCauses(memory, (group for _, group in Rounds(memory).groups(1, LAST)))
-    return _served(memory, config, max_calls)
 
 
 def served(config: Config, artifacts: Artifacts, **given: Any) -> "OpenAIDiagnostician":
