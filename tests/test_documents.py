@@ -133,7 +133,7 @@ def test_the_lines_for_trl_add_a_callback_to_a_trainer(
     from diagevo.arithmetic import WEIGHTS
     from diagevo.integrations.trl import RoundCallback
 
-    def right(completions: list[str], **_: object) -> list[float]:
+    def right(completions: list[str], **_: object) -> list[float | None]:
         return [1.0 for _ in completions]
 
     monkeypatch.chdir(tmp_path)
