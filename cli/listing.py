@@ -63,6 +63,7 @@ PROGRAM: dict[str, str | Group] = {
         memory="show why replay log schedule",
         memory_whatif="what-if",
         memory_upkeep="query verify rename dismiss rebuild calibrate",
+        memory_assign="assign",
     ),
     "view": "view",
     "report": _group("report", "Figures and tables of runs.", report="build"),

@@ -14,6 +14,7 @@ from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
 from diagevo.errors import ConfigError, OutOfOrderError
+from diagevo.ingest.carried import carry, name_causes
 from diagevo.ingest.local import LocalCauses, is_plain
 from diagevo.memory.audit.ingested_groups import Attempts
 from diagevo.memory.events import (
@@ -21,6 +22,7 @@ from diagevo.memory.events import (
     CauseCreated,
     CauseMatched,
     CauseState,
+    FailureAssigned,
     FailureObserved,
     GroupIngested,
     RoundCommitted,
@@ -30,6 +32,7 @@ from diagevo.memory.events import (
 from diagevo.memory.events.catalogue import Evidence
 from diagevo.memory.log.log import Log
 from diagevo.memory.memory import Memory
+from diagevo.memory.state.assignments import Move, moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,14 @@ class LastFailures:
 
     def __init__(self) -> None:
         self._causes: dict[str, tuple[int, Counter[str]]] = {}
+        self._moved: dict[str, list[Move]] = {}
+        """What somebody assigned anew since, by the digest of the prompt."""
 
     def read(self, log: Log, run_id: str, rounds: Sequence[int]) -> None:
-        """Take in what was committed in these rounds, which come in order."""
+        """Take in what was committed in these rounds, which come in order, and what was said since."""
+        self._moved = {}
+        for fact in moves(log, run_id):
+            self._moved.setdefault(fact.event.failure.question, []).append(fact.event)
         if not rounds:
             return
         wanted = set(rounds)
@@ -92,7 +100,14 @@ class LastFailures:
 
     def aim(self, digest: str, states: Mapping[str, CauseState]) -> Aim | None:
         """What the prompt aims at while the causes are in these states; None: nothing, it is free."""
-        _, causes = self._causes.get(digest, (0, Counter[str]()))
+        last, causes = self._causes.get(digest, (0, Counter[str]()))
+        if moved := self._moved.get(digest):
+            last = max([last, *(one.failure.round for one in moved if isinstance(one, FailureAssigned))])
+            causes = causes.copy() if last == self._causes.get(digest, (0,))[0] else Counter[str]()
+            for one in moved:
+                if one.failure.round == last:
+                    causes[one.cause_id] += 1 if isinstance(one, FailureAssigned) else -1
+            causes = +causes
         ranked = sorted(causes, key=lambda cause_id: (-causes[cause_id], number_of(cause_id)))
         active = next((c for c in ranked if states.get(c) == "active"), None)
         if active is None:
@@ -227,7 +242,11 @@ class Rounds:
                 hint="start again from the round before: diagevo runs fork"
                 f" {memory.run_id}@{max(first - 1, 0)}",
             )
-        return memory.supersede(first, reason)
+        with memory.atomic():
+            event = memory.supersede(first, reason)
+            carry(memory, memory.state.counted())
+            name_causes(memory)
+            return event
 
     def play(self, number: int, groups: Sequence[GroupIngested]) -> None:
         """Open a round, score its groups as candidates, and observe their failures: one transaction."""
@@ -334,7 +353,9 @@ class Rounds:
                     legibility=legibility,
                     computed={name: words for name, (_, words) in known.items()},
                 )
-            committed.append(memory.commit())
+            with memory.atomic():
+                committed.append(memory.commit())
+                carry(memory, [number])
             on_commit(number, committed[-1])
         return committed
 

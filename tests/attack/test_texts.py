@@ -71,6 +71,7 @@ ELSEWHERE = {
         "memory rebuild",
         "memory rename",
         "memory dismiss",
+        "memory assign",
         "eval run",
     ),
     "read below": ("runs import", "report build"),

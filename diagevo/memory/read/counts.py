@@ -1,7 +1,7 @@
 """What was asked and what failed, by round and by cause: of committed rounds from their rows, of the open one
 from the fold, which counts both."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,12 +68,50 @@ def counts(history: History) -> Counts:
     """Of a run as it is now."""
     some = "failures > 0 OR aimed > 0"
     causes = select_rows(history, "v_cause_history", CauseCounts, some, order="round, cause_id")
+    rounds = counted(history, history.end)
     state = history.state(history.end)
+    if state.assignments:
+        causes = _assigned_anew(history, causes, rounds, state.round)
     if state.open is not None:
         causes += cause_counts(state.open).values()
-    rounds = counted(history, history.end)
     dismissed = frozenset(cause.cause_id for cause in state.dismissed())
     return Counts(tuple(rounds), tuple(causes), history.ingested is not None, history.steered, dismissed)
+
+
+@dataclass(frozen=True, slots=True)
+class _OnQuestion:
+    """`v_cause_question`."""
+
+    round: int
+    question_id: str
+    cause_id: str
+    responses: int
+    first: int
+    failures: int
+
+
+def _assigned_anew(
+    history: History, causes: list[CauseCounts], rounds: list[RoundCounts], last: int
+) -> list[CauseCounts]:
+    """The counts of committed rounds, each failure under the cause that somebody assigned it to since."""
+    now = {(one.round, one.cause_id): one for one in causes}
+    for one in causes:
+        one.failures = one.questions = one.responses = one.first = 0
+    on = defaultdict[int, set[str]](set)
+    failures = Counter[int]()
+    for row in select_rows(history, "v_cause_question", _OnQuestion, "round <= :last", {"last": last}):
+        key = row.round, row.cause_id
+        cause = now.setdefault(key, CauseCounts(round=row.round, cause_id=row.cause_id))
+        cause.failures += row.failures
+        cause.questions += 1
+        cause.responses += row.responses
+        cause.first += row.first
+        on[row.round].add(row.question_id)
+        failures[row.round] += row.failures
+    for one in rounds:
+        if one.round <= last:
+            one.with_cause, one.questions_with_cause = failures[one.round], len(on[one.round])
+    return [now[key] for key in sorted(now)]
 
 
 COLUMNS = 24
