@@ -6,8 +6,8 @@ from diagevo.memory.events import CauseAdded, CauseCreated, NodePairJudged, numb
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.stories.failures import FailureStory, ModelExchange, asked, failure_story, stories_of
-from diagevo.memory.stories.references import causes as causes_by
 from diagevo.memory.stories.references import Reference, nodes
+from diagevo.memory.stories.references import causes as causes_by
 
 
 @dataclass(frozen=True, slots=True)
