@@ -24,6 +24,7 @@ def carry(memory: Memory, rounds: Sequence[int]) -> None:
         return
     last = {fact.event.failure.failure_id: fact.event for fact in moves(memory.log, memory.run_id)}
     now, known = causes_of(moves(memory.log, memory.run_id)), _Causes(memory)
+    again: dict[tuple[str, str, str | None], list[str]] = {}
     for number in rounds:
         questions: dict[str, str] = {}
         for fact in memory.log.chosen(memory.run_id, [CandidateScored, FailureObserved], (number, number)):
@@ -39,7 +40,9 @@ def carry(memory: Memory, rounds: Sequence[int]) -> None:
             before = last.get(name)
             stands = isinstance(before, FailureAssigned) and not before.undo and now[name] == cause_id
             if not stands:
-                memory.assign([name], cause_id, word.by, word.note)
+                again.setdefault((cause_id, word.by, word.note), []).append(name)
+    for (cause_id, by, note), names in again.items():
+        memory.assign(names, cause_id, by, note)
 
 
 class _Causes:

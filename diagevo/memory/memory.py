@@ -719,6 +719,21 @@ class Memory:
         """
         return {failure_id: cause for failure_id, (_, cause) in self._placed(failures).items()}
 
+    @checked
+    def diagnosed_as(self, failures: Sequence[str]) -> dict[str, str | None]:
+        """The cause that the diagnosis of each failure counted it under, whatever somebody said since.
+
+        Args:
+            failures: Their ids.
+
+        Raises:
+            NotFoundError: There is no such failure, or its round is superseded.
+        """
+        return {
+            failure_id: diagnosed_as(self.log, self.state, failure_id, placed.round)
+            for failure_id, (placed, _) in self._placed(failures).items()
+        }
+
     def _said(self) -> dict[str, str]:
         """The cause of each failure that somebody assigned, and nobody took it back."""
         last = {fact.event.failure.failure_id: fact.event for fact in moves(self.log, self.run_id)}

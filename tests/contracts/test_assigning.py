@@ -13,6 +13,7 @@ from diagevo.memory.audit.verify import verify
 from diagevo.memory.compare.memory_diff import diff_memory
 from diagevo.memory.compare.replay import compare_with_commit, describe, steps
 from diagevo.memory.compare.whatif import Changes, what_if
+from diagevo.memory.events import FailureUnassigned
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.memory import Memory
@@ -23,6 +24,7 @@ from diagevo.memory.stories.why import story_of, why_cause
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from diagevo.memory.transfer.rebuilding import rebuild_projections
+from diagevo.memory.writer import Item
 from tests.contracts.databases import Store
 from tests.memory.play import candidate, failure, first_round, new_cause, other, settle_duplicate
 
@@ -238,3 +240,16 @@ def test_what_cannot_be_assigned_is_refused(assigned: Store) -> None:
     history = open_history(assigned.url, "a", root=assigned.root)
     with closing(history.database):
         assert verify(history.log, "a", assigned.root / "a").faults == []
+
+
+def test_a_word_that_does_not_fit_its_failure_is_found(assigned: Store) -> None:
+    """The fold alone cannot: it forgets the failures of a round at its commit."""
+    with assigned.open() as memory:
+        [(placed, _)] = memory._placed(["r1.q0.a0"]).values()
+        with memory.atomic():
+            number = memory.state.assignments + 1
+            event = FailureUnassigned(number=number, cause_id="c2", failure=placed, by="eve")
+            memory._run.append([Item(event, round=2)])
+    with assigned.log() as log:
+        [fault] = verify(log, "a", assigned.root / "a").faults
+        assert fault.message.endswith("r1.q0.a0 is counted under c1")
