@@ -178,7 +178,8 @@ def import_labels(memory: Memory, file: Path, by: str) -> Labelled:
                 to.setdefault((cause_id, row.note), []).append(row.failure_id)
                 said.append((row.failure_id, cause_id))
             except DiagEvoError as error:
-                raise type(error)(f"{row.place}: {error.message}", hint=error.hint) from error
+                hint = error.hint or "list the causes: diagevo memory show"
+                raise type(error)(f"{row.place}: {error.message}", hint=hint) from error
         diagnosed = memory.diagnosed_as([name for name, _ in said])
         assigned = 0
         for (cause_id, note), names in to.items():

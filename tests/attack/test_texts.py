@@ -72,6 +72,7 @@ ELSEWHERE = {
         "memory rename",
         "memory dismiss",
         "memory assign",
+        "memory label",
         "eval run",
     ),
     "read below": ("runs import", "report build"),
