@@ -235,7 +235,9 @@ def question_lines(story: QuestionStory) -> list[Line]:
 
 def failed_on(story: FailureStory) -> Line:
     """A failure below its question."""
-    text = " → ".join(filter(None, (how_counted(story), story.cause_id)))
+    said = next((move for move in story.moves[-1:] if move.cause_id is not None and not move.undo), None)
+    how = how_counted(story) if said is None else f"assigned by {said.by}"
+    text = " → ".join(filter(None, (how, story.cause_id)))
     position = story.positions.get("CauseMatched") or story.positions.get("CauseCreated")
     return Line(story.failure_id, text, position, 1, mark_of(story) if story.right else "")
 

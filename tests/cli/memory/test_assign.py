@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from diagevo.memory.log.database import Database
+from diagevo.view.page import Site
+from diagevo.view.site import View
 from tests.cli.memory.conftest import Ask
 from tests.cli.program import invoke
 from tests.ingest.conftest import configured, step
@@ -48,6 +51,19 @@ def test_an_assignment_is_on_the_screens_and_in_the_exports(ask: Ask, home: Path
     assert sorted(row["cause_id"] for row in rows) == ["c1", "c1", "c3", "c3"]
     shown = ask("memory", "show").output
     assert "swaps digits" not in shown
+    database = Database(f"sqlite:///{home / 'diagevo.db'}")
+    view = View(Site(database, live=True))
+    own = view.render("a/causes/c3.html")
+    assert "2 failures on 1 question: 2 in round 1" in own
+    assert own.count(">assigned by ") == 2
+    assert "km, &lt;b&gt;not&lt;/b&gt; m" in own
+    listed = view.render("a/causes/c1.html").partition("<tbody>")[2]
+    assert "r1.q0.a3" in listed
+    assert "r1.q1.a1" in listed
+    assert "r1.q0.a1" not in listed
+    assert "causes/c3.html" in view.render("a/questions/r1.q0.html")
+    assert "assigned by" in ask("memory", "why", "r1.q0").stdout
+    database.close()
     done = ask("memory", "assign", "r1.q0.a1", "r1.q1.a1", "--undo")
     assert done.stdout == "c1  Active, f = 2: drops a carry\nc2  Active, f = 1: swaps digits\n"
     assert ask("memory", "verify").exit_code == 0
