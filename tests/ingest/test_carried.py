@@ -2,8 +2,12 @@
 
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.compare.whatif import Changes, what_if
 from diagevo.memory.events import FailureAssigned
+from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
+from diagevo.memory.read.opened_rounds import observations
+from diagevo.memory.stories.why import why_cause
 from tests.ingest.conftest import step
 from tests.ingest.test_recording import diagnose, record
 
@@ -12,6 +16,17 @@ OWN = "reads the unit wrong"
 
 def _causes(memory: Memory) -> dict[str, int]:
     return {c.description: c.frequency for c in memory.state.causes.values()}
+
+
+def _well(memory: Memory) -> None:
+    """It verifies, and what was recorded, played again, gives the same memory."""
+    assert verify(memory.log, "a", memory.folder).faults == []
+    history = History(memory.database, "a", memory.root)
+    last = what_if(observations(history, history.end), Changes()).rounds[-1]
+    assert last.frequencies == {c.cause_id: c.frequency for c in memory.state.active()}
+    for cause_id in memory.state.causes:
+        story = why_cause(history, cause_id, history.end)
+        assert (story.state, story.frequency) == ("active", memory.cause(cause_id).frequency)
 
 
 def _words(memory: Memory, failure: str) -> str | None:
@@ -37,6 +52,7 @@ def test_what_a_person_said_is_kept_by_every_later_diagnosis(memory: Memory) -> 
     assert _words(memory, "r2.q2.a1") == "swaps digits"
     assert _words(memory, "r2.q0.a2") == "forgets the ten"
     assert _causes(memory) == {OWN: 1, "swaps digits": 1, "forgets the ten": 2}
+    _well(memory)
     said = [fact.event for fact in memory.log.chosen("a", [FailureAssigned])][-2:]
     assert [(one.by, one.note) for one in said] == [("ada", "km, not m"), ("ada", None)]
     # Taken back there it is no word any more: the next diagnosis stands.
@@ -44,7 +60,7 @@ def test_what_a_person_said_is_kept_by_every_later_diagnosis(memory: Memory) -> 
     Rounds(memory).supersede(2, "diagnosed again")
     diagnose(memory, {"a": "forgets the ten", "b": "forgets the ten", "c": "forgets the ten"})
     assert _causes(memory) == {OWN: 0, "swaps digits": 1, "forgets the ten": 3}
-    assert verify(memory.log, "a", memory.folder).faults == []
+    _well(memory)
 
 
 def test_what_was_said_of_rounds_that_stand_stays_where_a_later_one_is_superseded(memory: Memory) -> None:
@@ -56,7 +72,7 @@ def test_what_was_said_of_rounds_that_stand_stays_where_a_later_one_is_supersede
     assert _causes(memory) == {"drops a carry": 0, "swaps digits": 2}
     diagnose(memory, {"a": "swaps digits", "b": "swaps digits"})
     assert _causes(memory) == {"drops a carry": 0, "swaps digits": 4}
-    assert verify(memory.log, "a", memory.folder).faults == []
+    _well(memory)
 
 
 def test_a_prompt_that_comes_back_aims_at_the_cause_that_a_person_named(memory: Memory) -> None:
