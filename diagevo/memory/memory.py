@@ -1079,6 +1079,7 @@ class Memory:
             if items:
                 self._run.append(items)
 
+    @checked
     def unsettled(self) -> list[FailureDiagnosed]:
         """Diagnosed failures not yet assigned to a cause, by question number and sample."""
         with self._run.lock:
