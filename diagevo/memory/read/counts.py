@@ -2,7 +2,8 @@
 from the fold, which counts both."""
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from diagevo.memory.events import CauseState, number_of
@@ -162,6 +163,21 @@ def count_causes(history: History) -> int:
     return len(select_rows(history, "v_cause", MatrixCause))
 
 
+def _as_assigned(history: History, cells: dict[str, dict[int, MatrixCell]], shown: Sequence[int]) -> None:
+    """Each failure in the cell of the cause that somebody assigned it to since its round: that may have been
+    before the cause was there."""
+    now = Counter[tuple[str, int]]()
+    first = {"first": shown[0] if shown else 0}
+    for row in select_rows(history, "v_cause_question", _OnQuestion, "round >= :first", first):
+        now[row.cause_id, row.round] += row.failures
+    for cause_id, of in cells.items():
+        for number in shown:
+            if (cell := of.get(number)) is not None:
+                of[number] = replace(cell, failures=now[cause_id, number])
+            elif now[cause_id, number]:
+                of[number] = MatrixCell(cause_id, number, "active", now[cause_id, number])
+
+
 def matrix(history: History, *, start: int = 0, most: int = 200) -> CauseMatrix:
     """Causes `start` to `start + most` in the order of their nodes, as committed, over the last rounds."""
     rounds = tuple(commit.round for commit in history.commits)
@@ -174,5 +190,7 @@ def matrix(history: History, *, start: int = 0, most: int = 200) -> CauseMatrix:
     ):
         if cell.cause_id in cells:
             cells[cell.cause_id][cell.round] = cell
+    if history.state(history.end).assignments:
+        _as_assigned(history, cells, shown)
     rows = ((one, tuple(cells[one.cause_id].get(number) for number in shown)) for one in causes)
     return CauseMatrix(shown, len(rounds) - len(shown), tuple(rows))
