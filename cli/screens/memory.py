@@ -83,7 +83,8 @@ def _by(memory: "Rebuilt") -> str:
 def with_failures(memory: "Rebuilt", rates: "PassRates") -> list[dict]:
     """Rows of causes with the failures of all rounds, most first."""
     known = {cause.cause_id: cause for cause in rates.causes}
-    shown = (c for c in memory.causes if c.state != "dismissed")
+    shown = (c for c in memory.causes if c.frequency or c.state == "mastered")
+    shown = (c for c in shown if c.state != "dismissed")
     rows = [row_of(c) | _counted(known.get(c.id)) for c in shown]
     return sorted(rows, key=lambda row: -row["failures"])
 

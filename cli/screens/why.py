@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.stories.cause_story import (
+    Added,
+    Assigned,
     CauseStory,
     Counted,
     Created,
@@ -15,6 +17,7 @@ from diagevo.memory.stories.cause_story import (
     Renamed,
     Superseded,
     Turn,
+    Unassigned,
 )
 from diagevo.memory.stories.examples import Example, examples_of
 from diagevo.memory.stories.failures import FailureStory, ModelExchange, QuestionStory
@@ -148,7 +151,10 @@ def _evaluated(story: CauseStory, examples: Mapping[str, Example]) -> tuple[list
             case Counted() | Reactivated():
                 failures += turn.failures
                 lines.extend(evidence_lines(turn.evidence, turn.failures, examples, None, rest=": --all"))
-            case Renamed() | Dismissed() | Reinstated() | Superseded():
+            case Assigned() | Unassigned():
+                failures += 1 if isinstance(turn, Assigned) else -1
+                lines.extend(_turn(turn, examples))
+            case Added() | Renamed() | Dismissed() | Reinstated() | Superseded():
                 lines.extend(_turn(turn, examples))
             case _:
                 pass
@@ -162,7 +168,7 @@ def _all_texts(story: CauseStory, columns: int | None) -> str:
     out = []
     for turn in story.turns:
         match turn:
-            case Created():
+            case Created() | Added():
                 out.append(failure_texts(turn.evidence, columns))
             case Counted() | Reactivated():
                 out += [failure_texts(e, columns) for e in turn.evidence]

@@ -14,6 +14,7 @@ from diagevo.memory.events import (
     CauseCreated,
     CauseMatched,
     CauseState,
+    FailureAssigned,
     FailureObserved,
     GroupIngested,
     RoundCommitted,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from diagevo.diagnosis.diagnostician import Computed, Diagnostician, UnreadableReplyGuard
     from diagevo.diagnosis.embedder import Embedder
     from diagevo.ingest.local import LocalCauses
+from diagevo.memory.state.assignments import Move, moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,14 @@ class LastFailures:
 
     def __init__(self) -> None:
         self._causes: dict[str, tuple[int, Counter[str]]] = {}
+        self._moved: dict[str, list[Move]] = {}
+        """What somebody assigned anew since, by the digest of the prompt."""
 
     def read(self, log: Log, run_id: str, rounds: Sequence[int]) -> None:
-        """Take in what was committed in these rounds, which come in order."""
+        """Take in what was committed in these rounds, which come in order, and what was said since."""
+        self._moved = {}
+        for fact in moves(log, run_id):
+            self._moved.setdefault(fact.event.failure.question, []).append(fact.event)
         if not rounds:
             return
         wanted = set(rounds)
@@ -93,7 +100,14 @@ class LastFailures:
 
     def aim(self, digest: str, states: Mapping[str, CauseState]) -> Aim | None:
         """What the prompt aims at while the causes are in these states; None: nothing, it is free."""
-        _, causes = self._causes.get(digest, (0, Counter[str]()))
+        last, causes = self._causes.get(digest, (0, Counter[str]()))
+        if moved := self._moved.get(digest):
+            last = max([last, *(one.failure.round for one in moved if isinstance(one, FailureAssigned))])
+            causes = causes.copy() if last == self._causes.get(digest, (0,))[0] else Counter[str]()
+            for one in moved:
+                if one.failure.round == last:
+                    causes[one.cause_id] += 1 if isinstance(one, FailureAssigned) else -1
+            causes = +causes
         ranked = sorted(causes, key=lambda cause_id: (-causes[cause_id], number_of(cause_id)))
         active = next((c for c in ranked if states.get(c) == "active"), None)
         if active is None:
@@ -235,7 +249,13 @@ class Rounds:
                 hint="start again from the round before: diagevo runs fork"
                 f" {memory.run_id}@{max(first - 1, 0)}",
             )
-        return memory.supersede(first, reason)
+        from diagevo.ingest.carried import carry, name_causes
+
+        with memory.atomic():
+            event = memory.supersede(first, reason)
+            carry(memory, memory.state.counted())
+            name_causes(memory)
+            return event
 
     def play(self, number: int, groups: Sequence[GroupIngested]) -> None:
         """Open a round, score its groups as candidates, and observe their failures: one transaction."""
@@ -342,6 +362,7 @@ class Rounds:
         """Diagnose and commit the open round, as `diagnose` does with every one."""
         from diagevo.diagnosis.diagnostician import UnreadableReplyGuard
         from diagevo.diagnosis.maintain import maintain
+        from diagevo.ingest.carried import carry
         from diagevo.ingest.local import LocalCauses
 
         memory = self.memory
@@ -374,7 +395,10 @@ class Rounds:
                 legibility=legibility or UnreadableReplyGuard(whole=True),
                 computed={name: words for name, (_, words) in known.items()},
             )
-        return memory.commit()
+        with memory.atomic():
+            event = memory.commit()
+            carry(memory, [number])
+        return event
 
     def _named(self, number: int, batch: int) -> dict[str, GroupIngested]:
         """The groups of a batch by their questions' ids in the round that plays it."""

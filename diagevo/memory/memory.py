@@ -34,6 +34,7 @@ from diagevo.memory.events import (
     Artifact,
     CandidateScored,
     Cause,
+    CauseAdded,
     CauseDismissed,
     CausePromoted,
     CauseReinstated,
@@ -41,14 +42,17 @@ from diagevo.memory.events import (
     CheckpointEvaluated,
     DuplicateJudged,
     Embedder,
+    FailureAssigned,
     FailureDiagnosed,
     FailureObserved,
+    FailureUnassigned,
     GroupIngested,
     Node,
     NodeAssigned,
     NodePairJudged,
     NodesMerged,
     PhaseMeasured,
+    PlacedFailure,
     RoundCommitted,
     RoundOpened,
     RoundsSuperseded,
@@ -59,10 +63,13 @@ from diagevo.memory.events import (
     StageStarted,
     StepTrained,
 )
+from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import event_id, payload_of
+from diagevo.memory.history import VoidedAttempts, fact_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.policy_file import load, named
 from diagevo.memory.state import decide, projection
+from diagevo.memory.state.assignments import Move, causes_of, diagnosed_as, moves
 from diagevo.memory.state.effects import unsettled
 from diagevo.memory.state.fold import STAGES
 from diagevo.memory.state.model import KnownCause, MemoryState, OpenRound, Stage, played_again
@@ -70,6 +77,7 @@ from diagevo.memory.state.projected_schedule import Schedule
 from diagevo.memory.state.stored_config import read_today, unread
 from diagevo.memory.writer import Item, RunWriter
 from diagevo.progress import WARM_START
+from diagevo.text.escaping import shortened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -618,6 +626,215 @@ class Memory:
             return event
 
     @checked
+    def add_cause(self, description: str, failure_id: str, by: str) -> CauseAdded:
+        """Name a cause in one's own words. No failure is counted under it until one is assigned to it.
+
+        It goes under the skill node of the failure's cause, or under a new one where it has none.
+
+        Args:
+            description: The words.
+            failure_id: A failure that it is named for.
+            by: Who names it.
+
+        Raises:
+            NotFoundError: There is no such failure.
+            ConfigError: The words are no line, or too long for one, or those of a cause that is stored.
+            OutOfOrderError: A round is open.
+        """
+        refuse_no_line("description", description)
+        refuse_no_line("name", by)
+        with self.atomic():
+            state = self.state
+            if known := [c.cause_id for c in state.causes.values() if c.description == description]:
+                raise ConfigError(f"{known[0]} is called so already", hint=f"assign failures to {known[0]}")
+            observed = self._observation(failure_id, superseded=True)
+            counts = bool(state.counted([observed.round]))
+            cause_id = self._placed([failure_id])[failure_id][1] if counts else None
+            event = CauseAdded(
+                cause_id=f"c{state.next_cause}",
+                description=description,
+                node_id=f"n{state.next_node}" if cause_id is None else state.causes[cause_id].node_id,
+                label=description if cause_id is None else None,
+                failure_id=failure_id,
+                by=by,
+            )
+            self._run.append([Item(event, round=state.round)])
+            self._run.keep_head()
+            return event
+
+    @checked
+    def assign(
+        self, failures: Sequence[str], cause_id: str, by: str, note: str | None = None
+    ) -> list[FailureAssigned]:
+        """Say that failures are of a cause, whatever their diagnosis says: each is counted there, as a match
+        of its own round would be, and no more under the cause that it had. What is so already stays.
+
+        Args:
+            failures: Their ids.
+            cause_id: The cause.
+            by: Who says so.
+            note: Why.
+
+        Returns:
+            What was recorded, of those that were not assigned so before.
+
+        Raises:
+            NotFoundError: There is no such cause or failure, or its round is superseded.
+            ConfigError: The note is no line, or too long for one.
+            OutOfOrderError: A round is open.
+        """
+        refuse_no_line("name", by)
+        if note is not None:
+            refuse_no_line("note", note)
+        with self.atomic():
+            self.cause(cause_id)
+            found = self._placed(failures)
+            stands = {f for f, was in self._said().items() if was == cause_id}
+            to = {failure_id: (cause_id, note, False) for failure_id in found if failure_id not in stands}
+            return [e for e in self._move(found, to, by) if isinstance(e, FailureAssigned)]
+
+    @checked
+    def unassign(self, failures: Sequence[str], by: str) -> list[FailureAssigned | FailureUnassigned]:
+        """Take back what was said of failures: each is of its diagnosed cause again, or of none.
+
+        Args:
+            failures: Their ids.
+            by: Who takes it back.
+
+        Raises:
+            NotFoundError: There is no such failure, or its round is superseded.
+            ConfigError: Nobody assigned it.
+            OutOfOrderError: A round is open.
+        """
+        refuse_no_line("name", by)
+        with self.atomic():
+            found, before = self._placed(failures), self._said()
+            if unsaid := [failure_id for failure_id in found if failure_id not in before]:
+                raise ConfigError(
+                    f"nobody assigned {unsaid[0]} to a cause", hint=f"see: diagevo memory why {unsaid[0]}"
+                )
+            to: dict[str, tuple[str | None, str | None, bool]] = {
+                failure_id: (diagnosed_as(self.log, self.state, failure_id, placed.round), None, True)
+                for failure_id, (placed, _) in found.items()
+            }
+            return self._move(found, to, by)
+
+    @checked
+    def causes_of(self, failures: Sequence[str]) -> dict[str, str | None]:
+        """The cause that each failure is counted under now; None for a slip, or one that is not diagnosed.
+
+        Args:
+            failures: Their ids.
+
+        Raises:
+            NotFoundError: There is no such failure, or its round is superseded.
+        """
+        return {failure_id: cause for failure_id, (_, cause) in self._placed(failures).items()}
+
+    @checked
+    def diagnosed_as(self, failures: Sequence[str]) -> dict[str, str | None]:
+        """The cause that the diagnosis of each failure counted it under, whatever somebody said since.
+
+        Args:
+            failures: Their ids.
+
+        Raises:
+            NotFoundError: There is no such failure, or its round is superseded.
+        """
+        return {
+            failure_id: diagnosed_as(self.log, self.state, failure_id, placed.round)
+            for failure_id, (placed, _) in self._placed(failures).items()
+        }
+
+    def _said(self) -> dict[str, str]:
+        """The cause of each failure that somebody assigned, and nobody took it back."""
+        last = {fact.event.failure.failure_id: fact.event for fact in moves(self.log, self.run_id)}
+        return {
+            failure_id: event.cause_id
+            for failure_id, event in last.items()
+            if isinstance(event, FailureAssigned) and not event.undo
+        }
+
+    def _move(
+        self,
+        found: Mapping[str, tuple[PlacedFailure, str | None]],
+        to: Mapping[str, tuple[str | None, str | None, bool]],
+        by: str,
+    ) -> list[Move]:
+        """Take failures out of the causes that they have, into those of `to`, each with a note and whether
+        that takes something back."""
+        events: list[Move] = []
+        for failure_id, (cause_id, note, undo) in to.items():
+            placed, before = found[failure_id]
+            number = self.state.assignments + len(events) + 1
+            if before is not None:  # its own too: what a person confirms is their word from here on
+                events.append(FailureUnassigned(number=number, cause_id=before, failure=placed, by=by))
+                number += 1
+            if cause_id is not None:
+                events.append(
+                    FailureAssigned(
+                        number=number, cause_id=cause_id, failure=placed, by=by, note=note, undo=undo
+                    )
+                )
+        if events:
+            self._run.append([Item(event, round=self.state.round) for event in events])
+            self._run.keep_head()
+        return events
+
+    def _placed(self, failures: Sequence[str]) -> dict[str, tuple[PlacedFailure, str | None]]:
+        """Failures of rounds that count, each with the cause that it is counted under."""
+        now = causes_of(moves(self.log, self.run_id))
+        found: dict[str, tuple[PlacedFailure, str | None]] = {}
+        for failure_id in dict.fromkeys(failures):
+            observed = self._observation(failure_id)
+            scored = self.question(observed.event.question_id)
+            placed = PlacedFailure(
+                failure_id=failure_id,
+                round=observed.round,
+                trajectory=observed.event.trajectory,
+                question=scored.question,
+                responses=scored.responses,
+                first=scored.first,
+            )
+            if failure_id in now:
+                found[failure_id] = placed, now[failure_id]
+            else:
+                found[failure_id] = placed, diagnosed_as(self.log, self.state, failure_id, observed.round)
+        return found
+
+    def _observation(self, failure_id: str, *, superseded: bool = False) -> Fact[FailureObserved]:
+        """Of a failure that counts, or one whose round is `superseded`. Raises NotFoundError where there is
+        none."""
+        named = re.fullmatch(r"r([0-9]{1,9})\.q[0-9]+\.a[0-9]+", failure_id)
+        if named is None:
+            raise NotFoundError(
+                f"{shortened(failure_id)} is not the id of a failure",
+                hint="failures are named like r3.q318.a5",
+            )
+        round, question = int(named[1]), failure_id.rpartition(".")[0]
+        if not superseded and (again := played_again(self.state.superseded).get(round)) is not None:
+            raise NotFoundError(
+                f"round {round} of run {self.run_id} is superseded by round {again}",
+                hint=f"list those of it: diagevo memory log --type FailureObserved --round {again}",
+            )
+        given_up = VoidedAttempts()
+        for fact in self.log.chosen(self.run_id, [StageAbandoned], (round, round)):
+            given_up.add(fact.round, fact.event)
+        asked = event_id(round, CandidateScored.__name__, question)
+        for recorded in self.log.read(self.run_id, causation_id=asked):
+            event = recorded.event
+            if (
+                isinstance(event, FailureObserved)
+                and event.failure_id == failure_id
+                and not given_up.void(round, event)
+            ):
+                return fact_of(recorded, FailureObserved)
+        raise NotFoundError(
+            f"run {self.run_id} has no failure {failure_id}",
+            hint=f"list those of a round: diagevo memory log --type FailureObserved --round {round}",
+        )
+
+    @checked
     def evaluated(self, event: CheckpointEvaluated, round: int) -> None:
         """Record a measurement of the policy after `round` (0: before any training). Allowed at any
         time; idempotent."""
@@ -897,6 +1114,7 @@ class Memory:
             if items:
                 self._run.append(items)
 
+    @checked
     def unsettled(self) -> list[FailureDiagnosed]:
         """Diagnosed failures not yet assigned to a cause, by question number and sample."""
         with self._run.lock:

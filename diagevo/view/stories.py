@@ -4,16 +4,24 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import cast
 
-from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
+from diagevo.memory.events import (
+    CandidateScored,
+    CauseCreated,
+    CauseMatched,
+    FailureAssigned,
+    FailureObserved,
+)
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, expect
 from diagevo.memory.read.counts import RoundFailures, failures_by_round
+from diagevo.memory.state.assignments import moves
 from diagevo.memory.stories.cause_story import CauseStory, Sampled
 from diagevo.memory.stories.examples import Example, examples, examples_of
 from diagevo.memory.stories.failures import counted_under, failure_story, question_story
 from diagevo.memory.stories.nodes import why_node
-from diagevo.memory.stories.references import Reference, resolve
+from diagevo.memory.stories.references import Reference, observation, resolve
 from diagevo.memory.stories.story_wording import failure_lines, question_lines, turn_lines
 from diagevo.memory.stories.why import why_cause
 from diagevo.text.numbers import count
@@ -109,13 +117,13 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     ]
     questions = [(number, one) for number, one in aimed if number in promoting]
     texts = history.texts([one.question for _, one in questions[-PROMOTING:]])
-    failed = failures_by_round(history, cause)
+    failed, moved = failures_by_round(history, cause), _Moved.of(history, cause)
     total = sum(one.failures for one in failed)
     page = part_of(total, part)
-    shown = _counted(history, cause, failed, page.start, page.rows)
+    shown = _counted(history, cause, failed, moved, page.start, page.rows)
     observed = _observed(history, shown)
     in_words = examples(history, observed)
-    last = _counted(history, cause, failed, max(total - LOOKED_AT, 0), LOOKED_AT)
+    last = _counted(history, cause, failed, moved, max(total - LOOKED_AT, 0), LOOKED_AT)
     data = {
         "story": story,
         "turns": [(turn, list(turn_lines(turn, {}, rest=", listed below"))) for turn in story.turns],
@@ -123,7 +131,7 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
         "whole": _whole(history, _observed(history, last)) if page.number == 1 else [],
         "questions": [(n, one, texts.get(one.question)) for n, one in questions[-PROMOTING:]],
         "promoting": len(questions),
-        "failures": [(fact, in_words[fact.event.failure_id]) for fact in shown],
+        "failures": [(fact, in_words[_name(fact)]) for fact in shown],
         "counted": total,
         "part": page,
         "base": f"{history.run_id}/causes/{cause}",
@@ -136,14 +144,42 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     return Page("cause.html", f"{cause} of {run}", data, (*below(run), ("causes", f"{run}/causes.html")))
 
 
+Counting = CauseCreated | CauseMatched | FailureAssigned
+
+
+def _name(fact: Fact[Counting]) -> str:
+    event = fact.event
+    return event.failure.failure_id if isinstance(event, FailureAssigned) else event.failure_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """What somebody assigned: failures that the cause has no more, and by round those that it has since."""
+
+    out: frozenset[str]
+    came: dict[int, list[Fact[Counting]]]
+
+    @classmethod
+    def of(cls, history: History, cause: str) -> "_Moved":
+        last = {fact.event.failure.failure_id: fact for fact in moves(history.log, history.run_id)}
+        came: dict[int, list[Fact[Counting]]] = {}
+        for fact in last.values():
+            if isinstance(fact.event, FailureAssigned) and fact.event.cause_id == cause:
+                came.setdefault(fact.event.failure.round, []).append(cast("Fact[Counting]", fact))
+        return cls(frozenset(last), came)
+
+
 def _counted(
-    history: History, cause: str, failed: Sequence[RoundFailures], start: int, most: int
-) -> list[Fact[CauseCreated | CauseMatched]]:
-    """Some of what was counted, in order; only the rounds that they are of are looked through."""
-    found, before = list[Fact[CauseCreated | CauseMatched]](), 0
+    history: History, cause: str, failed: Sequence[RoundFailures], moved: _Moved, start: int, most: int
+) -> list[Fact[Counting]]:
+    """Some of what is counted, in order; only the rounds that they are of are looked through."""
+    found, before = list[Fact[Counting]](), 0
     for one in failed:
         if before < start + most and start < before + one.failures:
-            own = list(counted_under(history, cause, one.round))
+            own: list[Fact[Counting]] = [
+                fact for fact in counted_under(history, cause, one.round) if _name(fact) not in moved.out
+            ]
+            own += moved.came.get(one.round, [])
             found += own[max(start - before, 0) : start + most - before]
         before += one.failures
     return found
@@ -153,16 +189,18 @@ def _was_aimed_at(story: CauseStory) -> bool:
     return any(isinstance(turn, Sampled) and turn.questions for turn in story.turns)
 
 
-def _observed(
-    history: History, counted: Sequence[Fact[CauseCreated | CauseMatched]]
-) -> dict[str, tuple[int, FailureObserved]]:
-    """The failures that were counted, with their rounds."""
-    return {
-        fact.event.failure_id: (link.round, expect(link, FailureObserved))
-        for fact, chain in zip(counted, history.chains(counted), strict=True)
-        for link in chain
-        if link.type == FailureObserved.__name__
-    }
+def _observed(history: History, counted: Sequence[Fact[Counting]]) -> dict[str, tuple[int, FailureObserved]]:
+    """The failures that are counted, with their rounds."""
+    found: dict[str, tuple[int, FailureObserved]] = {}
+    for fact, chain in zip(counted, history.chains(counted), strict=True):
+        if isinstance(fact.event, FailureAssigned):
+            seen = observation(history, Reference("failure", _name(fact)), history.end)
+            assert seen is not None
+            found[_name(fact)] = seen.round, seen.event
+        for link in chain:
+            if link.type == FailureObserved.__name__:
+                found[_name(fact)] = link.round, expect(link, FailureObserved)
+    return found
 
 
 def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -> list[tuple[Example, Sides]]:

@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
 from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
+from diagevo.memory.audit.assigned_failures import first_misassigned
 from diagevo.memory.audit.ingested_groups import first_mismatch
 from diagevo.memory.audit.verification import Fault, Verification
 from diagevo.memory.events import RoundCommitted
@@ -196,7 +197,8 @@ class _Replay:
         if self._fault is not None:
             report.faults.append(self._fault)
             return
-        if (mismatch := first_mismatch(self.log, self.state)) is not None:
+        misassigned = first_misassigned(self.log, self.state.run_id) if self.state.assignments else None
+        if (mismatch := first_mismatch(self.log, self.state) or misassigned) is not None:
             report.faults.append(Fault("replay", f"#{mismatch[0]}: {mismatch[1]}", mismatch[0]))
         self._projector.flush()
         wrong = [next(self._wrong_rows(target), None) for target in projection.ALL if target is not SNAPSHOT]

@@ -834,6 +834,84 @@ class CauseReinstated(Event, frozen=True):
         return f"no longer dismissed ({self.by})"
 
 
+class CauseAdded(Event, frozen=True):
+    """Somebody names a cause in their own words, between rounds. It is Active and no failure is counted under
+    it yet: p is 0."""
+
+    identity = ("cause_id",)
+    traits = Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
+    cause_id: str
+    description: str
+    node_id: str
+    label: str | None
+    """Of a new node; None where the cause goes under a stored one."""
+    failure_id: str
+    """The failure that it was named for."""
+    by: str
+    """Who said so."""
+
+    def sentence(self) -> str:
+        return f"under {self.node_id}: {self.description} ({self.by})"
+
+
+class PlacedFailure(Value, frozen=True):
+    """A failure that somebody assigns, and what is counted of its question."""
+
+    failure_id: str
+    round: Ordinal
+    """In which it was observed."""
+    trajectory: Digest
+    question: Digest
+    responses: Count
+    first: Count
+    """Responses that agree or passed."""
+
+
+class FailureAssigned(Event, frozen=True):
+    """Somebody says which cause a failure is of, between rounds. It is counted there as a match of its own
+    round would be (Equation 8): f grows, and a Mastered cause is Active again, unless the cause was promoted
+    after that round."""
+
+    identity = ("number",)
+    traits = Trait.ROWS | Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
+    number: Ordinal
+    """1 for the first assignment of the run, or the first failure that was taken out of a cause."""
+    cause_id: str
+    failure: PlacedFailure
+    by: str
+    """Who said so."""
+    note: str | None = None
+    undo: bool = False
+    """Whether this takes back what was said before: the failure is of its diagnosed cause again."""
+
+    def subject(self) -> str:
+        return self.cause_id
+
+    def sentence(self) -> str:
+        note = "" if self.note is None else f": {self.note}"
+        return f"{self.failure.failure_id} is of {self.cause_id} ({self.by}){note}"
+
+
+class FailureUnassigned(Event, frozen=True):
+    """Somebody says that a failure is not of the cause that it was counted under, between rounds: f falls,
+    unless the cause was promoted after the failure's round. A cause without failures is Mastered where it was
+    promoted; else it stays Active, and p is 0."""
+
+    identity = ("number",)
+    traits = Trait.ROWS | Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
+    number: Ordinal
+    """As of an assignment: both are counted together."""
+    cause_id: str
+    failure: PlacedFailure
+    by: str
+
+    def subject(self) -> str:
+        return self.cause_id
+
+    def sentence(self) -> str:
+        return f"{self.failure.failure_id} is not of {self.cause_id} ({self.by})"
+
+
 class CheckpointEvaluated(Event, frozen=True):
     """A measurement of a policy after a round (round 0: before any training). It changes no state."""
 

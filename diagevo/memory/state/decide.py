@@ -33,7 +33,7 @@ def opening(state: MemoryState, seed: int, policy_epsilon: Fraction | None = Non
         reference_failures=state.reference_failures,
         k=str(state.settings.k),
         seed=seed,
-        weights=[Weight(cause_id=c.cause_id, frequency=c.frequency) for c in state.active()],
+        weights=[Weight(cause_id=c.cause_id, frequency=c.frequency) for c in state.active() if c.frequency],
     )
 
 

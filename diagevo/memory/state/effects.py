@@ -84,6 +84,7 @@ def promoted(state: MemoryState, now: OpenRound, fact: Fact[CausePromoted]) -> N
     cause = state.causes[event.cause_id]
     # f begins anew, and the promotion's id stays, for the reactivation that may undo it.
     state.causes[event.cause_id] = replace(cause, state="mastered", frequency=0, promotion=fact.event_id)
+    state.promotions[fact.event_id] = now.number
     now.promoted.add(event.cause_id)
 
 
@@ -211,14 +212,12 @@ def cause_created(state: MemoryState, now: OpenRound, fact: Fact[CauseCreated]) 
     diagnosis = _pending(now, event.failure_id, "new_cause")
     assigned = now.assigned[event.failure_id]
     node = state.nodes[event.node_id]
-    # Ids in order, without a gap: an event that was taken out of the log is missed by the next id.
-    require(event.cause_id == f"c{state.next_cause}", f"c{state.next_cause} comes next")
     require(event.description == diagnosis.description, "its description is not the diagnosed one")
     if assigned.node_id is None:
         require(not node.causes and node.label == assigned.new_label, "it was assigned to a new node")
     else:
         require(assigned.node_id == event.node_id, f"it was assigned to {assigned.node_id}")
-    state.causes[event.cause_id] = Cause(
+    cause = Cause(
         cause_id=event.cause_id,
         description=event.description,
         node_id=event.node_id,
@@ -228,10 +227,18 @@ def cause_created(state: MemoryState, now: OpenRound, fact: Fact[CauseCreated]) 
         failure_id=event.failure_id,
         promotion=None,
     )
-    state.nodes[event.node_id] = replace(node, causes=(*node.causes, event.cause_id))
-    state.next_cause += 1
+    add_cause(state, cause)
     now.created.add(event.cause_id)
     _settled(now, event.failure_id, event.cause_id)
+
+
+def add_cause(state: MemoryState, cause: Cause) -> None:
+    """The next cause, under its node."""
+    node = state.nodes[cause.node_id]
+    require(cause.cause_id == f"c{state.next_cause}", f"c{state.next_cause} comes next")
+    state.causes[cause.cause_id] = cause
+    state.nodes[cause.node_id] = replace(node, causes=(*node.causes, cause.cause_id))
+    state.next_cause += 1
 
 
 def matched(state: MemoryState, now: OpenRound, fact: Fact[CauseMatched]) -> None:

@@ -11,15 +11,20 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from msgspec.structs import replace
 
 from diagevo.equations.policy import built_in, next_epsilon
-from diagevo.equations.states import CauseState, reaches, reinstated
+from diagevo.equations.states import CauseState, counted, reaches, reinstated, withdrawn
 from diagevo.errors import InconsistentError
 from diagevo.memory.events import (
+    Cause,
+    CauseAdded,
     CauseDismissed,
     CauseReinstated,
     CauseRenamed,
     CheckpointEvaluated,
     Event,
+    FailureAssigned,
+    FailureUnassigned,
     GroupIngested,
+    Node,
     PhaseMeasured,
     RoundCommitted,
     RoundOpened,
@@ -224,7 +229,7 @@ def _dismissed(state: MemoryState, fact: Fact[CauseDismissed]) -> None:
 def _reinstated(state: MemoryState, fact: Fact[CauseReinstated]) -> None:
     cause = state.causes[fact.event.cause_id]
     require(cause.state == "dismissed", f"{cause.cause_id} is not dismissed")
-    _set_state(state, fact, reinstated(cause.frequency))
+    _set_state(state, fact, reinstated(cause.frequency, cause.promotion is not None))
 
 
 def _set_state(
@@ -236,9 +241,63 @@ def _set_state(
     require(event.number == state.dismissals + 1, f"dismissal {state.dismissals + 1} comes next")
     state.causes[event.cause_id] = replace(state.causes[event.cause_id], state=to)
     state.dismissals = event.number
+    _recount(state)
+
+
+def _recount(state: MemoryState) -> None:
+    """F and ε of the next round, after what somebody said since the last commit; F₁ stays."""
     state.failures = state.current_failures
     ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     state.epsilon = state.epsilon if ours is None else ours
+
+
+def _cause_added(state: MemoryState, fact: Fact[CauseAdded]) -> None:
+    _between(state)
+    event = fact.event
+    require(bool(event.description.strip()), "the description is empty")
+    require(state.round > 0, "no round was played yet")
+    if event.label is not None:
+        require(event.node_id == f"n{state.next_node}", f"n{state.next_node} comes next")
+        state.nodes[event.node_id] = Node(event.node_id, event.label, ())
+        state.next_node += 1
+    cause = Cause(
+        cause_id=event.cause_id,
+        description=event.description,
+        node_id=event.node_id,
+        state="active",
+        frequency=0,
+        created_round=state.round,
+        failure_id=event.failure_id,
+        promotion=None,
+    )
+    effects.add_cause(state, cause)
+
+
+def _assigned(state: MemoryState, fact: Fact[FailureAssigned]) -> None:
+    cause = state.causes[fact.event.cause_id]
+    if _moves(state, fact, cause):
+        now, frequency = counted(cause.state, cause.frequency, 1)
+        state.causes[cause.cause_id] = replace(cause, state=now, frequency=frequency)
+    _recount(state)
+
+
+def _unassigned(state: MemoryState, fact: Fact[FailureUnassigned]) -> None:
+    cause = state.causes[fact.event.cause_id]
+    if _moves(state, fact, cause):
+        require(cause.frequency > 0, f"{cause.cause_id} has no failure")
+        now, frequency = withdrawn(cause.state, cause.frequency, cause.promotion is not None)
+        state.causes[cause.cause_id] = replace(cause, state=now, frequency=frequency)
+    _recount(state)
+
+
+def _moves(state: MemoryState, fact: Fact[FailureAssigned] | Fact[FailureUnassigned], cause: Cause) -> bool:
+    """Whether f of the cause changes: a promotion closed what had failed before its round."""
+    _between(state)
+    event = fact.event
+    require(event.number == state.assignments + 1, f"assignment {state.assignments + 1} comes next")
+    require(bool(state.counted([event.failure.round])), f"round {event.failure.round} does not count")
+    state.assignments = event.number
+    return cause.promotion is None or event.failure.round >= state.promotions[cause.promotion]
 
 
 def _epsilon(text: str) -> Fraction:
@@ -320,9 +379,9 @@ def _committed(state: MemoryState, now: OpenRound, fact: Fact[RoundCommitted]) -
     due = {cause_id for cause_id, tally in now.tallies.items() if reaches(tally, state.settings)}
     require(due == now.promoted, f"the votes promote {sorted(due)}, recorded are {sorted(now.promoted)}")
     for cause in state.causes.values():
-        # State and f say the same (Mastered: f = 0). A dismissed cause keeps its f for the day it is
-        # reinstated.
-        fits = cause.state == "dismissed" or cause.state == reinstated(cause.frequency)
+        # State and f say the same (Mastered: f = 0), but for what somebody assigned. A dismissed cause keeps
+        # its f for the day it is reinstated.
+        fits = cause.state in ("dismissed", reinstated(cause.frequency, cause.promotion is not None))
         require(fits, f"{cause.cause_id} is {cause.state} with f = {cause.frequency}")
     expected = decide.commitment(state, _epsilon(event.epsilon_next))
     for name in expected.__struct_fields__:
@@ -361,6 +420,16 @@ IN_ROUND: dict[str, Callable[[MemoryState, OpenRound, Fact[Any]], None]] = handl
 """What an event does while a round is open."""
 
 BETWEEN_ROUNDS: dict[str, Callable[[MemoryState, Fact[Any]], None]] = handlers(
-    _configured, _opened, _measured, _ingested, _renamed, _dismissed, _reinstated, _superseded
+    _configured,
+    _opened,
+    _measured,
+    _ingested,
+    _renamed,
+    _dismissed,
+    _reinstated,
+    _cause_added,
+    _assigned,
+    _unassigned,
+    _superseded,
 )
 """What an event does that belongs to no open round; some only while none is open."""

@@ -150,10 +150,14 @@ class MemoryState:
     """Each renaming of a cause, in order: its id, and the words that it had before."""
     dismissals: int = 0
     """How often a cause was dismissed or reinstated."""
+    assignments: int = 0
+    """How often somebody said that a failure is of a cause, or is not."""
+    promotions: dict[str, int] = field(default_factory=dict[str, int])
+    """The round of every promotion, by its event_id: f has the failures since."""
 
     def copy(self) -> "MemoryState":
         copied = MemoryState(*(getattr(self, f.name) for f in fields(MemoryState)))
-        for name in ("causes", "nodes", "absorbed", "refused"):
+        for name in ("causes", "nodes", "absorbed", "refused", "promotions"):
             setattr(copied, name, getattr(self, name).copy())
         copied.open = None if self.open is None else self.open.copy()
         return copied
@@ -310,7 +314,7 @@ def _scheduled(causes: Mapping[str, Cause], nodes: Mapping[str, Node]) -> tuple[
                 pass
             case _:
                 assert_never(c.state)
-    return tuple(found)
+    return tuple(one for one in found if one.mastered or one.frequency)
 
 
 Spans = Sequence[tuple[int, int]]

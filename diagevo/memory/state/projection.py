@@ -18,6 +18,8 @@ from diagevo.config.former import in_todays_names
 from diagevo.memory.events import (
     CandidateVerdict,
     Event,
+    FailureAssigned,
+    FailureUnassigned,
     GroupIngested,
     number_of,
 )
@@ -29,6 +31,7 @@ from diagevo.memory.log.tables import (
     CAUSE,
     GROUP,
     HISTORY,
+    MOVED,
     NODE,
     OPENED,
     PROMPT,
@@ -50,10 +53,10 @@ from diagevo.memory.state.model import MemoryState, OpenRound
 from diagevo.memory.state.stored_config import unread
 from diagevo.text.fractions import fraction
 
-ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, SUM, PROMPT, QUESTION)
+ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, SUM, PROMPT, QUESTION, MOVED)
 SUMS = ("groups", "all_passed", "contrast", "all_failed", "rollouts", "passes")
 VERDICTS: tuple[CandidateVerdict, ...] = get_args(CandidateVerdict)
-VERSION = 8
+VERSION = 9
 """Of the snapshot's form and of the fold: a snapshot of another version is ignored."""
 
 
@@ -249,6 +252,24 @@ def question_row(run_id: str, now: OpenRound, question_id: str, cause_id: str) -
     """A question with one failure that was counted under the cause."""
     key = {"run_id": run_id, "round": now.number, "question_id": question_id, "cause_id": cause_id}
     return _row(CauseQuestionRow, now.candidates[question_id], failures=1, **key)
+
+
+def moved_row(
+    run_id: str, position: int, moved: FailureAssigned | FailureUnassigned
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A failure that somebody took to a cause or out of one, and the row of its question and cause, to which
+    it adds nothing itself: it may be taken back."""
+    failure = moved.failure
+    key = {
+        "run_id": run_id,
+        "round": failure.round,
+        "question_id": failure.failure_id.rpartition(".")[0],
+        "cause_id": moved.cause_id,
+        "question": failure.question,
+    }
+    more = {"position": position, "failure_id": failure.failure_id}
+    row = key | more | {"failures": 1 if isinstance(moved, FailureAssigned) else -1}
+    return row, key | {"responses": failure.responses, "first": failure.first, "failures": 0}
 
 
 def question_rows(run_id: str, now: OpenRound) -> list[dict[str, Any]]:

@@ -29,6 +29,54 @@ class Created(_Turn):
 
 
 @dataclass(frozen=True, slots=True)
+class Added:
+    """Somebody named it in their own words."""
+
+    round: int
+    position: int
+    node_id: str
+    new_node: bool
+    by: str
+    at: str
+    """When, UTC."""
+    evidence: FailureStory
+    event: Literal["added"] = "added"
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Somebody said that a failure is of this cause."""
+
+    round: int
+    position: int
+    failure_id: str
+    by: str
+    at: str
+    """When, UTC."""
+    note: str | None
+    undo: bool
+    """Whether it is of the cause again, as diagnosed."""
+    state: CauseState
+    frequency: int
+    event: Literal["assigned"] = "assigned"
+
+
+@dataclass(frozen=True, slots=True)
+class Unassigned:
+    """Somebody said that a failure is not of this cause."""
+
+    round: int
+    position: int
+    failure_id: str
+    by: str
+    at: str
+    """When, UTC."""
+    state: CauseState
+    frequency: int
+    event: Literal["unassigned"] = "unassigned"
+
+
+@dataclass(frozen=True, slots=True)
 class Vote:
     """A question that aimed at the cause, as it counts for the promotion."""
 
@@ -181,6 +229,9 @@ Turn = (
     Renamed
     | Dismissed
     | Reinstated
+    | Added
+    | Assigned
+    | Unassigned
     | Created
     | Promoted
     | Counted
@@ -214,6 +265,6 @@ class CauseStory:
     since: int
     """Round of the last change of state."""
     how: str
-    """created, promoted, reactivated, dismissed or reinstated: the last change of state."""
+    """The turn that last changed its state: created, promoted, reactivated, dismissed, …"""
     turns: tuple[Turn, ...]
     effect: Effect | None

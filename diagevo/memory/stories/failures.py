@@ -2,7 +2,7 @@
 and of one question: how it was drawn, voted on and filtered, and what failed on it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
@@ -16,8 +16,10 @@ from diagevo.memory.events import (
     CauseMatched,
     DuplicateJudged,
     Event,
+    FailureAssigned,
     FailureDiagnosed,
     FailureObserved,
+    FailureUnassigned,
     Mode,
     ModelCall,
     NodeAssigned,
@@ -31,6 +33,7 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import AsOf, E, History, expect, fact_of
 from diagevo.memory.read.opened_rounds import round_played
+from diagevo.memory.state.assignments import moves
 from diagevo.memory.stories.references import Reference, observation
 
 CONTRADICTED = {
@@ -62,6 +65,20 @@ class Texts:
     reference: str | None
     trajectory: str | None
     calls: tuple[ModelExchange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What somebody said that a failure is of."""
+
+    position: int
+    cause_id: str | None
+    """None: it was taken out of its cause."""
+    by: str
+    at: str
+    """When, UTC."""
+    note: str | None
+    undo: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +130,10 @@ class FailureStory:
     """In force in its round: above this cosine the diagnostician was asked about duplicates."""
     positions: dict[str, int]
     texts: Texts | None = None
+    diagnosed: str | None = None
+    """The cause that its round counted it under."""
+    moves: tuple[Said, ...] = ()
+    """What somebody said of it since, in order."""
     local: bool = False
     """Whether it was diagnosed without a model: by computing, and by contrast to what passed."""
 
@@ -151,7 +172,30 @@ def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bo
             found[kind.__name__] = event
     if "NodeAssigned" in found and (created := _created(history, found["NodeAssigned"], failure.id)):
         found["CauseCreated"] = created
-    return _story(history, found, full)
+    return _with_moves(history, _story(history, found, full), as_of)
+
+
+def _with_moves(history: History, story: FailureStory, as_of: AsOf) -> FailureStory:
+    """With what somebody said of it by then, and the cause that it is of since."""
+    own = [
+        fact
+        for fact in moves(history.log, history.run_id, as_of.position)
+        if fact.event.failure.failure_id == story.failure_id
+    ]
+    rows = history.log.by_ids(history.run_id, [fact.event_id for fact in own])
+    found: list[Said] = []
+    for fact in own:
+        at, event = rows[fact.event_id].recorded_at, fact.event
+        match event:
+            case FailureAssigned(cause_id=cause, by=by, note=note, undo=undo):
+                if found and found[-1].cause_id is None:
+                    found.pop()  # from one to another is one step
+                found.append(Said(fact.position, cause, by, at, note, undo))
+            case FailureUnassigned(by=by):
+                found.append(Said(fact.position, None, by, at, None, False))
+    if not found:
+        return story
+    return replace(story, cause_id=found[-1].cause_id, moves=tuple(found))
 
 
 def counted_under(
@@ -248,6 +292,7 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
         new_label=assigned.new_label if assigned else None,
         outcome=matched.via if matched else "created" if created else None,
         cause_id=counted.cause_id if counted else None,
+        diagnosed=counted.cause_id if counted else None,
         similarity=matched.similarity if matched else None,
         theta_dup=history.in_force(found["FailureObserved"].position).theta_dup,
         positions={kind: fact.position for kind, fact in found.items()},

@@ -21,6 +21,7 @@ from diagevo.errors import ConfigError, InconsistentError, StoreError
 from diagevo.memory.audit.ingested_groups import first_mismatch, mismatch
 from diagevo.memory.events import (
     CandidateScored,
+    CauseAdded,
     CauseCreated,
     Event,
     FailureDiagnosed,
@@ -47,7 +48,7 @@ from diagevo.private import atomic_file
 from diagevo.text.escaping import utf8
 
 BATCH = 500
-_EMBEDDED = (CauseCreated, FailureDiagnosed, NodeCreated, NodesMerged)
+_EMBEDDED = (CauseAdded, CauseCreated, FailureDiagnosed, NodeCreated, NodesMerged)
 
 
 @dataclass(frozen=True, slots=True)

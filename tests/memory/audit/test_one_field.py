@@ -18,6 +18,7 @@ from diagevo.memory.events import (
     Artifact,
     CheckpointEvaluated,
     FailureDiagnosed,
+    FailureObserved,
     GroupRewards,
     Mark,
     Model,
@@ -91,6 +92,8 @@ def _superseded(folder: Path) -> list[Recorded]:
         diagnose(memory, {"a": C1, "d": C1})
         Recorder(memory, SETTINGS, resumed=True).record([step(3, a="--+-", d="+-+")], IngestSummary())
         diagnose(memory, {"a": C1, "d": "forgets what it was asked"})
+        failed = memory.log.chosen("superseded", [FailureObserved], (memory.state.round, memory.state.round))
+        memory.assign([fact.event.failure_id for fact in failed], min(memory.state.causes), "ada")
         return _records(memory)
 
 
@@ -204,6 +207,10 @@ def _measured(folder: Path) -> list[Recorded]:
         memory.rename("c1", "another correction")
         memory.dismiss("c1", "the grader is wrong", "ada")
         memory.reinstate("c1", "ada")
+        memory.add_cause("in words of one's own", "r1.q0.a1", "ada")
+        memory.assign(["r1.q0.a1"], "c2", "ada", "why")
+        memory.assign(["r1.q0.a1"], "c1", "bob")
+        memory.unassign(["r1.q0.a1"], "bob")
         return _records(memory)
 
 
@@ -307,6 +314,13 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
     "CauseRenamed": {"description": "an auditor's words"},
     "CauseDismissed": {"because": "an auditor's words", "by": "whose they are"},
     "CauseReinstated": {"by": "whose word it is"},
+    "CauseAdded": {"by": "whose words they are", "description": "a person's words"},
+    "FailureAssigned": {
+        "by": "whose word it is",
+        "note": "a person's words",
+        "undo": "of a failure that goes back to its diagnosed cause: whether that is confirmed",
+    },
+    "FailureUnassigned": {"by": "whose word it is"},
     "DuplicateJudged": {
         "candidates": _VECTORS,
         "nearest": _VECTORS,
