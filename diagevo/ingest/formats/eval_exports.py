@@ -272,14 +272,14 @@ def _rollout(place: str, export: Export, item: Item, reward: str | None) -> Inge
     if value is None:
         return None
     return IngestedRollout(
-        text_of(place, one.prompt),
-        text_of(place, one.response),
-        value,
-        answer(place, one.expected),
-        one.group,
-        "\n".join(one.feedback) or None,
-        one.tags,
-        one.model,
+        prompt=text_of(place, one.prompt),
+        response=text_of(place, one.response),
+        reward=value,
+        answer=answer(place, one.expected),
+        group=one.group,
+        feedback="\n".join(one.feedback) or None,
+        tags=one.tags,
+        model=one.model,
     )
 
 
