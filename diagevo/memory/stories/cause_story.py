@@ -29,11 +29,9 @@ class Created(_Turn):
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class Added(_Turn):
     """Somebody named it in their own words."""
 
-    round: int
-    position: int
     node_id: str
     new_node: bool
     by: str
@@ -44,11 +42,9 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class Assigned(_Turn):
     """Somebody said that a failure is of this cause."""
 
-    round: int
-    position: int
     failure_id: str
     by: str
     at: str
@@ -62,11 +58,9 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
-class Unassigned:
+class Unassigned(_Turn):
     """Somebody said that a failure is not of this cause."""
 
-    round: int
-    position: int
     failure_id: str
     by: str
     at: str

@@ -246,7 +246,17 @@ class _Reader:
                     failure = Reference("failure", event.failure_id)
                     evidence = failure_story(self.history, failure, self.as_of, full=self.full)
                     new, at = event.label is not None, self._recorded_at(fact)
-                    self.turns.append(Added(last, fact.position, event.node_id, new, event.by, at, evidence))
+                    self.turns.append(
+                        Added(
+                            round=last,
+                            position=fact.position,
+                            node_id=event.node_id,
+                            new_node=new,
+                            by=event.by,
+                            at=at,
+                            evidence=evidence,
+                        )
+                    )
                 case FailureAssigned() | FailureUnassigned() as event:
                     assert state != "superseded"
                     was, failure = state, event.failure
