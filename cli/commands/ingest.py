@@ -1,8 +1,9 @@
 """`diagevo ingest`: the rollouts of another trainer, from its files."""
 
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -42,15 +43,23 @@ diagevo ingest trl output --run math --reward accuracy_reward -c diagevo.yaml
 diagevo ingest jsonl rollouts.jsonl --run math --steps-per-round 4
 diagevo ingest jsonl chats.parquet --run math --map prompt=question,response=choices.0.text,reward=ok
 diagevo ingest jsonl judged.csv --run chats --map reward=verdict,feedback=rationale,tags=topic
+diagevo ingest results.json --run evals
 diagevo ingest lm-eval results/model --run evals --reward exact_match,strict-match
 diagevo ingest verl rollouts --run math --follow""",
 )
 def ingest(
     call: CommandContext,
-    format: Annotated[
-        Format, typer.Argument(metavar="FORMAT", help="What wrote the files; jsonl is your own rows.")
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="[FORMAT]",
+            help=f"What wrote the files: {', '.join(get_args(Format))}, which is your own rows."
+            " [default: what they are recognised as]",
+        ),
     ],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder of rollout files, or one file.")],
+    path: Annotated[
+        Path | None, typer.Argument(metavar="PATH", help="The folder of rollout files, or one file.")
+    ] = None,
     *,
     steps_per_round: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Training steps per round. [default: 12]")
@@ -82,11 +91,13 @@ def ingest(
 ) -> Result[Any]:
     """Record another trainer's rollouts in the log.
 
-    Reads rollouts of verl, TRL, NeMo-RL, prime-rl, slime and AReaL, evaluations of lm-eval, Inspect and
-    OpenAI, and rows of your own (JSON, CSV, Parquet). Ingesting the same files again changes nothing. The
-    first ingest of a run records its configuration, including the diagnostician and the embedder. Next:
-    diagevo diagnose.
+    Reads rollouts of verl, TRL, NeMo-RL, prime-rl, slime and AReaL, evaluations of lm-eval, Inspect, OpenAI,
+    promptfoo, DeepEval, LangSmith, Langfuse, Phoenix and Weave, and rows of your own (JSON, CSV, Parquet).
+    Without FORMAT it says what it takes the files for, and why. Ingesting the same files again changes
+    nothing. The first ingest of a run records its configuration, including the diagnostician and the
+    embedder. Next: diagevo diagnose.
     """
+    from diagevo.ingest.formats.recognised import recognised
     from diagevo.ingest.recording import IngestSummary
     from diagevo.ingest.session import IngestSession
 
@@ -94,10 +105,19 @@ def ingest(
         raise ConfigError(
             "the run for the rollouts is missing", hint="name it: diagevo ingest FORMAT PATH --run ID"
         )
+    why = None
+    if path is None:
+        path = Path(what)
+        format, why = ("jsonl", None) if map is not None else recognised(path)
+    else:
+        format = _named(what)
     chosen = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
     chosen["map"] = None if map is None else _mapped(map, format, reward)
     chosen = {name: value for name, value in chosen.items() if value is not None}
-    report, stop = IngestSummary(), StopFlag("continue with the same command")
+    report, stop = (
+        IngestSummary(notes=[] if why is None else [f"taken for {format}: {why}"]),
+        StopFlag("continue with the same command"),
+    )
     session = IngestSession(
         call.database,
         call.run,
@@ -146,6 +166,17 @@ def ingest(
     notes += [f"note: {note}" for note in report.notes]
     text = _text(call.run, report, opened, waiting, served=served)
     return Result(found, text=text, run=call.run, as_of=as_of, notes=notes)
+
+
+def _named(word: str) -> Format:
+    formats = get_args(Format)
+    if word not in formats:
+        close = get_close_matches(word, formats, 1)
+        raise ConfigError(
+            f"there is no format {word}",
+            hint=f"did you mean {close[0]}?" if close else f"one of {', '.join(formats)}",
+        )
+    return cast("Format", word)
 
 
 def _mapped(text: str, format: str, reward: str | None) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import evaluations, own_rows, prime_rl, trainers
+from diagevo.ingest.formats.eval_exports import read_export
 from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.formats.rows import step_number
 from diagevo.ingest.formats.table_reader import TableReader
@@ -32,6 +33,12 @@ Format = Literal[
     "areal",
     "lm-eval",
     "inspect",
+    "promptfoo",
+    "deepeval",
+    "langsmith",
+    "langfuse",
+    "phoenix",
+    "weave",
     "openai-evals",
     "jsonl",
 ]
@@ -53,6 +60,12 @@ EVALUATIONS: Mapping[Format, Callable[[Path, str | None], Iterator[RolloutStep]]
     "lm-eval": evaluations.lm_eval,
     "inspect": evaluations.inspect,
     "openai-evals": evaluations.openai_evals,
+    "promptfoo": partial(read_export, "promptfoo"),
+    "deepeval": partial(read_export, "deepeval"),
+    "langsmith": partial(read_export, "langsmith"),
+    "langfuse": partial(read_export, "langfuse"),
+    "phoenix": partial(read_export, "phoenix"),
+    "weave": partial(read_export, "weave"),
 }
 _LATER = "ingest it once it has ended, without --follow"
 
@@ -80,7 +93,7 @@ def read(
     match format:
         case "jsonl":
             yield from own_rows.read(path, reward, mapped, wait, on_cut, on_note)
-        case "lm-eval" | "inspect" | "openai-evals":
+        case _ if format in EVALUATIONS:
             if wait is not None:
                 raise ConfigError("an evaluation is read whole", hint=_LATER)
             yield from EVALUATIONS[format](path, reward)
@@ -113,7 +126,7 @@ def _steps(
     """A file a step. While somebody waits, the newest file may grow: it is read once a newer one is there."""
     done = -1
     while True:
-        files = _by_step(path, globs, name)
+        files = files_of(path, globs, name)
         if not files and wait is None:
             raise ConfigError(
                 f"{path} has no rollout file: expected {' or '.join(globs)}",
@@ -144,7 +157,7 @@ def _whole(
         yield step
 
 
-def _by_step(path: Path, globs: Sequence[str], name: str) -> dict[int, Path]:
+def files_of(path: Path, globs: Sequence[str], name: str) -> dict[int, Path]:
     """Files by their step's number. Raises ConfigError where one of their names is no file's."""
     files = [path] if path.is_file() else sorted(file for glob in globs for file in path.glob(glob))
     found: dict[int, Path] = {}

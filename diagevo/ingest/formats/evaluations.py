@@ -6,7 +6,7 @@ each with a seed of its own; a row stands once for each of the task's filters. O
 sample are a group.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile, is_zipfile
@@ -318,7 +318,7 @@ def _of_inspect(file: Path, sample: "EvalSample", reward: str | None, task: str)
     first = next((i for i, turn in enumerate(turns) if turn.role == "assistant"), None)
     if sample.error is not None or not sample.scores or first is None:
         return None
-    value = _value(place, {name: score.value for name, score in sample.scores.items()}, reward)
+    value = score_of(place, {name: score.value for name, score in sample.scores.items()}, reward)
     if value is None:
         return None
     given = turns[:first] or sample.input
@@ -329,9 +329,9 @@ def _of_inspect(file: Path, sample: "EvalSample", reward: str | None, task: str)
     return IngestedRollout(prompt, response, value, answer(place, expected), f"{task}/{sample.id}")
 
 
-def _value(place: str, scores: dict[str, Any], reward: str | None) -> float | None:
-    """The score as Inspect counts it: C is 1, P a half, I and N are 0. A word that it does not know is 0
-    to it, and refused here."""
+def score_of(place: str, scores: Mapping[str, Any], reward: str | None) -> float | None:
+    """The score that `reward` names, or the only one. A word counts as Inspect counts it: C is 1, P a half, I
+    and N are 0; one that it does not know is 0 to it, and refused here."""
     known: dict[str, Any] = {}
     for name, value in scores.items():
         parts = value.items() if isinstance(value, dict) else [("", value)]
