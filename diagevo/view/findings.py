@@ -63,8 +63,8 @@ def mistakes(history: History, counts: Counts) -> list[Mistake]:
 
 
 def _failure(history: History, counts: Counts, cause: str, moved: Mapping[str, str | None]) -> FailureStory:
-    """The last failure by a cause that is not known to be right; of the last round that has any. `moved`:
-    what somebody assigned, with its cause."""
+    """The last failure by a cause that is not known to be right, of the last round that has any. `moved`:
+    failures that somebody assigned, with their causes."""
     last = max(one.round for one in counts.causes if one.cause_id == cause and one.failures)
     story = None
     limit = None if moved else LOOKED

@@ -110,6 +110,10 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
             (4, "c3", "r4.q0.a0", "recurrence"),
         ],
     ),
+    "v_assignment": (
+        'SELECT round, failure_id, cause_id, "by", note FROM v_assignment ORDER BY position',
+        [],  # nobody assigned any: tests/contracts/test_assigning.py
+    ),
     "v_promotion": (
         "SELECT round, cause_id, questions, consistency, threshold, closed_frequency FROM v_promotion"
         " ORDER BY position",
