@@ -6,12 +6,22 @@ Long, but one file: one class learns the levels and asks them, and shares what i
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from diagevo.diagnosis.levels import contrast
+from diagevo.diagnosis.levels.clauses import (
+    MAX_VARIANTS,
+    TRUE,
+    Clause,
+    Counting,
+    Said,
+    changed_name,
+    clauses_of,
+    phrase,
+)
 from diagevo.diagnosis.levels.clustering import Groups, alike, grouped
 from diagevo.diagnosis.levels.contrast import Side, Signed
 from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary
@@ -35,19 +45,13 @@ SAME = 3
 DRAWN = 4
 """Responses of a prompt that are held against those of its neighbours."""
 SHOWN = 80
-MAX_BUNDLE = 40
-"""Features that go together, of which the most legible is shown."""
-MIN_WORD_LENGTH = 4
-"""Letters from which a word says something by itself."""
-MAX_VARIANTS = 4
-"""Ways to say something that are shown."""
-PASSED_NEAR = "responses that passed on prompts like these"
+MAX_BUNDLE = 120
+"""Features that go together, of which the most telling are shown."""
 COMPUTED = (
     "§a given number not used",
     "§several given numbers not used",
     "§a number from nowhere",
 )
-SIBLING = "the nearest passing response"
 RIGHT = {"equal", "form"}
 """Kinds of what is right: a cause where passes are right and failures are not, but for a few."""
 COMPARED, HARMLESS = 4, 0.25
@@ -67,10 +71,6 @@ class Explained:
     cause: LocalCause | None
     evidence: tuple[Evidence, ...]
     located: Located | None
-
-
-_Place = tuple[int, Signed] | None
-"""The group of a failure, and the features of it that lead groups; None where it is in none."""
 
 
 class Levels:
@@ -119,8 +119,10 @@ class Levels:
             self._groups = grouped(found, rows, weak=weak, untested=untested)
         elif len(rows) >= SAME and len({each.response.own_text for each in _failures(left)}) == 1:
             self._groups = alike(rows, untested)
-        self._placed: dict[str, _Place] = {}
-        self._causes = self._described(left, rows, keys, known or {}) if self._groups is not None else []
+        self._placed: dict[str, int | None] = {}
+        self._causes = (
+            self._described(left, every, rows, keys, known or {}) if self._groups is not None else []
+        )
         self._features.clear()
 
     @property
@@ -152,10 +154,9 @@ class Levels:
                 )
                 continue
             cause, shown = None, ()
-            if (held := placed.get(failure.key)) is not None:
-                number, marks = held
+            if (number := placed.get(failure.key)) is not None:
                 cause = self._causes[number]
-                shown = tuple(self._evidence(number, prompt, failure.response, sibling, marks))
+                shown = tuple(self._evidence(clauses_of(cause.key), prompt, failure.response, sibling))
             found.append(Explained(cause, shown, where))
         return found
 
@@ -302,7 +303,7 @@ class Levels:
                 passed.update(change(prompt, each) for each in prompt.passed[:COMPARED])
         share = HARMLESS * passed.total() / failed.total()
         return {
-            kind: self._vocabulary.name(_changed(kind))
+            kind: self._vocabulary.name(changed_name(kind))
             for kind, number in failed.items()
             if kind is not None and passed[kind] <= share * number
         }
@@ -329,74 +330,125 @@ class Levels:
             return None
         return Side(passed, [of(prompt, each.response) for each in prompt.failed], borrowed=not own)
 
-    def _held(self, groups: Groups, prompt: Prompt) -> dict[str, _Place]:
+    def _held(self, groups: Groups, prompt: Prompt) -> dict[str, int | None]:
+        """The cause of each failure: of its group the first whose clause holds for it."""
         side = self._side(prompt, self._vocabulary.features)
-        marks = self._marks(prompt, side) if side is not None else []
-        keys = [each.key for each in prompt.failed]
-        return {key: _place(groups, each) for key, each in zip(keys, marks, strict=False)}
+        if side is None:
+            return {}
+        passed, found = self._beside(prompt), dict[str, int | None]()
+        for failure, marks in zip(prompt.failed, self._marks(prompt, side), strict=True):
+            number = groups.of(groups.row(marks))
+            said = Said(self._vocabulary, prompt, failure.response)
+            holding = (
+                each
+                for each in self._parts.get(-1 if number is None else number, [])
+                if each.holds(said, passed)
+            )
+            found[failure.key] = next((self._numbers[each] for each in holding), None)
+        return found
+
+    def _beside(self, prompt: Prompt) -> list[Said]:
+        """What passed: responses to it, or to prompts near to it."""
+        if prompt.passed:
+            return [Said(self._vocabulary, prompt, each) for each in prompt.passed]
+        return self._near(prompt)
+
+    def _near(self, prompt: Prompt) -> list[Said]:
+        return [Said(self._vocabulary, each, each.passed[0]) for each in self._neighbours.near(prompt)]
 
     def _described(
         self,
         failing: Sequence[Prompt],
+        every: Sequence[Prompt],
         rows: Sequence[tuple[int, Signed]],
         keys: Sequence[str],
         known: Mapping[str, LocalCause],
     ) -> list[LocalCause]:
-        """A cause a group; the words of its features are found again in the responses that have them."""
+        """The causes of each group: failures under clauses that hold for them."""
         groups = self._groups
         assert groups is not None
         led = {each for leaders in groups.leaders for each in leaders}
-        self._names = {name: _changed(kind) for kind, name in self._changes.items()}
-        self._names |= self._named(
-            failing, {name for each in led for name, _ in groups.bundles[each][:MAX_BUNDLE]}
+        names = {name: changed_name(kind) for kind, name in self._changes.items()}
+        names |= self._named(
+            failing, {name for each in led for name, _ in groups.bundles[each][:MAX_BUNDLE]} - names.keys()
         )
-        for each in led:  # the one that a reader understands stands for those that go together
-            groups.bundles[each].sort(key=lambda one: _legible(self._names.get(one[0], "")))
-        members: dict[int, list[str]] = defaultdict(list)
-        self._placed = {key: _place(groups, marks) for (_, marks), key in zip(rows, keys, strict=True)}
-        for key, held in self._placed.items():
-            if held is not None:
-                members[held[0]].append(key)
         of = {each.key: (prompt, each.response) for prompt in failing for each in prompt.failed}
+        pairs = [of[key] for key in keys]
+        counting = Counting(self._vocabulary, every, pairs, self._near)
+        inside: dict[int, list[int]] = defaultdict(list)
+        for place, (_, marks) in enumerate(rows):
+            if (number := groups.of(groups.row(marks))) is not None:
+                inside[number].append(place)
+        named: dict[Clause, list[int]] = {}
+        candidates: dict[Clause, list[Clause]] = {}
+        self._parts: dict[int, list[Clause]] = {}
+        for number, leaders in enumerate(groups.leaders):
+            found = [
+                (names[name], sign)
+                for each in leaders
+                for name, sign in groups.bundles[each][:MAX_BUNDLE]
+                if name in names
+            ]
+            shown = list(self._clauses(found, [pairs[place][0] for place in inside[number]]))
+            self._parts[number] = []
+            for part in counting.chosen(inside[number], shown):
+                self._parts[number].append(part.clause)
+                named.setdefault(part.clause, []).extend(part.members)  # equal words are one cause
+                candidates.setdefault(part.clause, []).extend(shown)
+        self._placed: dict[str, int | None] = dict.fromkeys(keys)
+        self._numbers = {clause: number for number, clause in enumerate(named)}
         causes: list[LocalCause] = []
         taken: set[str] = set()
-        for number, leaders in enumerate(groups.leaders):
-            before = Counter(known[key].key for key in members[number] if key in known)
-            of_key = {known[key].key: known[key] for key in members[number] if key in known}
-            same = next(
-                (
-                    key
-                    for key, seen in before.most_common(1)
-                    if key not in taken and 2 * seen >= sum(before.values())
-                ),
-                None,
+        for number, (clause, members) in enumerate(named.items()):
+            for place in members:
+                self._placed[keys[place]] = number
+            same = self._same(
+                counting, [known[keys[place]] for place in members if keys[place] in known], members
             )
-            found = [groups.bundles[each][0] for each in leaders]
-            self._use([name for name, _ in found], [of[key][0] for key in members[number]])
-            cause = (
-                of_key[same]
-                if same is not None
-                else self._cause(found, [of[key] for key in members[number]], taken)
-            )
-            taken.add(cause.key)
-            causes.append(cause)
+            if same is None or same.key in taken:
+                second = counting.beside(clause, members, candidates[clause])
+                clauses = [clause] if second is None else [clause, second]
+                same = LocalCause(
+                    "3:" + "\n".join(each.key for each in clauses),
+                    level := 2 if clause.name in COMPUTED and clause.sign > 0 else 3,
+                    counting.sentence(clauses, members),
+                    SKILLS[level],
+                )
+            taken.add(same.key)
+            causes.append(same)
         return causes
 
-    def _use(self, names: Sequence[int], prompts: Sequence[Prompt]) -> None:
-        """Of ways to say the same those that passes of these prompts use, the commonest first."""
-        said = Counter(word for prompt in prompts for each in prompt.passed for word in set(each.words))
-        for name in names:
-            if (known := self._names.get(name, "")).startswith(ONE):
-                used = [word for word in known.removeprefix(ONE).split(", ") if said[word]]
-                if used:
-                    self._names[name] = ONE + ", ".join(sorted(used, key=lambda word: (-said[word], word)))
+    def _same(
+        self, counting: Counting, before: Sequence[LocalCause], members: Sequence[int]
+    ) -> LocalCause | None:
+        """The cause that most of the members have already, where its clauses hold for them."""
+        counted = Counter(before)
+        for cause, seen in counted.most_common(1):
+            clauses = clauses_of(cause.key)
+            if (
+                2 * seen >= len(before)
+                and clauses
+                and all(counting.held(each)[list(members)].mean() >= TRUE for each in clauses)
+            ):
+                return cause
+        return None
 
-    def _example(self, leaders: Sequence[tuple[int, int]], members: Sequence[tuple[Prompt, Response]]) -> str:
-        """Where such words lead, the unusual sentence with most of them."""
-        names = [self._names.get(name, "") for name, sign in leaders if sign > 0]
-        said = {name.removeprefix(NEW) for name in names if name.startswith(NEW)}
-        new = [each for member in members for each in self._vocabulary.new(*member)] if said else []
-        return max(new, key=lambda each: len(said.intersection(each[2])))[1] if new else ""
+    def _clauses(self, found: Iterable[tuple[str, int]], prompts: Sequence[Prompt]) -> Iterator[Clause]:
+        """Of ways to say the same those that passes of these prompts use, the commonest first; of an unusual
+        sentence its word."""
+        said: Counter[str] | None = None
+        for name, sign in found:
+            if name.startswith(NEW):
+                yield Clause(name.removeprefix(NEW), sign)
+            elif name.startswith(ONE):
+                if said is None:
+                    said = Counter(
+                        word for prompt in prompts for each in prompt.passed for word in set(each.words)
+                    )
+                words = name.removeprefix(ONE).split(", ")
+                used = sorted((word for word in words if said[word]), key=lambda word: (-said[word], word))
+                name = ONE + ", ".join((used or words)[:MAX_VARIANTS])
+            yield Clause(name, sign)
 
     def _named(self, failing: Sequence[Prompt], wanted: set[int]) -> dict[int, str]:
         names: dict[int, str] = {}
@@ -411,77 +463,18 @@ class Levels:
                 names.update(self._vocabulary.named(prompt, response, left))
         return names
 
-    def _cause(
-        self, leaders: Sequence[tuple[int, int]], members: Sequence[tuple[Prompt, Response]], taken: set[str]
-    ) -> LocalCause:
-        """Its words from the features that lead it, with a sentence that says what hardly any other says."""
-        first, example = leaders[0], self._example(leaders, members)
-        name = self._names.get(first[0], "?")
-        key = f"3:{'+' if first[1] > 0 else '-'}{name}"
-        while key in taken:
-            key += "'"
-        level = 2 if name in COMPUTED and first[1] > 0 else 3
-        shown = list(dict.fromkeys((self._names.get(name, "?"), sign) for name, sign in leaders))
-        lacks = _apart(name for name, sign in shown if sign < 0)[:2]
-        has = _apart(name for name, sign in shown if sign > 0 and not name.startswith(NEW))[:2]
-        if example:
-            has = [*has[:1], f"an unusual sentence: {_cut(example)}"]
-        parts = [f"leaves out {' and '.join(lacks)}"] if lacks else []
-        parts += [_having(has)] if has else []
-        if first[1] > 0:
-            parts.reverse()
-        if len(parts) == 1 and not example and SIBLING not in parts[0]:
-            borrowed = 2 * sum(not prompt.passed for prompt, _ in members) > len(members)
-            parts = [f"{parts[0]}, unlike {PASSED_NEAR if borrowed else 'every passing response'}"]
-        return LocalCause(key, level, "; ".join(parts), SKILLS[level])
-
     def _evidence(
-        self,
-        number: int,
-        prompt: Prompt,
-        response: Response,
-        sibling: Response | None,
-        marks: Signed,
-    ) -> Iterable[Evidence]:
-        """Where the failure has what only failures have, or its sibling what it lacks."""
-        groups = self._groups
-        assert groups is not None
-        for bundle in groups.leaders[number]:
-            name, sign = groups.bundles[bundle][0]
-            if name not in marks[0 if sign > 0 else 1]:
-                continue
-            words = self._names.get(name, "?")
-            if sign > 0:
-                new = words.removeprefix(NEW)
-                line, text = (
-                    _where(words, response)
-                    if new == words
-                    else next(
-                        (
-                            (line, text)
-                            for line, text, words in self._vocabulary.new(prompt, response)
-                            if new in words
-                        ),
-                        (None, ""),
-                    )
-                )
-                yield Evidence(
-                    line, f"only in failures: {_phrase(words)}" + (f": {_cut(text)}" if text else "")
-                )
+        self, clauses: Sequence[Clause], prompt: Prompt, response: Response, sibling: Response | None
+    ) -> Iterator[Evidence]:
+        """Where the failure has what its cause says, or its sibling what it leaves out."""
+        for each in clauses:
+            shown = phrase(each.name)
+            if each.sign > 0:
+                line, text = _where(each.name, response)
+                yield Evidence(line, f"has {shown}" + (f": {_cut(text)}" if text else ""))
             else:
-                _, text = _where(words, sibling) if sibling is not None else (None, "")
-                yield Evidence(
-                    None, f"missing: {_phrase(words)}" + (f"; passed has: {_cut(text)}" if text else "")
-                )
-
-
-def _place(groups: Groups, marks: Signed) -> _Place:
-    number = groups.of(groups.row(marks))
-    if number is None:
-        return None
-    only, lacks, every = marks
-    led = np.array([groups.bundles[each][0][0] for each in groups.leaders[number]], np.uint64)
-    return number, (np.intersect1d(only, led), np.intersect1d(lacks, led), every[:0])
+                _, text = _where(each.name, sibling) if sibling is not None else (None, "")
+                yield Evidence(None, f"missing: {shown}" + (f"; passed has: {_cut(text)}" if text else ""))
 
 
 def _ordered(prompts: Iterable[Prompt]) -> list[Prompt]:
@@ -510,63 +503,6 @@ def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:
         if len(failed) == len(prompt.failed)
         else Prompt(prompt.key, prompt.question, prompt.answer, prompt.passed, failed)
     )
-
-
-def _legible(name: str) -> tuple[int, int, tuple[bool, int], str]:
-    """Before others a property in words, then the fewest words, then what has signs in it, then ways to
-    say something, then what is a shape or a fragment."""
-    words = name.split()
-    signs = sum(not word[0].isalnum() for word in words if word[0] != "§")
-    shape = any(part in name for part in (" → ", " like ", " new number", " lines"))
-    kind = (
-        4
-        if not name or shape
-        else 3
-        if name.startswith((ONE, NEW))
-        else 0
-        if name[0] == "§"
-        else 1
-        if not signs
-        else 2
-    )
-    return kind, signs, (len(name) < MIN_WORD_LENGTH, len(words)), name
-
-
-def _apart(names: Iterable[str]) -> list[str]:
-    """As a reader sees them, without one whose words another has too."""
-    kept: list[tuple[str, set[str]]] = []
-    for name in names:
-        words = set(name.removeprefix(ONE).replace(",", "").split())
-        if not any(words <= other or other <= words for _, other in kept):
-            kept.append((_phrase(name), words))
-    return [phrase for phrase, _ in kept]
-
-
-def _changed(kind: str) -> str:
-    """A change as a feature: another operation than the nearest passing response."""
-    own, replaced, other = kind.partition(" in place of ")
-    return f"§{own} where {SIBLING} has {other}" if replaced else f"§{kind} than {SIBLING}"
-
-
-def _having(properties: Sequence[str]) -> str:
-    """Has a sum and uses another operation than …"""
-    text, before = "", ""
-    for each in properties:
-        verb = "uses" if each.startswith("another operation") else "has"
-        text += (" and " if text else "") + (each if verb == before else f"{verb} {each}")
-        before = verb
-    return text
-
-
-def _phrase(name: str) -> str:
-    """A feature as a reader sees it: `left join`, a subtraction."""
-    if name.startswith(ONE):
-        return "any of " + ", ".join(
-            f"`{word}`" for word in name.removeprefix(ONE).split(", ")[:MAX_VARIANTS]
-        )
-    if name.startswith(NEW):
-        return f"{NEW[1:]}`{name.removeprefix(NEW)}`"
-    return name[1:] if name.startswith("§") else f"`{name.replace('#', 'N').replace('•', '…')}`"
 
 
 def _where(name: str, response: Response) -> tuple[int | None, str]:

@@ -90,6 +90,10 @@ class Vocabulary:
         new = {word for _, _, found in self.new(prompt, response) for word in found if word[0].isalpha()}
         return words, masked, [*_further(prompt, response), *said, *(NEW + word for word in sorted(new))]
 
+    def properties(self, prompt: Prompt, response: Response) -> list[str]:
+        """What sets it apart that is no word or run of words."""
+        return self.parts(prompt, response)[2]
+
     def features(self, prompt: Prompt, response: Response) -> np.ndarray:
         """(n,) uint64: each once."""
         words, masked, further = self.parts(prompt, response)
@@ -133,7 +137,11 @@ def _further(prompt: Prompt, response: Response) -> Iterator[str]:
         if end := numbers(last):
             negative = re.search(r"[-−]\s*[$€£]?\d[\d.,]*\W*$", last)
             yield "§a negative number at the end" if negative else "§a number at the end"
-            yield "§a whole number at the end" if end[-1].denominator == 1 else "§a fraction at the end"
+            yield (
+                "§a whole number at the end"
+                if end[-1].denominator == 1
+                else "§a number that is not whole at the end"
+            )
             if end[-1] in given(prompt.question):
                 yield "§a given number at the end"
     yield f"§{len(steps)} lines" if len(steps) < 4 else "§4 lines or more"
