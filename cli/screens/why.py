@@ -261,6 +261,7 @@ def failure_texts(story: FailureStory, columns: int | None) -> str:
         ("question", texts.question),
         (reference, texts.reference),
         ("trajectory, right but against the label" if story.right else "failed trajectory", texts.trajectory),
+        *([] if story.feedback is None else [("feedback", story.feedback)]),
     ):
         out.append(f" {name}\n{wrapped(text if text is not None else '(not kept)', '   ', columns)}")
     return "".join(out) + "".join(call_texts(call, columns) for call in texts.calls)

@@ -24,6 +24,7 @@ from diagevo.memory.events import (
     GroupIngested,
     Mark,
     NodeAssigned,
+    WrittenPair,
     WrongStep,
 )
 from diagevo.memory.memory import Memory
@@ -72,7 +73,7 @@ class LocalCauses:
                 observed = {failure.failure_id: failure for failure in waiting[question]}
                 for sample, found in zip(groups[question].failed, self._levels.of(prompt), strict=True):
                     if (failure := observed.get(f"{question}.a{sample.sample}")) is not None:
-                        events.append(_diagnosed(failure, found))
+                        events.append(_diagnosed(failure, found, _pair(found, prompt, groups[question])))
             memory.diagnosed(events)
             done += len(events)
             if on_progress is not None:
@@ -241,7 +242,25 @@ def _step(found: Explained) -> WrongStep | None:
     return WrongStep(line=step.line, text=step.text[:LONGEST], why=step.why[:LONGEST], shown=step.shown)
 
 
-def _diagnosed(failure: FailureObserved, found: Explained) -> FailureDiagnosed:
+def _pair(found: Explained, prompt: Prompt, group: GroupIngested) -> WrittenPair | None:
+    pair = found.pair
+    if pair is None:
+        return None
+    digests = dict(zip(map(id, prompt.passed), group.passed, strict=True))
+    return WrittenPair(
+        line=pair.wrote.line,
+        start=pair.wrote.start,
+        wrote=pair.wrote.text[:LONGEST],
+        passed=digests[id(pair.sibling)],
+        passed_line=pair.should.line,
+        passed_start=pair.should.start,
+        should=pair.should.text[:LONGEST],
+    )
+
+
+def _diagnosed(
+    failure: FailureObserved, found: Explained, pair: WrittenPair | None = None
+) -> FailureDiagnosed:
     cause = found.cause
     return FailureDiagnosed(
         failure_id=failure.failure_id,
@@ -254,6 +273,7 @@ def _diagnosed(failure: FailureObserved, found: Explained) -> FailureDiagnosed:
         level=None if cause is None else cause.level,
         evidence=[Mark(line=each.line, text=each.text[:LONGEST]) for each in found.evidence],
         step=_step(found),
+        pair=pair,
     )
 
 

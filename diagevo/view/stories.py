@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
+from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved, WrittenPair
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, expect
 from diagevo.memory.read.asking import select_rows
@@ -42,6 +42,9 @@ class LinePair:
     left: str | None
     right: str | None
     same: bool
+    left_place: tuple[int, int] | None = None
+    right_place: tuple[int, int] | None = None
+    """Where in either the place begins and ends that the cause is about."""
 
 
 def _steps(text: str) -> list[str]:
@@ -85,10 +88,52 @@ def _sides(example: Example, reference: str | None, trajectory: str | None) -> S
     _, expected, actual = parted((reference or "")[:TEXT], (trajectory or "")[:TEXT])
     if example.wrong is not None and example.actual:
         actual = expected = example.actual
+    if (pair := example.pair) is not None:
+        marked = _with_places(lines, reference or "", trajectory or "", pair)
+        first = next((n for n, line in enumerate(marked) if line.left_place or line.right_place), None)
+        if first is not None:
+            return Sides(tuple(marked), first, _any_cut(reference, trajectory), example.against)
     differ = [n for n, line in enumerate(lines) if not line.same]
     part = (n for n in differ if actual in (lines[n].right or "") or expected in (lines[n].left or ""))
     first = next(part, next(iter(differ), None))
-    return Sides(lines, first, any(_is_cut(one or "") for one in (reference, trajectory)), example.against)
+    return Sides(lines, first, _any_cut(reference, trajectory), example.against)
+
+
+def _any_cut(*texts: str | None) -> bool:
+    return any(_is_cut(text or "") for text in texts)
+
+
+def _with_places(lines: Sequence[LinePair], left: str, right: str, pair: WrittenPair) -> list[LinePair]:
+    """The lines with the place of the pair marked on either side, where it has words there."""
+    places = [
+        _step_of(left, pair.passed_line, pair.passed_start, pair.should),
+        _step_of(right, pair.line, pair.start, pair.wrote),
+    ]
+    seen = [-1, -1]
+    found: list[LinePair] = []
+    for line in lines:
+        for side, text in enumerate((line.left, line.right)):
+            seen[side] += text is not None
+            place = places[side]
+            if text is not None and place is not None and place[0] == seen[side]:
+                line = replace(line, **{("left_place", "right_place")[side]: place[1:]})
+        found.append(line)
+    return found
+
+
+def _step_of(text: str, line: int, start: int, words: str) -> tuple[int, int, int] | None:
+    """The step with these words of a line, and where they begin and end in it; None where it is not shown."""
+    rows = text.split("\n")
+    at = sum(len(row) + 1 for row in rows[:line]) + start
+    if not words or line >= len(rows) or not text.startswith(words, at):
+        return None
+    end = 0
+    for number, step in enumerate(_steps(text)):
+        begin = text.find(step, end)
+        end = begin + len(step)
+        if begin <= at and at + len(words) <= end:
+            return number, at - begin, at - begin + len(words)
+    return None
 
 
 def cause(history: History, site: Site, cause: str, part: str | None = None) -> Page:
@@ -185,9 +230,13 @@ def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -
             last[failure.question_id] = number, failure
     chosen = list(last.values())[-SHOWN:][::-1]
     in_words = examples(history, {failure.failure_id: (number, failure) for number, failure in chosen})
-    texts = history.texts([digest for _, one in chosen for digest in (one.reference, one.trajectory)])
+    beside = {
+        one.failure_id: one.reference if (pair := in_words[one.failure_id].pair) is None else pair.passed
+        for _, one in chosen
+    }
+    texts = history.texts([*beside.values(), *(one.trajectory for _, one in chosen)])
     return [
-        (example, _sides(example, texts.get(one.reference), texts.get(one.trajectory)))
+        (example, _sides(example, texts.get(beside[one.failure_id]), texts.get(one.trajectory)))
         for _, one in chosen
         if (example := in_words[one.failure_id])
     ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diagevo.diagnosis.levels import contrast
+from diagevo.diagnosis.levels.aligned_pairs import AlignedPair, aligned, in_words
 from diagevo.diagnosis.levels.clauses import (
     MAX_VARIANTS,
     TRUE,
@@ -45,6 +46,8 @@ SAME = 3
 DRAWN = 4
 """Responses of a prompt that are held against those of its neighbours."""
 SHOWN = 80
+HEADED = 200
+"""Failures of a cause that are aligned for its heading."""
 MAX_BUNDLE = 120
 """Features that go together, of which the most telling are shown."""
 COMPUTED = (
@@ -71,6 +74,8 @@ class Explained:
     cause: LocalCause | None
     evidence: tuple[Evidence, ...]
     located: Located | None
+    pair: AlignedPair | None = None
+    """The place that its cause is about, beside a passing response."""
 
 
 class Levels:
@@ -153,11 +158,13 @@ class Levels:
                     )
                 )
                 continue
-            cause, shown = None, ()
+            cause, shown, pair = None, (), None
             if (number := placed.get(failure.key)) is not None:
                 cause = self._causes[number]
-                shown = tuple(self._evidence(clauses_of(cause.key), prompt, failure.response, sibling))
-            found.append(Explained(cause, shown, where))
+                clauses = clauses_of(cause.key)
+                pair = self._pair(clauses[0], prompt, failure.response)
+                shown = tuple(_evidence(clauses, pair, failure.response, sibling))
+            found.append(Explained(cause, shown, where, pair))
         return found
 
     # Level 1
@@ -411,12 +418,31 @@ class Levels:
                 same = LocalCause(
                     "3:" + "\n".join(each.key for each in clauses),
                     level := 2 if clause.name in COMPUTED and clause.sign > 0 else 3,
-                    counting.sentence(clauses, members),
+                    "; ".join(
+                        [
+                            *self._heading(clause, [pairs[each] for each in members]),
+                            counting.sentence(clauses, members),
+                        ]
+                    ),
                     SKILLS[level],
                 )
             taken.add(same.key)
             causes.append(same)
         return causes
+
+    def _heading(self, clause: Clause, members: Sequence[tuple[Prompt, Response]]) -> list[str]:
+        """What most of the failures wrote against what passes have there, where that is one and the same."""
+        looked = members[:: -(-len(members) // HEADED)]
+        found = [
+            pair
+            for each in looked
+            if (pair := self._pair(clause, *each)) and pair.wrote.text and pair.should.text
+        ]
+        counted = Counter((each.wrote.text.lower(), each.should.text.lower()) for each in found)
+        for (wrote, should), number in counted.most_common(1):
+            if 2 * number >= len(looked) and max(len(wrote), len(should)) <= SHOWN:
+                return [f'wrote "{wrote}" where a pass has "{should}" ({number:,} of {len(looked):,})']
+        return []
 
     def _same(
         self, counting: Counting, before: Sequence[LocalCause], members: Sequence[int]
@@ -433,21 +459,19 @@ class Levels:
                 return cause
         return None
 
-    def _clauses(self, found: Iterable[tuple[str, int]], prompts: Sequence[Prompt]) -> Iterator[Clause]:
+    def _clauses(self, found: Sequence[tuple[str, int]], prompts: Sequence[Prompt]) -> Iterator[Clause]:
         """Of ways to say the same those that passes of these prompts use, the commonest first; of an unusual
         sentence its word."""
-        said: Counter[str] | None = None
+        said = Counter[str]()
+        if any(name.startswith(ONE) for name, _ in found):
+            said.update(word for prompt in prompts for each in prompt.passed for word in set(each.words))
         for name, sign in found:
             if name.startswith(NEW):
                 yield Clause(name.removeprefix(NEW), sign)
             elif name.startswith(ONE):
-                if said is None:
-                    said = Counter(
-                        word for prompt in prompts for each in prompt.passed for word in set(each.words)
-                    )
-                words = name.removeprefix(ONE).split(", ")
-                used = sorted((word for word in words if said[word]), key=lambda word: (-said[word], word))
-                name = ONE + ", ".join((used or words)[:MAX_VARIANTS])
+                words = sorted(name.removeprefix(ONE).split(", "), key=lambda word: (-said[word], word))
+                used = [word for word in words if said[word]] or words
+                name = ONE + ", ".join(used[:MAX_VARIANTS])
             yield Clause(name, sign)
 
     def _named(self, failing: Sequence[Prompt], wanted: set[int]) -> dict[int, str]:
@@ -463,18 +487,32 @@ class Levels:
                 names.update(self._vocabulary.named(prompt, response, left))
         return names
 
-    def _evidence(
-        self, clauses: Sequence[Clause], prompt: Prompt, response: Response, sibling: Response | None
-    ) -> Iterator[Evidence]:
-        """Where the failure has what its cause says, or its sibling what it leaves out."""
-        for each in clauses:
-            shown = phrase(each.name)
-            if each.sign > 0:
-                line, text = _where(each.name, response)
-                yield Evidence(line, f"has {shown}" + (f": {_cut(text)}" if text else ""))
-            else:
-                _, text = _where(each.name, sibling) if sibling is not None else (None, "")
-                yield Evidence(None, f"missing: {shown}" + (f"; passed has: {_cut(text)}" if text else ""))
+    def _pair(self, clause: Clause, prompt: Prompt, response: Response) -> AlignedPair | None:
+        """Beside the nearest passing response to the prompt that differs in what the clause says."""
+        passed = [
+            each
+            for each in prompt.passed
+            if Said(self._vocabulary, prompt, each).has(clause.name) != (clause.sign > 0)
+        ]
+        sibling = nearest(response, passed)
+        return None if sibling is None else aligned(clause, prompt, response, sibling)
+
+
+def _evidence(
+    clauses: Sequence[Clause], pair: AlignedPair | None, response: Response, sibling: Response | None
+) -> Iterator[Evidence]:
+    """The pair; else where the failure has what its cause says, or its sibling what it leaves out."""
+    if pair is not None:
+        yield Evidence(pair.wrote.line, in_words(pair, response))
+        return
+    for each in clauses:
+        shown = phrase(each.name)
+        if each.sign > 0:
+            line, text = _where(each.name, response)
+            yield Evidence(line, f"has {shown}" + (f": {_cut(text)}" if text else ""))
+        else:
+            _, text = _where(each.name, sibling) if sibling is not None else (None, "")
+            yield Evidence(None, f"missing: {shown}" + (f"; passed has: {_cut(text)}" if text else ""))
 
 
 def _ordered(prompts: Iterable[Prompt]) -> list[Prompt]:

@@ -125,9 +125,10 @@ class Counting:
             zip((each.key for each in prompts), self._passed, strict=True)
         )
         beside |= {prompt.key: borrowed(prompt) for prompt in prompts if not prompt.passed and prompt.failed}
+        near = 2 * sum(not prompt.passed for prompt, _ in failures) > len(failures)
         self._alone = [
             [each for each in borrowed(prompt) if each.prompt.key != prompt.key]
-            if len(prompt.passed) == 1
+            if near and len(prompt.passed) == 1
             else ()
             for prompt in prompts
         ]

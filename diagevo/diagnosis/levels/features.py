@@ -145,7 +145,9 @@ def _further(prompt: Prompt, response: Response) -> Iterator[str]:
             if end[-1] in given(prompt.question):
                 yield "§a given number at the end"
     yield f"§{len(steps)} lines" if len(steps) < 4 else "§4 lines or more"
-    for word in {_shape(word) for word in response.words[:LONGEST] if word[0].isdigit() and len(word) > 3}:
+    for word in {
+        written_like(word) for word in response.words[:LONGEST] if word[0].isdigit() and len(word) > 3
+    }:
         if not word.isalnum():
             yield f"§a number written like {word}"
 
@@ -247,7 +249,7 @@ def _played(response: Response) -> Iterator[str]:
         yield f"§call of {name}"
         yield f"§call of {name}({', '.join(keys)})"
         for key, text in _TEXT.findall(arguments):
-            yield f"§an argument {key} written like {_shape(text)}"
+            yield f"§an argument {key} written like {written_like(text)}"
     if not calls and len(response.turns) == 1:
         return
     names = [name for name, _ in calls]
@@ -266,6 +268,6 @@ def _played(response: Response) -> Iterator[str]:
         yield f"§{events[-1]} at the end"
 
 
-def _shape(text: str) -> str:
+def written_like(text: str) -> str:
     """Digits as 9 and letters as a, runs as one: 2025-09-13 is 9-9-9."""
     return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text))[:12]

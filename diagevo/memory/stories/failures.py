@@ -26,6 +26,7 @@ from diagevo.memory.events import (
     SimilarNode,
     SuppliedCause,
     Votes,
+    WrittenPair,
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Recorded
@@ -60,6 +61,7 @@ class Texts:
 
     question: str | None
     reference: str | None
+    """Of a cause that was found without a model the nearest response that passed, where one is shown."""
     trajectory: str | None
     calls: tuple[ModelExchange, ...]
 
@@ -115,6 +117,10 @@ class FailureStory:
     texts: Texts | None = None
     local: bool = False
     """Whether it was diagnosed without a model: by computing, and by contrast to what passed."""
+    pair: WrittenPair | None = None
+    """The place that its cause is about, beside a response that passed."""
+    feedback: str | None = None
+    """What the files say of it: a judge's rationale, a test log."""
 
     @property
     def contradicted(self) -> str | None:
@@ -256,6 +262,8 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
         and diagnosed.call is None
         and scored is not None
         and scored.votes_are == "rewards",
+        pair=diagnosed.pair if diagnosed else None,
+        feedback=None if observed.feedback is None else history.text(observed.feedback),
     )
 
 
@@ -274,7 +282,7 @@ def _texts(
     )
     return Texts(
         question=history.text(scored.question) if scored else None,
-        reference=history.text(observed.reference),
+        reference=history.text(diagnosed.pair.passed if diagnosed and diagnosed.pair else observed.reference),
         trajectory=history.text(observed.trajectory),
         calls=tuple(asked(history, purpose, call) for purpose, call in calls if call is not None),
     )

@@ -1,0 +1,21 @@
+"""What the files say of a failure, in its views."""
+
+import json
+from pathlib import Path
+
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def _views(of: str) -> dict[str, str]:
+    texts = Path(__file__).with_name(f"views_{of}.json").read_text(encoding="utf-8")
+    return json.loads(texts)[op.get_bind().dialect.name]
+
+
+def upgrade() -> None:
+    for name in reversed(_views(down_revision)):
+        op.execute(f"DROP VIEW IF EXISTS {name}")
+    for name, query in _views(revision).items():
+        op.execute(f"CREATE VIEW {name} AS {query}")
