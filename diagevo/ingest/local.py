@@ -181,17 +181,21 @@ class LocalCauses:
             ]
             texts = self._memory.artifacts.get_many(digests)
             for group in block:
-                feedback = {each.sample: texts[each.text] for each in group.feedback}
+                said = {each.sample: texts[each.text] for each in group.feedback}
+                lost = {each.sample for each in group.failed}
+                passed = (sample for sample in range(len(group.rewards)) if sample not in lost)
                 yield Prompt(
                     group.question,
                     texts[group.question],
                     group.answer,
-                    [Response(texts[digest]) for digest in group.passed],
+                    [
+                        Response(texts[digest], said.get(sample, ""))
+                        for sample, digest in zip(passed, group.passed, strict=False)
+                    ],
                     [
                         Failure(
                             _key(group.question, each.trajectory),
-                            Response(texts[each.trajectory]),
-                            feedback.get(each.sample, ""),
+                            Response(texts[each.trajectory], said.get(each.sample, "")),
                         )
                         for each in group.failed
                     ],

@@ -6,7 +6,7 @@ Long, but one file: one class learns the levels and asks them, and shares what i
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,6 +57,8 @@ COMPUTED = (
 )
 RIGHT = {"equal", "form"}
 """Kinds of what is right: a cause where passes are right and failures are not, but for a few."""
+INSIDE = {"failed call", "timeout", "exception"}
+"""Kinds that mark a failure and explain little: contrast goes on among those that show them."""
 COMPARED, HARMLESS = 4, 0.25
 """Responses a side of a prompt whose changes are compared; how often passes show one that tells something,
 for once that failures do, at most."""
@@ -137,10 +139,11 @@ class Levels:
     def of(self, prompt: Prompt) -> list[Explained]:
         """By failure of the prompt, in order."""
         plain = self._plain(prompt)
-        left = [each.key for place, each in enumerate(prompt.failed) if place not in plain]
+        done = {place for place, (kind, _) in plain.items() if kind not in INSIDE}
+        left = [each.key for place, each in enumerate(prompt.failed) if place not in done]
         placed = {key: self._placed[key] for key in left if key in self._placed}
         if self._groups is not None and len(placed) < len(left):
-            placed = self._held(self._groups, _without(prompt, plain))
+            placed = self._held(self._groups, _without(prompt, done))
         found: list[Explained] = []
         for place, failure in enumerate(prompt.failed):
             sibling = nearest(failure.response, prompt.passed)
@@ -149,7 +152,8 @@ class Levels:
                 if place in plain and plain[place][0] in ("empty", "loop", "cut off")
                 else located(prompt, failure.response, sibling)
             )
-            if place in plain:
+            number = placed.get(failure.key)
+            if place in plain and number is None:
                 kind, evidence = plain[place]
                 level = 2 if kind == FALSE else 1
                 found.append(
@@ -159,11 +163,13 @@ class Levels:
                 )
                 continue
             cause, shown, pair = None, (), None
-            if (number := placed.get(failure.key)) is not None:
+            if number is not None:
                 cause = self._causes[number]
                 clauses = clauses_of(cause.key)
                 pair = self._pair(clauses[0], prompt, failure.response)
                 shown = tuple(_evidence(clauses, pair, failure.response, sibling))
+                if place in plain:
+                    shown = (*shown, plain[place][1])
             found.append(Explained(cause, shown, where, pair))
         return found
 
@@ -183,7 +189,7 @@ class Levels:
         """Each kind of level 1 or 2, with the first that shows it."""
         if (known := self._learned.get(failure.key)) is not None:
             return known
-        return dict(reversed(list(self._habits.kinds(prompt, failure.response, failure.feedback))))
+        return dict(reversed(list(self._habits.kinds(prompt, failure.response, failure.response.feedback))))
 
     def _kinds_of(self, prompt: Prompt, response: Response) -> frozenset[str]:
         """The kinds of level 1 and 2 that a passing response shows."""
@@ -238,8 +244,10 @@ class Levels:
         if not self._kinds:
             return prompt
         return replace(
-            _without(prompt, self._plain(prompt)),
-            passed=[each for each in prompt.passed if not self._kinds & self._kinds_of(prompt, each)],
+            _without(prompt, {at for at, (kind, _) in self._plain(prompt).items() if kind not in INSIDE}),
+            passed=[
+                each for each in prompt.passed if not (self._kinds - INSIDE) & self._kinds_of(prompt, each)
+            ],
         )
 
     # Level 3
@@ -534,7 +542,7 @@ def _failures(prompts: Iterable[Prompt]) -> Iterable[Failure]:
     return (each for prompt in prompts for each in prompt.failed)
 
 
-def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:
+def _without(prompt: Prompt, plain: Container[int]) -> Prompt:
     failed: list[Failure] = [each for place, each in enumerate(prompt.failed) if place not in plain]
     return (
         prompt

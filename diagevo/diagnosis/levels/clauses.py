@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 
 from diagevo.diagnosis.levels.contrast import ALPHA, FEWEST
-from diagevo.diagnosis.levels.features import COUNTS, NEW, ONE, Vocabulary
+from diagevo.diagnosis.levels.features import COUNTS, FEEDBACK, NEW, ONE, Vocabulary, feedback_words
 from diagevo.diagnosis.levels.inputs import Prompt, Response
 from diagevo.diagnosis.levels.step_location import change
 
@@ -62,6 +62,10 @@ class Said:
         return "" if kind is None else changed_name(kind)
 
     @cached_property
+    def feedback(self) -> str:
+        return f" {' '.join(feedback_words(self.response.feedback, self.prompt.words))} "
+
+    @cached_property
     def unusual(self) -> frozenset[str]:
         """Words of its sentences that hardly any other response has."""
         found = self._vocabulary.new(self.prompt, self.response)
@@ -72,6 +76,8 @@ class Said:
             return not self.words.isdisjoint(name.removeprefix(ONE).split(", "))
         if SIBLING in name:
             return name == self._changed
+        if name.startswith(FEEDBACK):
+            return f" {name.removeprefix(FEEDBACK)} " in self.feedback
         if name.startswith("§"):
             return name in self._properties
         return f" {name} " in self._text if " " in name else name in self.words
@@ -181,6 +187,8 @@ class Counting:
         name = clause.name
         if name.startswith(ONE):
             return True
+        if name.startswith(FEEDBACK):
+            return clause.sign > 0 and len(name) >= len(FEEDBACK) + MIN_WORD_LENGTH
         if name.startswith("§"):
             return tells(name, clause.sign)
         words = name.split()
@@ -223,11 +231,30 @@ class Counting:
                 best = max(several, key=lambda each: self._worth(each, rows), default=None)
             if best is None or not (held := self.held(best)[rows]).any():
                 continue
+            if best.name.startswith(FEEDBACK):
+                best = self._extended(best, rows[held])
+                held = self.held(best)[rows]
             if self._prompts(rows[held]) >= fewest:
                 found.append(Named(best, rows[held].tolist()))
             if held.mean() < TRUE:
                 waiting.append(rows[~held])
         return found
+
+    def _extended(self, clause: Clause, rows: np.ndarray) -> Clause:
+        """With the words before and after it that the feedback on nearly all of these failures has too."""
+        while True:
+            run = clause.name.removeprefix(FEEDBACK)
+            longer = Counter[str]()
+            for place in rows.tolist():
+                before, _, after = self.failures[place].feedback.partition(f" {run} ")
+                near = [f"{word} {run}" for word in before.split()[-1:]]
+                longer.update([*near, *(f"{run} {word}" for word in after.split()[:1])])
+            known = (run for run, _ in longer.most_common() if "#" not in run and "•" not in run)
+            wider = (Clause(FEEDBACK + run, 1) for run in known)
+            found = next((each for each in wider if self._of(each, rows) >= TRUE), None)
+            if found is None:
+                return clause
+            clause = found
 
     def _prompts(self, rows: np.ndarray) -> int:
         return len(set(self._places[rows].tolist()))
@@ -335,6 +362,8 @@ def _legible(name: str) -> float:
         return 1.5
     if " → " in name or " like " in name or name.endswith("calls"):
         return 1.5
+    if name.startswith(FEEDBACK):
+        return 0.1 * (4 - len(name.removeprefix(FEEDBACK).split()))
     if name.startswith("§"):
         return 0.7
     words = name.split()
@@ -373,6 +402,7 @@ def phrase(name: str) -> str:
 _WORDED = [
     (re.compile(pattern), has, lacks)
     for pattern, has, lacks in (
+        (re.escape(FEEDBACK) + "(.+)", "its feedback says `{}`", ""),
         (r"§(ends .+)", "{}", ""),
         (r"§words at the end", "ends with words", "does not end with words"),
         (r"§(.+) at the end", "ends with {}", "does not end with {}"),

@@ -6,14 +6,14 @@ not the topic. Features are hashes; `named` finds the words again.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 import numpy as np
 
 from diagevo.diagnosis.levels import paraphrases
 from diagevo.diagnosis.levels.arithmetic_checks import given, numbers
-from diagevo.diagnosis.levels.inputs import Prompt, Response
+from diagevo.diagnosis.levels.inputs import TOKEN, Prompt, Response
 
 LONGEST = 6_000
 """Tokens of a response that are looked at."""
@@ -26,6 +26,12 @@ CONSTANTS = (2, 3, 4, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)
 ONE = "§one of "
 NEW = "§an unusual sentence with "
 """Before ways to say the same, and before a word of a sentence that says what hardly any other says."""
+FEEDBACK = "§its feedback says "
+"""Before words of what a judge, a test log or a database said."""
+SAID = 300
+"""Tokens of it that are looked at."""
+GENERAL = 0.8
+"""Share of the failures with feedback from which what it says is said of any."""
 COUNTS = frozenset(
     [f"§{number} {each}" for number in range(6) for each in ("calls", "lines")]
     + ["§6 calls or more", "§4 lines or more"]
@@ -49,6 +55,16 @@ class Vocabulary:
         counted = Counter(word for prompt in prompts for word in prompt.words)
         self._common = {word for word, number in counted.items() if number > max(2, len(prompts) // 5)}
         spread = paraphrases.spread(prompts)
+        said = [
+            set(_feedback(each.response.feedback, prompt.words))
+            for prompt in prompts
+            for each in prompt.failed
+            if each.response.feedback
+        ]
+        counted = Counter(name for each in said for name in each)
+        self._told = {name for name, number in counted.items() if number <= GENERAL * len(said)}
+        """What the feedback on some failures says. What it says on nearly all tells no mistake from another,
+        and what it says on passes alone is none."""
         self._sentences = paraphrases.Sentences(
             spread, {prompt.key: self._topic(prompt) for prompt, _ in spread}
         )
@@ -88,7 +104,10 @@ class Vocabulary:
         there = self._said(prompt, response)
         said = (ONE + ", ".join(each) for each in self._ways if not there.isdisjoint(each))
         new = {word for _, _, found in self.new(prompt, response) for word in found if word[0].isalpha()}
-        return words, masked, [*_further(prompt, response), *said, *(NEW + word for word in sorted(new))]
+        further = [*_further(prompt, response), *said, *(NEW + word for word in sorted(new))]
+        if response.feedback:
+            further += sorted(self._told.intersection(_feedback(response.feedback, prompt.words)))
+        return words, masked, further
 
     def properties(self, prompt: Prompt, response: Response) -> list[str]:
         """What sets it apart that is no word or run of words."""
@@ -114,6 +133,22 @@ class Vocabulary:
             for place, name in enumerate(_joined(row, n).tolist()):
                 if name in wanted:
                     yield name, " ".join(masked[place : place + n])
+
+
+def _feedback(text: str, topic: Container[str]) -> Iterator[str]:
+    """Runs of words of what the files say of a response, without its names and numbers."""
+    words = feedback_words(text, topic)
+    for n in (1, 2, 3):
+        for place in range(len(words) - n + 1):
+            run = words[place : place + n]
+            if all(word[0].isalpha() for word in run):
+                yield FEEDBACK + " ".join(run)
+
+
+def feedback_words(text: str, topic: Container[str]) -> list[str]:
+    """What the files say of a response, names of the prompt and numbers masked."""
+    found = TOKEN.findall(text.lower())[:SAID]
+    return ["#" if word[0].isdigit() else "•" if word in topic else word for word in found]
 
 
 def _joined(row: np.ndarray, n: int) -> np.ndarray:

@@ -37,6 +37,8 @@ class Response:
     """One response. Its lines are counted from 0 in the text as it is stored."""
 
     text: str
+    feedback: str = ""
+    """What the files say of it: a judge's rationale, a test log."""
 
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
@@ -146,7 +148,6 @@ class Failure:
 
     key: str
     response: Response
-    feedback: str = ""
 
 
 @dataclass(frozen=True)

@@ -495,7 +495,7 @@ class GroupIngested(Event, frozen=True):
     """Responses that passed, by sample: all of a group with a contrast, the first where all passed. Version 1
     kept the reference alone."""
     feedback: list[Feedback] = []
-    """Of those that did not pass, where the files have any."""
+    """Of the responses that are kept, where the files have any; at first only of those that did not pass."""
     tags: list[str] = []
     """What the files class the prompt as."""
 
