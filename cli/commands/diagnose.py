@@ -126,6 +126,7 @@ def diagnose(
     from diagevo.memory.history import History
     from diagevo.memory.opening import open_memory
     from diagevo.memory.read.pass_rates import pass_rates
+    from diagevo.memory.stories.failures import contradicted_causes
 
     with opened(call) as history:
         run, config = history.run_id, config_of(call, history)
@@ -173,7 +174,8 @@ def diagnose(
         history = History(memory.log.database, run)
         if rows and (rates := pass_rates(history)) is not None:
             undiagnosed = sum(row["undiagnosed"] for row in rows)
-            text = answer(run, rates, _evidence(history, memory, rates.causes[:LARGEST]), undiagnosed)
+            shown = _evidence(history, memory, rates.causes[:LARGEST])
+            text = answer(run, rates, shown, contradicted_causes(history), undiagnosed)
             asked = [one.event for one in history.events(DuplicateJudged) if one.event.call is not None]
             same = sum(one.duplicate for one in asked)
             notes += suspicious(run, rates, len(asked), same, undiagnosed)

@@ -17,7 +17,7 @@ from diagevo.memory.stories.cause_story import (
     Turn,
 )
 from diagevo.memory.stories.examples import Example, examples_of
-from diagevo.memory.stories.failures import FailureStory, ModelExchange, QuestionStory
+from diagevo.memory.stories.failures import FailureStory, ModelExchange, QuestionStory, contradicted_causes
 from diagevo.memory.stories.nodes import NodeStory
 from diagevo.memory.stories.story_wording import (
     effect_lines,
@@ -45,7 +45,7 @@ def screen(history: History, story: Story, as_of: AsOf, *, everything: bool, ful
     causes = {cause.cause_id: cause.description for cause in history.state(as_of).causes.values()}
     match story:
         case CauseStory():
-            return cause_screen(
+            shown = cause_screen(
                 story,
                 columns=columns,
                 everything=everything,
@@ -53,6 +53,8 @@ def screen(history: History, story: Story, as_of: AsOf, *, everything: bool, ful
                 examples=examples_of(history, failures_in(story)),
                 evaluation=history.evaluation,
             )
+            against = contradicted_causes(history).get(story.cause_id) if as_of == history.end else None
+            return shown if against is None else f"{against}\n{shown}"
         case NodeStory():
             return node_screen(story, columns, everything=everything)
         case QuestionStory():

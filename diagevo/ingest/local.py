@@ -92,7 +92,8 @@ class LocalCauses:
             ):
                 sibling = nearest(failure.response, prompt.passed)
                 name = f"{question}.a{sample.sample}"
-                found[name] = known, _computed(known, None if sibling is None else of[id(sibling)])
+                passed = None if sibling is None else of[id(sibling)]
+                found[name] = known, _computed(known, passed, failure.response.feedback)
         return found
 
     def first_level(self, found: Mapping[str, Explained], should_stop: ShouldStop | None = None) -> None:
@@ -229,10 +230,11 @@ def is_plain(found: Explained) -> bool:
     return found.cause is not None and found.cause.level == 1
 
 
-def _computed(found: Explained, passed: str | None) -> Computed:
+def _computed(found: Explained, passed: str | None, feedback: str) -> Computed:
     step = _step(found)
     shown = step if step is not None and step.shown else None
-    findings = [] if shown is None else [f"{shown.text}: {shown.why}"]
+    findings = [f"the feedback on it: {feedback[:LONGEST]}"] if feedback else []
+    findings += [] if shown is None else [f"{shown.text}: {shown.why}"]
     findings += [each.text[:LONGEST] for each in found.evidence]
     if found.cause is not None:
         findings.append(f"like other failures, it {found.cause.description}")

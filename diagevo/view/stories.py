@@ -11,7 +11,12 @@ from diagevo.memory.history import History, expect
 from diagevo.memory.read.asking import select_rows
 from diagevo.memory.stories.cause_story import CauseStory, Sampled
 from diagevo.memory.stories.examples import Example, examples, examples_of
-from diagevo.memory.stories.failures import counted_under, failure_story, question_story
+from diagevo.memory.stories.failures import (
+    contradicted_causes,
+    counted_under,
+    failure_story,
+    question_story,
+)
 from diagevo.memory.stories.nodes import why_node
 from diagevo.memory.stories.references import Reference, resolve
 from diagevo.memory.stories.story_wording import failure_lines, question_lines, turn_lines
@@ -248,7 +253,9 @@ def _cause_sentences(
     failed: Sequence[_Failed],
     aimed: Sequence[tuple[int, CandidateScored]],
 ) -> Iterator[Sentence]:
-    """How often, what was asked, and how the answers went."""
+    """What speaks against it, how often, what was asked, and how the answers went."""
+    if (why := contradicted_causes(history).get(story.cause_id)) is not None:
+        yield Sentence("contradicted", f"{why}.")
     gone = history.superseded()
     counts = [one for one in failed if one.round not in gone]
     failures, questions = sum(one.failures for one in counts), sum(one.questions for one in counts)

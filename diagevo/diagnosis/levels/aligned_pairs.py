@@ -134,6 +134,8 @@ def _anchors(name: str, tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
 def _runs(words: Sequence[str], tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
     n = len(words)
     for at in range(len(tokens) - n + 1):
+        if tokens[at].line != tokens[at + n - 1].line:
+            continue  # a place is one of a line
         if tokens[at].word == words[0] and all(tokens[at + k].word == words[k] for k in range(n)):
             yield at, at + n
 

@@ -14,7 +14,7 @@ import numpy as np
 from diagevo.diagnosis.levels import contrast
 from diagevo.diagnosis.levels.aligned_pairs import AlignedPair, aligned, in_words
 from diagevo.diagnosis.levels.clauses import (
-    MAX_VARIANTS,
+    MAX_WORDS,
     TRUE,
     Clause,
     Counting,
@@ -80,6 +80,15 @@ class Explained:
     """The place that its cause is about, beside a passing response."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One contrast: of what failures wrote or of the feedback on them, with the clauses of each group."""
+
+    feedback: bool
+    groups: Groups
+    clauses: Mapping[int, Sequence[Clause]]
+
+
 class Levels:
     """What a run's failures have in common. `of` says it of each failure of a prompt."""
 
@@ -110,27 +119,55 @@ class Levels:
         left = [each for each in (clean[each.key] for each in failing) if each.failed]
         self._changes = self._changes_of(left)
         self._features: dict[tuple[str, str], np.ndarray] = {}
+        self._borrowed: dict[tuple[bool, str], np.ndarray] = {}
+        self._placed: dict[str, int | None] = {}
+        self._causes: list[LocalCause] = []
+        self._numbers: dict[Clause, int] = {}
+        self._passes: list[_Pass] = []
+        self._learn(False, clean, left, every, known or {})
+        if self._vocabulary.told:  # what others said, of failures that their own words do not explain
+            clean = {key: self._unplaced(each) for key, each in clean.items()}
+            left = [each for each in (clean[each.key] for each in left) if each.failed]
+            self._learn(True, clean, left, every, known or {})
+
+    def _learn(
+        self,
+        feedback: bool,
+        clean: Mapping[str, Prompt],
+        left: Sequence[Prompt],
+        every: Sequence[Prompt],
+        known: Mapping[str, LocalCause],
+    ) -> None:
+        """Contrast what the failures that are `left` wrote, or the feedback on them; to `clean` labels are
+        dealt."""
 
         def of(prompt: Prompt, response: Response) -> np.ndarray:
             key = prompt.key, response.text
             if key not in self._features:
-                self._features[key] = self._vocabulary.features(prompt, response)
+                self._features[key] = self._looked_at(feedback)(prompt, response)
             return self._features[key]
 
-        self._borrowed: dict[str, np.ndarray] = {}
         found = contrast.tested(*self._dealt(clean, of))
-        rows, keys = self._rows(left, of)
-        self._groups: Groups | None = None
-        weak, untested = self._vocabulary.counts(), frozenset(self._changes.values())
+        rows, keys = self._rows(left, of, feedback)
+        groups: Groups | None = None
+        untested = frozenset(self._changes.values())
         if len(found.names):
-            self._groups = grouped(found, rows, weak=weak, untested=untested)
+            groups = grouped(found, rows, weak=self._vocabulary.counts(), untested=untested)
         elif len(rows) >= SAME and len({each.response.own_text for each in _failures(left)}) == 1:
-            self._groups = alike(rows, untested)
-        self._placed: dict[str, int | None] = {}
-        self._causes = (
-            self._described(left, every, rows, keys, known or {}) if self._groups is not None else []
-        )
+            groups = alike(rows, untested)
+        self._placed.update(dict.fromkeys(keys))
+        if groups is not None:
+            clauses = self._described(groups, left, every, rows, keys, known)
+            self._passes.append(_Pass(feedback, groups, clauses))
         self._features.clear()
+
+    def _looked_at(self, feedback: bool) -> Callable[[Prompt, Response], np.ndarray]:
+        return self._vocabulary.of_feedback if feedback else self._vocabulary.features
+
+    def _unplaced(self, prompt: Prompt) -> Prompt:
+        """Without the failures that have a cause."""
+        placed = {at for at, each in enumerate(prompt.failed) if self._placed.get(each.key) is not None}
+        return _without(prompt, placed)
 
     @property
     def causes(self) -> list[LocalCause]:
@@ -142,8 +179,8 @@ class Levels:
         done = {place for place, (kind, _) in plain.items() if kind not in INSIDE}
         left = [each.key for place, each in enumerate(prompt.failed) if place not in done]
         placed = {key: self._placed[key] for key in left if key in self._placed}
-        if self._groups is not None and len(placed) < len(left):
-            placed = self._held(self._groups, _without(prompt, done))
+        if len(placed) < len(left):
+            placed = self._held(_without(prompt, done))
         found: list[Explained] = []
         for place, failure in enumerate(prompt.failed):
             sibling = nearest(failure.response, prompt.passed)
@@ -292,15 +329,15 @@ class Levels:
         return within, between
 
     def _rows(
-        self, failing: Sequence[Prompt], of: Callable[[Prompt, Response], np.ndarray]
+        self, failing: Sequence[Prompt], of: Callable[[Prompt, Response], np.ndarray], feedback: bool
     ) -> tuple[list[tuple[int, Signed]], list[str]]:
         rows: list[tuple[int, Signed]] = []
         keys: list[str] = []
         for place, prompt in enumerate(failing):
-            side = self._side(prompt, of)
+            side = self._side(prompt, of, feedback)
             if side is None:
                 continue
-            for failure, marks in zip(prompt.failed, self._marks(prompt, side), strict=True):
+            for failure, marks in zip(prompt.failed, self._marks(prompt, side, feedback), strict=True):
                 rows.append((place, marks))
                 keys.append(failure.key)
         return rows, keys
@@ -323,10 +360,10 @@ class Levels:
             if kind is not None and passed[kind] <= share * number
         }
 
-    def _marks(self, prompt: Prompt, side: Side) -> list[Signed]:
+    def _marks(self, prompt: Prompt, side: Side, feedback: bool) -> list[Signed]:
         """What sets each failure apart, and how it was changed."""
         found = contrast.signed(side)
-        if not self._changes or side.borrowed:
+        if not self._changes or side.borrowed or feedback:
             return found
         changes = (self._changes.get(change(prompt, each.response) or "") for each in prompt.failed)
         return [
@@ -334,32 +371,33 @@ class Levels:
             for name, (only, lacks, every) in zip(changes, found, strict=True)
         ]
 
-    def _side(self, prompt: Prompt, of: Callable[[Prompt, Response], np.ndarray]) -> Side | None:
+    def _side(
+        self, prompt: Prompt, of: Callable[[Prompt, Response], np.ndarray], feedback: bool
+    ) -> Side | None:
         passed = [of(prompt, each) for each in prompt.passed]
         if not (own := bool(passed)):
             for each in self._neighbours.near(prompt):
-                if each.key not in self._borrowed:
-                    self._borrowed[each.key] = of(each, each.passed[0])
-                passed.append(self._borrowed[each.key])
+                if (feedback, each.key) not in self._borrowed:
+                    self._borrowed[feedback, each.key] = of(each, each.passed[0])
+                passed.append(self._borrowed[feedback, each.key])
         if not passed:
             return None
         return Side(passed, [of(prompt, each.response) for each in prompt.failed], borrowed=not own)
 
-    def _held(self, groups: Groups, prompt: Prompt) -> dict[str, int | None]:
+    def _held(self, prompt: Prompt) -> dict[str, int | None]:
         """The cause of each failure: of its group the first whose clause holds for it."""
-        side = self._side(prompt, self._vocabulary.features)
-        if side is None:
-            return {}
         passed, found = self._beside(prompt), dict[str, int | None]()
-        for failure, marks in zip(prompt.failed, self._marks(prompt, side), strict=True):
-            number = groups.of(groups.row(marks))
-            said = Said(self._vocabulary, prompt, failure.response)
-            holding = (
-                each
-                for each in self._parts.get(-1 if number is None else number, [])
-                if each.holds(said, passed)
-            )
-            found[failure.key] = next((self._numbers[each] for each in holding), None)
+        for each in self._passes:
+            side = self._side(prompt, self._looked_at(each.feedback), each.feedback)
+            if side is None:
+                continue
+            for failure, marks in zip(prompt.failed, self._marks(prompt, side, each.feedback), strict=True):
+                number = each.groups.of(each.groups.row(marks))
+                if number is None or found.get(failure.key) is not None:
+                    continue
+                said = Said(self._vocabulary, prompt, failure.response)
+                holding = (clause for clause in each.clauses[number] if clause.holds(said, passed))
+                found[failure.key] = next((self._numbers[clause] for clause in holding), None)
         return found
 
     def _beside(self, prompt: Prompt) -> list[Said]:
@@ -373,15 +411,14 @@ class Levels:
 
     def _described(
         self,
+        groups: Groups,
         failing: Sequence[Prompt],
         every: Sequence[Prompt],
         rows: Sequence[tuple[int, Signed]],
         keys: Sequence[str],
         known: Mapping[str, LocalCause],
-    ) -> list[LocalCause]:
-        """The causes of each group: failures under clauses that hold for them."""
-        groups = self._groups
-        assert groups is not None
+    ) -> dict[int, list[Clause]]:
+        """Adds the causes of each group: failures under clauses that hold for them. Of each the clauses."""
         led = {each for leaders in groups.leaders for each in leaders}
         names = {name: changed_name(kind) for kind, name in self._changes.items()}
         names |= self._named(
@@ -396,7 +433,7 @@ class Levels:
                 inside[number].append(place)
         named: dict[Clause, list[int]] = {}
         candidates: dict[Clause, list[Clause]] = {}
-        self._parts: dict[int, list[Clause]] = {}
+        parts: dict[int, list[Clause]] = {}
         for number, leaders in enumerate(groups.leaders):
             found = [
                 (names[name], sign)
@@ -405,16 +442,14 @@ class Levels:
                 if name in names
             ]
             shown = list(self._clauses(found, [pairs[place][0] for place in inside[number]]))
-            self._parts[number] = []
-            for part in counting.chosen(inside[number], shown):
-                self._parts[number].append(part.clause)
-                named.setdefault(part.clause, []).extend(part.members)  # equal words are one cause
-                candidates.setdefault(part.clause, []).extend(shown)
-        self._placed: dict[str, int | None] = dict.fromkeys(keys)
-        self._numbers = {clause: number for number, clause in enumerate(named)}
-        causes: list[LocalCause] = []
-        taken: set[str] = set()
-        for number, (clause, members) in enumerate(named.items()):
+            parts[number] = []
+            for clause, members in counting.chosen(inside[number], shown):
+                parts[number].append(clause)
+                named.setdefault(clause, []).extend(members)  # equal words are one cause
+                candidates.setdefault(clause, []).extend(shown)
+        taken = {cause.key for cause in self._causes}
+        for clause, members in named.items():
+            number = self._numbers[clause] = len(self._causes)
             for place in members:
                 self._placed[keys[place]] = number
             same = self._same(
@@ -435,8 +470,8 @@ class Levels:
                     SKILLS[level],
                 )
             taken.add(same.key)
-            causes.append(same)
-        return causes
+            self._causes.append(same)
+        return parts
 
     def _heading(self, clause: Clause, members: Sequence[tuple[Prompt, Response]]) -> list[str]:
         """What most of the failures wrote against what passes have there, where that is one and the same."""
@@ -479,7 +514,7 @@ class Levels:
             elif name.startswith(ONE):
                 words = sorted(name.removeprefix(ONE).split(", "), key=lambda word: (-said[word], word))
                 used = [word for word in words if said[word]] or words
-                name = ONE + ", ".join(used[:MAX_VARIANTS])
+                name = ONE + ", ".join(used[:MAX_WORDS])
             yield Clause(name, sign)
 
     def _named(self, failing: Sequence[Prompt], wanted: set[int]) -> dict[int, str]:

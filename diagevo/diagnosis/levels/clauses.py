@@ -25,8 +25,8 @@ COMMON = 0.5
 """Share of the responses from which a word is one that texts have, and names nothing."""
 MIN_WORD_LENGTH = 4
 """Letters from which a word that most texts have says something where it is missing."""
-MAX_VARIANTS, MAX_WORDS = 4, 6
-"""Ways to say something that are shown; words, each in some of the failures, that name a cause together."""
+MAX_WORDS = 6
+"""Words that name a cause together: ways to say one thing, or each in some of the failures."""
 SELDOM = 0.05
 """Share of passes that may have a word which is one way of several to name a cause."""
 USUAL = 0.2
@@ -105,14 +105,6 @@ def clauses_of(key: str) -> list[Clause]:
     """Those by which a cause is known; none of a cause that was found otherwise."""
     _, known, rest = key.partition("3:")
     return [Clause(each[1:], 1 if each[0] == "+" else -1) for each in rest.split("\n")] if known else []
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """Failures under one clause: `members` are places among those that were given."""
-
-    clause: Clause
-    members: list[int]
 
 
 class Counting:
@@ -197,6 +189,8 @@ class Counting:
         letters = [word for word in words if word[0].isalnum()]
         if not letters:
             return len(words) == 1 and name in OPERATORS
+        if len(letters) < len(words) and not any(len(word) >= MIN_WORD_LENGTH for word in letters):
+            return False
         own = [word for word in letters if word not in self._common]
         return bool(own) or (
             clause.sign < 0 and any(len(word) >= MIN_WORD_LENGTH or not word.isascii() for word in letters)
@@ -205,7 +199,7 @@ class Counting:
     def legible(self, clause: Clause) -> float:
         return _legible(clause.name)
 
-    def chosen(self, members: Sequence[int], candidates: Iterable[Clause]) -> list[Named]:
+    def chosen(self, members: Sequence[int], candidates: Iterable[Clause]) -> list[tuple[Clause, list[int]]]:
         """The members by the clauses that hold for them; what none says something of is left out.
 
         One clause for all, or nearly all; two that exclude each other are two mistakes; else the one that
@@ -215,7 +209,7 @@ class Counting:
         clauses = [each for each in every if self.tells(each) and self.share(each) < USUAL]
         unusual = any(each.name.startswith(NEW) for each in every)
         fewest = min(FEWEST, self._prompts(np.array(members)))
-        found: list[Named] = []
+        found: list[tuple[Clause, list[int]]] = []
         waiting = [np.array(members)]
         while waiting:
             rows = waiting.pop()
@@ -235,7 +229,7 @@ class Counting:
                 best = self._extended(best, rows[held])
                 held = self.held(best)[rows]
             if self._prompts(rows[held]) >= fewest:
-                found.append(Named(best, rows[held].tolist()))
+                found.append((best, rows[held].tolist()))
             if held.mean() < TRUE:
                 waiting.append(rows[~held])
         return found
@@ -346,7 +340,7 @@ class Counting:
 
 def tells(name: str, sign: int) -> bool:
     """Of a property, whether it says more than how long or in what form something is written."""
-    if (name in COUNTS and "calls" not in name) or name.startswith(("§the number ", NEW)):
+    if (name in COUNTS and "calls" not in name) or name.startswith(("§the number ", "§a step ", NEW)):
         return False
     if " written like " in name:
         return not any(letter.isalpha() for letter in name.rpartition(" like ")[2])

@@ -62,7 +62,7 @@ class Vocabulary:
             if each.response.feedback
         ]
         counted = Counter(name for each in said for name in each)
-        self._told = {name for name, number in counted.items() if number <= GENERAL * len(said)}
+        self.told = {name for name, number in counted.items() if number <= GENERAL * len(said)}
         """What the feedback on some failures says. What it says on nearly all tells no mistake from another,
         and what it says on passes alone is none."""
         self._sentences = paraphrases.Sentences(
@@ -104,10 +104,7 @@ class Vocabulary:
         there = self._said(prompt, response)
         said = (ONE + ", ".join(each) for each in self._ways if not there.isdisjoint(each))
         new = {word for _, _, found in self.new(prompt, response) for word in found if word[0].isalpha()}
-        further = [*_further(prompt, response), *said, *(NEW + word for word in sorted(new))]
-        if response.feedback:
-            further += sorted(self._told.intersection(_feedback(response.feedback, prompt.words)))
-        return words, masked, further
+        return words, masked, [*_further(prompt, response), *said, *(NEW + word for word in sorted(new))]
 
     def properties(self, prompt: Prompt, response: Response) -> list[str]:
         """What sets it apart that is no word or run of words."""
@@ -122,10 +119,15 @@ class Vocabulary:
         row = np.fromiter((ids.get(w) or self.id(w) for w in masked), np.uint64, len(masked))
         return np.unique(np.concatenate([single * _A, *(_joined(row, n) for n in (2, 3))]))
 
+    def of_feedback(self, prompt: Prompt, response: Response) -> np.ndarray:
+        """(n,) uint64: the features of what the files say of it."""
+        found = self.told.intersection(_feedback(response.feedback, prompt.words))
+        return np.sort(np.fromiter(map(self.name, found), np.uint64, len(found)))
+
     def named(self, prompt: Prompt, response: Response, wanted: set[int]) -> Iterator[tuple[int, str]]:
         """The words of these features, where the response has them."""
         words, masked, further = self.parts(prompt, response)
-        for word in {*words, *further}:
+        for word in {*words, *further, *_feedback(response.feedback, prompt.words)}:
             if (name := self.name(word)) in wanted:
                 yield name, word
         row = np.fromiter((self.id(w) for w in masked), np.uint64, len(masked))

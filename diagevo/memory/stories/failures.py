@@ -1,6 +1,7 @@
 """What became of one failure: observed, diagnosed, judged, assigned, and the cause it was counted under;
 and of one question: how it was drawn, voted on and filtered, and what failed on it."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -177,6 +178,30 @@ def counted_under(
         limit=limit,
     ):
         yield cast("Fact[CauseCreated | CauseMatched]", fact_of(recorded, Event))
+
+
+def contradicted_causes(history: History) -> dict[str, str]:
+    """Of causes that a model named and that what was computed contradicts in half of their failures or more,
+    by id, how many, in words."""
+    flagged: dict[str, str] = {}
+    gone = history.superseded()
+    for fact in history.events(FailureDiagnosed):
+        why = next((CONTRADICTED[flag] for flag in fact.event.flags if flag in CONTRADICTED), None)
+        if why is not None and fact.round not in gone:
+            flagged[fact.event.failure_id] = why
+    if not flagged:
+        return {}
+    every, against = Counter[str](), dict[str, Counter[str]]()
+    for fact in history.events(CauseCreated, CauseMatched):
+        if fact.round not in gone:
+            every[fact.event.cause_id] += 1
+            if (why := flagged.get(fact.event.failure_id)) is not None:
+                against.setdefault(fact.event.cause_id, Counter())[why] += 1
+    return {
+        cause: f"CONTRADICTED in {of.total():,} of {every[cause]:,}: {of.most_common(1)[0][0]}"
+        for cause, of in against.items()
+        if 2 * of.total() >= every[cause]
+    }
 
 
 def stories_of(
