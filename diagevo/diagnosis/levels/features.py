@@ -13,7 +13,7 @@ import numpy as np
 
 from diagevo.diagnosis.levels import field_changes, paraphrases
 from diagevo.diagnosis.levels.arithmetic_checks import given, numbers
-from diagevo.diagnosis.levels.field_changes import shape
+from diagevo.diagnosis.levels.field_changes import written_like
 from diagevo.diagnosis.levels.inputs import Prompt, Response
 
 LONGEST = 6_000
@@ -170,7 +170,7 @@ def _further(prompt: Prompt, response: Response) -> Iterator[str]:
                 yield "§a given number at the end"
     yield f"§{len(steps)} lines" if len(steps) < 4 else "§4 lines or more"
     for word in {
-        shape(word) for word in response.prose_words[:LONGEST] if word[0].isdigit() and len(word) > 3
+        written_like(word) for word in response.prose_words[:LONGEST] if word[0].isdigit() and len(word) > 3
     }:
         if not word.isalnum():
             yield f"§a number written like {word}"
@@ -278,7 +278,7 @@ def _played(response: Response) -> Iterator[str]:
         yield f"§call of {name}"
         yield f"§call of {name}({', '.join(keys)})"
         for key, text in _TEXT.findall(arguments):
-            yield f"§an argument {key} written like {shape(text)}"
+            yield f"§an argument {key} written like {written_like(text)}"
     if not calls and len(response.turns) == 1:
         return
     names = [name for name, _ in calls]
@@ -288,7 +288,7 @@ def _played(response: Response) -> Iterator[str]:
     for name, number in Counter(names).items():
         if number > 1:
             yield f"§{name} called twice or more"
-    events = list(response.events)
+    events = response.events
     if len(events) > 1:
         yield f"§{len(names)} calls" if len(names) < 6 else "§6 calls or more"
         for n in (2, 3):
