@@ -34,6 +34,7 @@ from diagevo.memory.stories.story_wording import (
 from diagevo.memory.stories.why import Story, failures_in
 from diagevo.text.lines import Line
 from diagevo.text.numbers import count
+from diagevo.text.thoughts import answered, thought
 
 from ..render.console import visible
 from ..render.layout import ROWS, SCREEN, cut, cut_lines, fits, heading, lay, width, wrapped
@@ -265,7 +266,11 @@ def failure_texts(story: FailureStory, columns: int | None) -> str:
         ("trajectory, right but against the label" if story.right else "failed trajectory", texts.trajectory),
         *([] if story.feedback is None else [("feedback", story.feedback)]),
     ):
-        out.append(f" {name}\n{wrapped(text if text is not None else '(not kept)', '   ', columns)}")
+        shown = answered(text).strip() if text is not None else "(not kept)"
+        out.append(f" {name}\n{wrapped(shown, '   ', columns)}")
+    for name, text in (("failed", texts.trajectory), ("reference", texts.reference)):  # behind what is read
+        if words := thought(text or ""):
+            out.append(f" reasoning, {name}\n{wrapped(words, '   ', columns)}")
     return "".join(out) + "".join(call_texts(call, columns) for call in texts.calls)
 
 

@@ -90,7 +90,7 @@ class LocalCauses:
             for sample, failure, known in zip(
                 group.failed, prompt.failed, self._levels.of(prompt), strict=True
             ):
-                sibling = nearest(failure.response, prompt.passed)
+                sibling = nearest(failure.response, prompt.beside)
                 name = f"{question}.a{sample.sample}"
                 passed = None if sibling is None else of[id(sibling)]
                 found[name] = known, _computed(known, passed, failure.response.feedback)

@@ -23,6 +23,7 @@ from diagevo.memory.stories.story_wording import failure_lines, question_lines, 
 from diagevo.memory.stories.why import why_cause
 from diagevo.text.numbers import count
 from diagevo.text.steps import parted
+from diagevo.text.thoughts import answered, thought
 from diagevo.view.outcomes import MeanOfQuestions
 from diagevo.view.page import TEXT, Page, Sentence, Site, part_of
 from diagevo.view.pages import below
@@ -86,22 +87,26 @@ class Sides:
     cut: bool
     against: str
     """A response, the known answer, or nothing."""
+    thoughts: tuple[str, str] = "", ""
+    """What either thought, which is folded."""
 
 
 def _sides(example: Example, reference: str | None, trajectory: str | None) -> Sides:
-    lines = tuple(side_by_side(reference or "", trajectory or ""))
+    lines = tuple(side_by_side(answered(reference or ""), answered(trajectory or "")))
     _, expected, actual = parted((reference or "")[:TEXT], (trajectory or "")[:TEXT])
     if example.wrong is not None and example.actual:
         actual = expected = example.actual
+    before = thought((reference or "")[:TEXT]), thought((trajectory or "")[:TEXT])
     if (pair := example.pair) is not None:
         marked = _with_places(lines, reference or "", trajectory or "", pair)
         first = next((n for n, line in enumerate(marked) if line.left_place or line.right_place), None)
         if first is not None:
-            return Sides(tuple(marked), first, _any_cut(reference, trajectory), example.against)
+            cut = _any_cut(reference, trajectory)
+            return Sides(tuple(marked), first, cut, example.against, before)
     differ = [n for n, line in enumerate(lines) if not line.same]
     part = (n for n in differ if actual in (lines[n].right or "") or expected in (lines[n].left or ""))
     first = next(part, next(iter(differ), None))
-    return Sides(lines, first, _any_cut(reference, trajectory), example.against)
+    return Sides(lines, first, _any_cut(reference, trajectory), example.against, before)
 
 
 def _any_cut(*texts: str | None) -> bool:
@@ -128,13 +133,14 @@ def _with_places(lines: Sequence[LinePair], left: str, right: str, pair: Written
 
 def _step_of(text: str, line: int, start: int, words: str) -> tuple[int, int, int] | None:
     """The step with these words of a line, and where they begin and end in it; None where it is not shown."""
-    rows = text.split("\n")
-    at = sum(len(row) + 1 for row in rows[:line]) + start
-    if not words or line >= len(rows) or not text.startswith(words, at):
+    rows, own = text.split("\n"), answered(text)
+    if not words or line >= len(rows) or rows[line][start : start + len(words)] != words:
         return None
+    shown = own.split("\n")[line]  # without what was thought before it in its line
+    at = sum(len(row) + 1 for row in own.split("\n")[:line]) + start - len(rows[line]) + len(shown)
     end = 0
-    for number, step in enumerate(_steps(text)):
-        begin = text.find(step, end)
+    for number, step in enumerate(_steps(own)):
+        begin = own.find(step, end)
         end = begin + len(step)
         if begin <= at and at + len(words) <= end:
             return number, at - begin, at - begin + len(words)

@@ -165,7 +165,7 @@ def test_a_message_without_content_is_refused(message: dict[str, Any], tmp_path:
 
 def test_a_message_may_call_a_tool_or_think_and_say_nothing() -> None:
     assert messages([{"role": "assistant", "tool_calls": [{"name": "add"}]}]) == "[tool call] add({})"
-    assert messages([{"role": "assistant", "reasoning_content": "Hm."}]) == "Hm."
+    assert messages([{"role": "assistant", "reasoning_content": "Hm."}]) == "<think>\nHm.\n</think>"
     assert messages([{"role": "assistant", "content": None}]) == ""
 
 

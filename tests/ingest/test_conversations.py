@@ -122,6 +122,7 @@ def test_no_text_of_a_message_that_nobody_described_is_dropped(message: dict[str
 
 
 CALLED = {"name": "get", "arguments": '{"city": "Rome"}'}
+LOOK = "<think>\nLook.\n</think>"
 ROME = '[tool call] get({"city": "Rome"})'
 SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
     "a call as it was before tools": (
@@ -145,7 +146,7 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
             {"role": "user", "content": [{"type": "tool_result", "content": "21 C"}, {"text": "And?"}]},
             {"role": "user", "content": [{"type": "tool_result", "content": "no", "is_error": True}]},
         ],
-        f"assistant: Look.\n\nassistant: {ROME}\n\ntool: 21 C\n\nuser: And?\n\ntool: [error]\nno",
+        f"assistant: {LOOK}\n\nassistant: {ROME}\n\ntool: 21 C\n\nuser: And?\n\ntool: [error]\nno",
     ),
     "OpenAI's Responses": (
         [
@@ -154,7 +155,7 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
             {"type": "function_call_output", "call_id": "1", "output": "21 C"},
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Warm."}]},
         ],
-        f"assistant: Look.\n{ROME}\n\ntool: 21 C\n\nassistant: Warm.",
+        f"assistant: {LOOK}\n{ROME}\n\ntool: 21 C\n\nassistant: Warm.",
     ),
     "Gemini": (
         [
@@ -162,7 +163,7 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
             {"role": "model", "parts": [{"functionCall": {"name": "get", "args": {"city": "Rome"}}}]},
             {"role": "user", "parts": [{"functionResponse": {"name": "get", "response": {"c": 21}}}]},
         ],
-        f'model: Look.\n\nmodel: {ROME}\n\ntool get: {{"c": 21}}',
+        f'model: {LOOK}\n\nmodel: {ROME}\n\ntool get: {{"c": 21}}',
     ),
     "Bedrock": (
         [
@@ -174,7 +175,7 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
         ],
         f'assistant: {ROME}\n\ntool: [error]\n{{"c": 21}}',
     ),
-    "Ollama": ([{"role": "assistant", "thinking": "Hm.", "content": "No."}], "Hm.\nNo."),
+    "Ollama": ([{"role": "assistant", "thinking": "Hm.", "content": "No."}], "<think>\nHm.\n</think>\nNo."),
     "LangChain": (
         [
             {"type": "human", "content": "Rome?"},
@@ -195,7 +196,19 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "one thought under two names": (
         [{"role": "assistant", "reasoning": "Hm.", "reasoning_content": "Hm.", "content": "No."}],
-        "Hm.\nNo.",
+        "<think>\nHm.\n</think>\nNo.",
+    ),
+    "a thought that holds its own end": (
+        [{"role": "assistant", "reasoning": "So </think> ends it.", "content": "No."}],
+        "<think>\nSo < /think> ends it.\n</think>\nNo.",
+    ),
+    "a thought with its marks": (
+        [{"role": "assistant", "reasoning_content": "<think>\nHm.\n</think>", "content": "No."}],
+        "<think>\nHm.\n</think>\nNo.",
+    ),
+    "Bedrock's thought": (
+        [{"role": "assistant", "content": [{"reasoningContent": {"reasoningText": {"text": "Look."}}}]}],
+        LOOK,
     ),
     "a refusal": ([{"role": "assistant", "content": None, "refusal": "I may not."}], "[refusal] I may not."),
     "a picture at an address": (

@@ -7,7 +7,8 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from diagevo.diagnosis.levels.clauses import Clause
-from diagevo.diagnosis.levels.features import ONE, written_like
+from diagevo.diagnosis.levels.features import ONE
+from diagevo.diagnosis.levels.field_changes import written_like
 from diagevo.diagnosis.levels.inputs import TOKEN, Prompt, Response
 
 AROUND = 250

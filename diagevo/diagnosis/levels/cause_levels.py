@@ -26,7 +26,9 @@ from diagevo.diagnosis.levels.clauses import (
 from diagevo.diagnosis.levels.clustering import Groups, alike, grouped
 from diagevo.diagnosis.levels.contrast import Side, Signed
 from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary
+from diagevo.diagnosis.levels.field_changes import pair as pair_of_field
 from diagevo.diagnosis.levels.inputs import (
+    BESIDE,
     TOKEN,
     Evidence,
     Failure,
@@ -41,6 +43,8 @@ from diagevo.diagnosis.levels.step_location import Located, change, located, nea
 
 SAMPLED = 2_000
 """Prompts with a failure, and as many without, that are learned from; all failures get their causes."""
+LEARNED = 200
+"""Failures of a prompt that are learned from."""
 SAME = 3
 """Failures, all of them one and the same response, from which they have a cause untested."""
 DRAWN = 4
@@ -183,7 +187,7 @@ class Levels:
             placed = self._held(_without(prompt, done))
         found: list[Explained] = []
         for place, failure in enumerate(prompt.failed):
-            sibling = nearest(failure.response, prompt.passed)
+            sibling = nearest(failure.response, prompt.beside)
             where = (
                 None
                 if place in plain and plain[place][0] in ("empty", "loop", "cut off")
@@ -204,7 +208,7 @@ class Levels:
                 cause = self._causes[number]
                 clauses = clauses_of(cause.key)
                 pair = self._pair(clauses[0], prompt, failure.response)
-                shown = tuple(_evidence(clauses, pair, failure.response, sibling))
+                shown = tuple(_evidence(clauses, pair, prompt, failure.response, sibling))
                 if place in plain:
                     shown = (*shown, plain[place][1])
             found.append(Explained(cause, shown, where, pair))
@@ -374,7 +378,7 @@ class Levels:
     def _side(
         self, prompt: Prompt, of: Callable[[Prompt, Response], np.ndarray], feedback: bool
     ) -> Side | None:
-        passed = [of(prompt, each) for each in prompt.passed]
+        passed = [of(prompt, each) for each in prompt.beside]
         if not (own := bool(passed)):
             for each in self._neighbours.near(prompt):
                 if (feedback, each.key) not in self._borrowed:
@@ -403,7 +407,7 @@ class Levels:
     def _beside(self, prompt: Prompt) -> list[Said]:
         """What passed: responses to it, or to prompts near to it."""
         if prompt.passed:
-            return [Said(self._vocabulary, prompt, each) for each in prompt.passed]
+            return [Said(self._vocabulary, prompt, each) for each in prompt.beside]
         return self._near(prompt)
 
     def _near(self, prompt: Prompt) -> list[Said]:
@@ -534,7 +538,7 @@ class Levels:
         """Beside the nearest passing response to the prompt that differs in what the clause says."""
         passed = [
             each
-            for each in prompt.passed
+            for each in prompt.beside
             if Said(self._vocabulary, prompt, each).has(clause.name) != (clause.sign > 0)
         ]
         sibling = nearest(response, passed)
@@ -542,7 +546,11 @@ class Levels:
 
 
 def _evidence(
-    clauses: Sequence[Clause], pair: AlignedPair | None, response: Response, sibling: Response | None
+    clauses: Sequence[Clause],
+    pair: AlignedPair | None,
+    prompt: Prompt,
+    response: Response,
+    sibling: Response | None,
 ) -> Iterator[Evidence]:
     """The pair; else where the failure has what its cause says, or its sibling what it leaves out."""
     if pair is not None:
@@ -550,7 +558,12 @@ def _evidence(
         return
     for each in clauses:
         shown = phrase(each.name)
-        if each.sign > 0:
+        both = pair_of_field(response.fields, prompt.expected, prompt.question, each.name)
+        if both is not None:
+            yield Evidence(
+                _line_of(both[0], response), f"{shown}: {_cut(both[0])}; expected: {_cut(both[1])}"
+            )
+        elif each.sign > 0:
             line, text = _where(each.name, response)
             yield Evidence(line, f"has {shown}" + (f": {_cut(text)}" if text else ""))
         else:
@@ -559,13 +572,14 @@ def _evidence(
 
 
 def _ordered(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """So that causes hang neither on the order of rows nor on how a text begins."""
+    """So that causes hang neither on the order of rows nor on how a text begins; of a prompt with many
+    responses some."""
     return sorted(
         (
             replace(
                 each,
-                passed=shuffled(each.passed, lambda response: response),
-                failed=shuffled(each.failed, lambda failure: failure.response),
+                passed=shuffled(each.passed, lambda response: response)[:BESIDE],
+                failed=shuffled(each.failed, lambda failure: failure.response)[:LEARNED],
             )
             for each in prompts
         ),
@@ -593,6 +607,11 @@ def _where(name: str, response: Response) -> tuple[int | None, str]:
         return None, ""
     there = [len(words.intersection(TOKEN.findall(text.lower()))) for _, text in response.steps]
     return response.steps[there.index(max(there))] if any(there) else (None, "")
+
+
+def _line_of(value: str, response: Response) -> int | None:
+    """The first own line in which a value of a document stands."""
+    return next((line for line, text in response.own if value and value in text), None)
 
 
 def _cut(text: str) -> str:

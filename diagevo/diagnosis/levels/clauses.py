@@ -15,7 +15,8 @@ from itertools import combinations
 import numpy as np
 
 from diagevo.diagnosis.levels.contrast import ALPHA, FEWEST
-from diagevo.diagnosis.levels.features import COUNTS, FEEDBACK, NEW, ONE, Vocabulary, feedback_words
+from diagevo.diagnosis.levels.features import COUNTS, FEEDBACK, NEW, ONE, THOUGHT, Vocabulary, feedback_words
+from diagevo.diagnosis.levels.field_changes import ANY, is_change
 from diagevo.diagnosis.levels.inputs import Prompt, Response
 from diagevo.diagnosis.levels.step_location import change
 
@@ -41,8 +42,9 @@ OPERATORS = frozenset(("+", "*", "/", "%", "//", "**", "==", "!=", "<=", ">="))
 class Said:
     """One response to a prompt, as clauses look at it."""
 
-    def __init__(self, vocabulary: Vocabulary, prompt: Prompt, response: Response) -> None:
-        self._vocabulary, self.prompt, self.response = vocabulary, prompt, response
+    def __init__(self, vocabulary: Vocabulary, prompt: Prompt, response: Response, part: str = "") -> None:
+        """`part`: THOUGHT, of what a response thought."""
+        self._vocabulary, self.prompt, self.response, self._part = vocabulary, prompt, response, part
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -54,7 +56,12 @@ class Said:
 
     @cached_property
     def _properties(self) -> frozenset[str]:
-        return frozenset(self._vocabulary.properties(self.prompt, self.response))
+        return frozenset(self._vocabulary.properties(self.prompt, self.response, self._part))
+
+    @cached_property
+    def _thought(self) -> "Said | None":
+        thought = self.response.thought
+        return None if thought is None else Said(self._vocabulary, self.prompt, thought, THOUGHT)
 
     @cached_property
     def _changed(self) -> str:
@@ -76,6 +83,9 @@ class Said:
             return not self.words.isdisjoint(name.removeprefix(ONE).split(", "))
         if SIBLING in name:
             return name == self._changed
+        if name.startswith(THOUGHT):
+            inner, thought = name.removeprefix(THOUGHT), self._thought
+            return thought is not None and (thought.has(f"§{inner}") or thought.has(inner))
         if name.startswith(FEEDBACK):
             return f" {name.removeprefix(FEEDBACK)} " in self.feedback
         if name.startswith("§"):
@@ -122,6 +132,8 @@ class Counting:
         beside: dict[str, Sequence[Said]] = dict(
             zip((each.key for each in prompts), self._passed, strict=True)
         )
+        many = [each for each in prompts if len(each.passed) > len(each.beside)]
+        beside |= {each.key: [Said(vocabulary, each, one) for one in each.beside] for each in many}
         beside |= {prompt.key: borrowed(prompt) for prompt in prompts if not prompt.passed and prompt.failed}
         near = 2 * sum(not prompt.passed for prompt, _ in failures) > len(failures)
         self._alone = [
@@ -179,6 +191,9 @@ class Counting:
         name = clause.name
         if name.startswith(ONE):
             return True
+        if name.startswith(THOUGHT):
+            inner = Clause(name.removeprefix(THOUGHT), clause.sign)
+            return self.tells(inner) and tells(f"§{inner.name}", clause.sign)
         if name.startswith(FEEDBACK):
             return clause.sign > 0 and len(name) >= len(FEEDBACK) + MIN_WORD_LENGTH
         if name.startswith("§"):
@@ -345,7 +360,8 @@ def tells(name: str, sign: int) -> bool:
     if " written like " in name:
         return not any(letter.isalpha() for letter in name.rpartition(" like ")[2])
     return sign > 0 or not (
-        name.startswith("§ends ")
+        (is_change(name) and not name.startswith(THOUGHT))
+        or name.startswith("§ends ")
         or name.endswith((" not used", " from nowhere", " calls", " or more", SIBLING))
     )
 
@@ -356,6 +372,10 @@ def _legible(name: str) -> float:
         return 1.5
     if " → " in name or " like " in name or name.endswith("calls"):
         return 1.5
+    if name.startswith(THOUGHT):
+        return 0.5 + _legible(name.removeprefix(THOUGHT))
+    if is_change(name):
+        return -0.1 if name.startswith(f"§{ANY}") else -0.5
     if name.startswith(FEEDBACK):
         return 0.1 * (4 - len(name.removeprefix(FEEDBACK).split()))
     if name.startswith("§"):
@@ -403,6 +423,8 @@ _WORDED = [
         (r"§(.+) not used", "leaves {} unused", ""),
         (r"§1 calls", "makes 1 call", ""),
         (r"§(\d calls(?: or more)?)", "makes {}", ""),
+        (r"§(\S+) is (written like .+|an? .+)", "has `{}`: {}", "does not have `{}`: {}"),
+        (r"§(\S+) = (.+)", "has `{}` = {}", "does not have `{}` = {}"),
         (r"§call of (\S+?)\((.*)\)", "calls `{}` with ({})", "does not call `{}` with ({})"),
         (r"§call of (\S+)", "calls `{}`", "does not call `{}`"),
         (r"§(\S+) called twice or more", "calls `{}` twice or more", "does not call `{}` twice"),
@@ -425,6 +447,13 @@ _WORDED = [
 def wording(clause: Clause, borrowed: bool) -> str:
     """`leaves out distinct, which passes have`."""
     near = " on prompts like these" if borrowed else ""
+    if clause.name.startswith(THOUGHT):
+        inner = phrase(clause.name.removeprefix(THOUGHT))
+        if clause.sign > 0:
+            return f"in its reasoning: {inner}"
+        return f"in its reasoning leaves out {inner}, which passes{near} have"
+    if is_change(clause.name) and not clause.name.startswith(FEEDBACK):
+        return phrase(clause.name)
     for pattern, has, lacks in _WORDED:
         if (found := pattern.fullmatch(clause.name)) and (words := has if clause.sign > 0 else lacks):
             words = words.format(*found.groups())

@@ -11,8 +11,9 @@ from hashlib import blake2b
 
 import numpy as np
 
-from diagevo.diagnosis.levels import paraphrases
+from diagevo.diagnosis.levels import field_changes, paraphrases
 from diagevo.diagnosis.levels.arithmetic_checks import given, numbers
+from diagevo.diagnosis.levels.field_changes import written_like
 from diagevo.diagnosis.levels.inputs import TOKEN, Prompt, Response
 
 LONGEST = 6_000
@@ -32,6 +33,8 @@ SAID = 300
 """Tokens of it that are looked at."""
 GENERAL = 0.8
 """Share of the failures with feedback from which what it says is said of any."""
+THOUGHT = "§in its reasoning: "
+"""Before what only the reasoning of a response has."""
 COUNTS = frozenset(
     [f"§{number} {each}" for number in range(6) for each in ("calls", "lines")]
     + ["§6 calls or more", "§4 lines or more"]
@@ -75,7 +78,9 @@ class Vocabulary:
 
     def _said(self, prompt: Prompt, response: Response) -> frozenset[str]:
         topic = self._topic(prompt)
-        return frozenset(word for word in response.words[:LONGEST] if word[0].isalpha() and word not in topic)
+        return frozenset(
+            word for word in response.prose_words[:LONGEST] if word[0].isalpha() and word not in topic
+        )
 
     def new(self, prompt: Prompt, response: Response) -> list[tuple[int, str, list[str]]]:
         """Line, text and words of its sentences that say what hardly any other response says."""
@@ -94,30 +99,39 @@ class Vocabulary:
 
     def counts(self) -> frozenset[int]:
         """The features of COUNTS."""
-        return frozenset(map(self.name, COUNTS))
+        return frozenset(self.name(_of_part(part, each)) for part in ("", THOUGHT) for each in COUNTS)
 
-    def parts(self, prompt: Prompt, response: Response) -> tuple[list[str], list[str], list[str]]:
-        """Words, the same with what is masked, and what else sets it apart."""
-        words = list(response.words[:LONGEST])
+    def parts(
+        self, prompt: Prompt, response: Response, part: str = ""
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Words, the same with what is masked, and what else sets it apart. `part`: THOUGHT, of a thought."""
+        words = list(response.prose_words[:LONGEST])
         topic = self._topic(prompt)
         masked = [paraphrases.masked(word, topic) for word in words]
+        further = list(_further(prompt, response))
+        if part:
+            if any(not each.holds for each in response.equations):
+                further.append("§a step that does not hold")
+            return words, masked, further
         there = self._said(prompt, response)
         said = (ONE + ", ".join(each) for each in self._ways if not there.isdisjoint(each))
         new = {word for _, _, found in self.new(prompt, response) for word in found if word[0].isalpha()}
-        return words, masked, [*_further(prompt, response), *said, *(NEW + word for word in sorted(new))]
+        return words, masked, [*further, *said, *(NEW + word for word in sorted(new))]
 
-    def properties(self, prompt: Prompt, response: Response) -> list[str]:
+    def properties(self, prompt: Prompt, response: Response, part: str = "") -> list[str]:
         """What sets it apart that is no word or run of words."""
-        return self.parts(prompt, response)[2]
+        return self.parts(prompt, response, part)[2]
 
     def features(self, prompt: Prompt, response: Response) -> np.ndarray:
-        """(n,) uint64: each once."""
-        words, masked, further = self.parts(prompt, response)
-        ids = self._ids
-        topic = [word for word in words if not word[0].isdigit()]
-        single = np.fromiter((self.id(w) for w in {*topic, *further}), np.uint64)
-        row = np.fromiter((ids.get(w) or self.id(w) for w in masked), np.uint64, len(masked))
-        return np.unique(np.concatenate([single * _A, *(_joined(row, n) for n in (2, 3))]))
+        """(n,) uint64: each once; those of what was thought are others than those of what was answered."""
+        found: list[np.ndarray] = []
+        for part, text in _in_parts(response):
+            words, masked, further = self.parts(prompt, text, part)
+            single = {*(word for word in words if not word[0].isdigit()), *further}
+            names = (_of_part(part, word) for word in single)
+            found.append(np.fromiter(map(self.id, names), np.uint64, len(single)) * _A)
+            found += [_joined(self._row(masked), n) ^ self._mark(part) for n in (2, 3)]
+        return np.unique(np.concatenate(found))
 
     def of_feedback(self, prompt: Prompt, response: Response) -> np.ndarray:
         """(n,) uint64: the features of what the files say of it."""
@@ -126,15 +140,32 @@ class Vocabulary:
 
     def named(self, prompt: Prompt, response: Response, wanted: set[int]) -> Iterator[tuple[int, str]]:
         """The words of these features, where the response has them."""
-        words, masked, further = self.parts(prompt, response)
-        for word in {*words, *further, *_feedback(response.feedback, prompt.words)}:
-            if (name := self.name(word)) in wanted:
-                yield name, word
-        row = np.fromiter((self.id(w) for w in masked), np.uint64, len(masked))
-        for n in (2, 3):
-            for place, name in enumerate(_joined(row, n).tolist()):
-                if name in wanted:
-                    yield name, " ".join(masked[place : place + n])
+        for part, text in _in_parts(response):
+            words, masked, further = self.parts(prompt, text, part)
+            said = () if part else _feedback(response.feedback, prompt.words)
+            for word in {*words, *further, *said}:
+                if (name := self.name(_of_part(part, word))) in wanted:
+                    yield name, _of_part(part, word)
+            for n in (2, 3):
+                for place, name in enumerate((_joined(self._row(masked), n) ^ self._mark(part)).tolist()):
+                    if name in wanted:
+                        yield name, _of_part(part, " ".join(masked[place : place + n]))
+
+    def _row(self, words: Sequence[str]) -> np.ndarray:
+        ids = self._ids
+        return np.fromiter((ids.get(w) or self.id(w) for w in words), np.uint64, len(words))
+
+    def _mark(self, part: str) -> np.uint64:
+        return np.uint64(self.id(part) if part else 0)
+
+
+def _in_parts(response: Response) -> list[tuple[str, Response]]:
+    """What was answered, and what was thought."""
+    return [("", response), *([] if response.thought is None else [(THOUGHT, response.thought)])]
+
+
+def _of_part(part: str, word: str) -> str:
+    return f"{part}{word.removeprefix('§')}" if part else word
 
 
 def _feedback(text: str, topic: Container[str]) -> Iterator[str]:
@@ -165,8 +196,10 @@ def _joined(row: np.ndarray, n: int) -> np.ndarray:
 
 def _further(prompt: Prompt, response: Response) -> Iterator[str]:
     """Features that are no words: `§` begins their names."""
-    steps = response.steps
-    yield from _made(prompt, steps)
+    steps = response.prose
+    if response.fields is not None or response.document is not None:
+        yield from field_changes.features(response.fields, prompt.expected, prompt.question)
+    yield from _made(prompt, response)
     yield from _compared(prompt, response)
     yield from _played(response)
     if steps:
@@ -183,24 +216,29 @@ def _further(prompt: Prompt, response: Response) -> Iterator[str]:
                 yield "§a given number at the end"
     yield f"§{len(steps)} lines" if len(steps) < 4 else "§4 lines or more"
     for word in {
-        written_like(word) for word in response.words[:LONGEST] if word[0].isdigit() and len(word) > 3
+        written_like(word) for word in response.prose_words[:LONGEST] if word[0].isdigit() and len(word) > 3
     }:
         if not word.isalnum():
             yield f"§a number written like {word}"
 
 
-def _made(prompt: Prompt, steps: Sequence[tuple[int, str]]) -> Iterator[str]:
-    """How its numbers come from those before them, in whatever words: `a product of given numbers`."""
+def _made(prompt: Prompt, response: Response) -> Iterator[str]:
+    """How its numbers come from those before them, in whatever words: `a product of given numbers`.
+
+    A constant counts only where it is computed with: any number is another one less 52.
+    """
     digits = {float(number) for number in numbers(prompt.question)}
     if not digits or len(digits) > MANY:
         return
-    own = [float(number) for _, text in steps for number in numbers(text)]
+    own = [float(number) for _, text in response.prose for number in numbers(text)]
     unused = digits - set(own)
     if unused:
         yield "§a given number not used"
         if len(unused) > 1:
             yield "§several given numbers not used"
-    known = dict.fromkeys(map(float, CONSTANTS), "a constant") | dict.fromkeys(digits, "a given number")
+    written = {float(number) for each in response.equations if each.signs for number in each.numbers}
+    constants = written.intersection(CONSTANTS)
+    known = dict.fromkeys(constants, "a constant") | dict.fromkeys(digits, "a given number")
     new = 0
     for number in own:
         if number in known:
@@ -216,7 +254,7 @@ def _made(prompt: Prompt, steps: Sequence[tuple[int, str]]) -> Iterator[str]:
         for name in _from(number, known):
             yield f"§{name}"
         known[number] = "a result"
-    for number in {each for each in own if each in CONSTANTS and each not in digits}:
+    for number in constants - digits:
         yield f"§the number {number:g}"
     yield (
         "§"
@@ -296,15 +334,10 @@ def _played(response: Response) -> Iterator[str]:
     for name, number in Counter(names).items():
         if number > 1:
             yield f"§{name} called twice or more"
-    events = list(response.events)
+    events = response.events
     if len(events) > 1:
         yield f"§{len(names)} calls" if len(names) < 6 else "§6 calls or more"
         for n in (2, 3):
             for place in range(len(events) - n + 1):
                 yield "§" + " → ".join(events[place : place + n])
         yield f"§{events[-1]} at the end"
-
-
-def written_like(text: str) -> str:
-    """Digits as 9 and letters as a, runs as one: 2025-09-13 is 9-9-9."""
-    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text))[:12]

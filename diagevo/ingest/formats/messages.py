@@ -258,7 +258,7 @@ def _fields(fields: Mapping[str, Any]) -> Iterator[Said]:
     for name in [each for each in _FIRST if each in fields]:
         for each in _parts(fields[name]):
             if name not in _THOUGHTS or each not in shown:  # two names for one thought
-                yield each
+                yield _thought(each) if name in _THOUGHTS or fields.get("thought") is True else each
                 shown += [each] if isinstance(each, str) else []
     for name, value in fields.items():
         if name in _FIRST or name in _CALLS or _BOOKKEEPING.fullmatch(name):
@@ -279,6 +279,13 @@ def _fields(fields: Mapping[str, Any]) -> Iterator[Said]:
                 yield from _call(name, each)
 
 
+def _thought(said: Said) -> Said:
+    """What was thought, between the marks that a model writes itself: no part of what was answered."""
+    if not isinstance(said, str) or not said or (said.startswith("<think>") and said.endswith("</think>")):
+        return said
+    return f"<think>\n{said.replace('</think>', '< /think>')}\n</think>"
+
+
 def _parts(value: Any) -> Iterator[Said]:
     """A text, a part, or a list of both. Raises ValueError for what is neither."""
     for each in value if isinstance(value, list) else [value]:
@@ -297,7 +304,7 @@ def _part(part: Message) -> Iterator[Said]:
     if kind in _KINDS:
         yield _marked(_KINDS[kind], {name: each for name, each in fields.items() if name != "type"})
     elif kind.startswith("reasoning"):
-        yield from _fields({"reasoning": fields.get("summary"), **_without(fields, "summary")})
+        yield from map(_thought, _fields({"reasoning": fields.get("summary"), **_without(fields, "summary")}))
     elif _CALL.fullmatch(kind):
         yield from _call(kind, fields)
     elif _RESULT.fullmatch(kind):
