@@ -345,6 +345,7 @@ def as_number(text: str) -> tuple[frozenset[float], str] | None:
     return (frozenset(values), around) if values and len(around) <= 12 else None
 
 
+@lru_cache(maxsize=50_000)
 def _stands(value: Any, question: str) -> bool:
     """Whether a value stands in the prompt, which is in small letters, in whatever form."""
     if isinstance(value, int | float):
@@ -390,7 +391,7 @@ def _alone(own: Any, question: str) -> Iterator[str]:
             case str():
                 yield f"§{shown} is a text"
                 if any(char.isdigit() for char in value) and len(value) <= SHORT:
-                    yield f"§{shown} is written like {shape(value)}"
+                    yield f"§{shown} is written like {written_like(value)}"
                 elif len(value) <= SHORT and len(value.split()) < 4 and not _stands(value, question):
                     yield f"§{shown} = {value}"
                 if len(value) <= NAME and not _stands(value, question):
@@ -505,6 +506,6 @@ def _called(value: Any) -> Any:
     )
 
 
-def shape(text: str) -> str:
+def written_like(text: str) -> str:
     """Digits as 9 and letters as a, runs as one: 2025-09-13 is 9-9-9."""
     return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text))[:12]

@@ -477,7 +477,7 @@ class Oracle:
         return [(one, self.asked(one.round)[one.told["question_id"]]) for one in there]
 
     def v_failure(self) -> list[Row]:
-        fields = "failure_id question_id stage attempt step trajectory reference against"
+        fields = "failure_id question_id stage attempt step trajectory reference feedback against"
         rows: list[Row] = []
         for event, asked in self._observed():
             [row] = self._rows([event], fields)
@@ -528,7 +528,9 @@ class Oracle:
         rows: list[Row] = []
         for row in self.v_failure():
             via, cause = under.get((row["round"], row["failure_id"]), (None, None))
-            texts = {name: self.text(row[name]) for name in ("question", "trajectory", "reference")}
+            texts = {
+                name: self.text(row[name]) for name in ("question", "trajectory", "reference", "feedback")
+            }
             kept = {name: value for name, value in row.items() if name not in ("stage", "step")}
             rows.append(kept | texts | {"via": via, "cause_id": cause, "cause": self._words(cause)})
         return rows

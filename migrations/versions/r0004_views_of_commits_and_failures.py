@@ -1,4 +1,4 @@
-"""What a commit recorded of the next round has a name of its own in views."""
+"""In views, what a commit recorded has a name of its own, and a failure has what the files say of it."""
 
 import json
 from pathlib import Path
