@@ -7,8 +7,8 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from diagevo.diagnosis.levels.clauses import Clause
-from diagevo.diagnosis.levels.features import ONE
-from diagevo.diagnosis.levels.field_changes import written_like
+from diagevo.diagnosis.levels.features import ONE, part_of
+from diagevo.diagnosis.levels.field_changes import LEFT_OUT, is_change, pair, written_like
 from diagevo.diagnosis.levels.inputs import TOKEN, Prompt, Response
 
 AROUND = 250
@@ -55,14 +55,17 @@ class AlignedPair:
 def aligned(clause: Clause, prompt: Prompt, response: Response, sibling: Response) -> AlignedPair | None:
     """The first place with what the clause names that the other response does not have alike. None where
     the clause is about no place."""
-    if found := _ARGUMENT.fullmatch(clause.name):
+    part, name = part_of(clause.name)
+    if is_change(name):
+        return None if part else _of_field(name, prompt, response, sibling)
+    if found := _ARGUMENT.fullmatch(name):
         wrote, should = _argument(found[1], response), _argument(found[1], sibling)
         return AlignedPair(wrote, should, sibling) if wrote and should and wrote.text != should.text else None
-    own, other = _tokens(prompt, response), _tokens(prompt, sibling)
+    own, other = _tokens(prompt, response, part), _tokens(prompt, sibling, part)
     has = clause.sign > 0
     one, two = (own, other) if has else (other, own)
-    for start, stop in _anchors(clause.name, one):
-        if _LIKE in clause.name:
+    for start, stop in _anchors(name, one):
+        if _LIKE in name:
             place = (start, stop), _same_digits(two, one[start].word)
         elif (place := _opposite(one, two, start, stop)) is None:
             continue
@@ -70,6 +73,31 @@ def aligned(clause: Clause, prompt: Prompt, response: Response, sibling: Respons
         here = _place(response if has else sibling, one, a, b)
         there = _place(sibling if has else response, two, c, d)
         return AlignedPair(here, there, sibling) if has else AlignedPair(there, here, sibling)
+    return None
+
+
+def _of_field(name: str, prompt: Prompt, response: Response, sibling: Response) -> AlignedPair | None:
+    """What either has at the path of a change, where it is as it is written in the text."""
+    both = pair(response.fields, sibling.fields, prompt.question, name)
+    if both is None:
+        return None
+    wrote, should = (
+        at if (at := place_of(name, text, of)) is not None or text != LEFT_OUT else Place(0, 0, "")
+        for text, of in zip(both, (response, sibling), strict=True)
+    )
+    return AlignedPair(wrote, should, sibling) if wrote and should else None
+
+
+def place_of(name: str, value: str, response: Response) -> Place | None:
+    """Of a value at the path of a change: after the name of its field, else the first."""
+    key = re.split(r"[.\[(]", name[1:].rpartition(": ")[0].rstrip("[])"))[-1]
+    written = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
+    raw = response.text.split("\n")
+    for before in (key, ""):
+        for line, text in response.own:
+            at = text.find(before)
+            if at >= 0 and value and (found := written.search(text, at + len(before))):
+                return Place(line, max(raw[line].find(text), 0) + found.start(), value)
     return None
 
 
@@ -93,10 +121,10 @@ def _same_digits(tokens: Sequence[_Token], word: str) -> tuple[int, int]:
     return (0, 0) if at is None else (at, at + 1)
 
 
-def _tokens(prompt: Prompt, response: Response) -> list[_Token]:
+def _tokens(prompt: Prompt, response: Response, part: str) -> list[_Token]:
     raw = response.text.split("\n")
     found: list[_Token] = []
-    for line, text in response.own:
+    for line, text in response.thoughts if part else response.own:
         shift = max(raw[line].find(text), 0) if line < len(raw) else 0
         for each in TOKEN.finditer(text):
             word = each.group().lower()

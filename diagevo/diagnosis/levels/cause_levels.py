@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from diagevo.diagnosis.levels import contrast
-from diagevo.diagnosis.levels.aligned_pairs import AlignedPair, aligned, in_words
+from diagevo.diagnosis.levels import contrast, field_changes
+from diagevo.diagnosis.levels.aligned_pairs import AlignedPair, aligned, in_words, place_of
 from diagevo.diagnosis.levels.clauses import (
     MAX_WORDS,
     TRUE,
@@ -25,8 +25,7 @@ from diagevo.diagnosis.levels.clauses import (
 )
 from diagevo.diagnosis.levels.clustering import Groups, alike, grouped
 from diagevo.diagnosis.levels.contrast import Side, Signed
-from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary
-from diagevo.diagnosis.levels.field_changes import pair as pair_of_field
+from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary, part_of
 from diagevo.diagnosis.levels.inputs import (
     BESIDE,
     TOKEN,
@@ -181,10 +180,9 @@ class Levels:
         """By failure of the prompt, in order."""
         plain = self._plain(prompt)
         done = {place for place, (kind, _) in plain.items() if kind not in INSIDE}
-        left = [each.key for place, each in enumerate(prompt.failed) if place not in done]
-        placed = {key: self._placed[key] for key in left if key in self._placed}
-        if len(placed) < len(left):
-            placed = self._held(_without(prompt, done))
+        passed = [Said(self._vocabulary, prompt, each) for each in prompt.beside]
+        known = {at for at, each in enumerate(prompt.failed) if at in done or each.key in self._placed}
+        held = self._held(_without(prompt, known), passed) if len(known) < len(prompt.failed) else {}
         found: list[Explained] = []
         for place, failure in enumerate(prompt.failed):
             sibling = nearest(failure.response, prompt.beside)
@@ -193,7 +191,7 @@ class Levels:
                 if place in plain and plain[place][0] in ("empty", "loop", "cut off")
                 else located(prompt, failure.response, sibling)
             )
-            number = placed.get(failure.key)
+            number = None if place in done else self._placed.get(failure.key, held.get(failure.key))
             if place in plain and number is None:
                 kind, evidence = plain[place]
                 level = 2 if kind == FALSE else 1
@@ -207,7 +205,7 @@ class Levels:
             if number is not None:
                 cause = self._causes[number]
                 clauses = clauses_of(cause.key)
-                pair = self._pair(clauses[0], prompt, failure.response)
+                pair = _pair(clauses[0], prompt, failure.response, passed)
                 shown = tuple(_evidence(clauses, pair, prompt, failure.response, sibling))
                 if place in plain:
                     shown = (*shown, plain[place][1])
@@ -388,9 +386,10 @@ class Levels:
             return None
         return Side(passed, [of(prompt, each.response) for each in prompt.failed], borrowed=not own)
 
-    def _held(self, prompt: Prompt) -> dict[str, int | None]:
+    def _held(self, prompt: Prompt, passed: Sequence[Said]) -> dict[str, int | None]:
         """The cause of each failure: of its group the first whose clause holds for it."""
-        passed, found = self._beside(prompt), dict[str, int | None]()
+        found: dict[str, int | None] = {}
+        beside = passed or self._near(prompt)
         for each in self._passes:
             side = self._side(prompt, self._looked_at(each.feedback), each.feedback)
             if side is None:
@@ -400,15 +399,9 @@ class Levels:
                 if number is None or found.get(failure.key) is not None:
                     continue
                 said = Said(self._vocabulary, prompt, failure.response)
-                holding = (clause for clause in each.clauses[number] if clause.holds(said, passed))
+                holding = (clause for clause in each.clauses[number] if clause.holds(said, beside))
                 found[failure.key] = next((self._numbers[clause] for clause in holding), None)
         return found
-
-    def _beside(self, prompt: Prompt) -> list[Said]:
-        """What passed: responses to it, or to prompts near to it."""
-        if prompt.passed:
-            return [Said(self._vocabulary, prompt, each) for each in prompt.beside]
-        return self._near(prompt)
 
     def _near(self, prompt: Prompt) -> list[Said]:
         return [Said(self._vocabulary, each, each.passed[0]) for each in self._neighbours.near(prompt)]
@@ -467,7 +460,7 @@ class Levels:
                     level := 2 if clause.name in COMPUTED and clause.sign > 0 else 3,
                     "; ".join(
                         [
-                            *self._heading(clause, [pairs[each] for each in members]),
+                            *_heading(clause, counting, members),
                             counting.sentence(clauses, members),
                         ]
                     ),
@@ -476,20 +469,6 @@ class Levels:
             taken.add(same.key)
             self._causes.append(same)
         return parts
-
-    def _heading(self, clause: Clause, members: Sequence[tuple[Prompt, Response]]) -> list[str]:
-        """What most of the failures wrote against what passes have there, where that is one and the same."""
-        looked = members[:: -(-len(members) // HEADED)]
-        found = [
-            pair
-            for each in looked
-            if (pair := self._pair(clause, *each)) and pair.wrote.text and pair.should.text
-        ]
-        counted = Counter((each.wrote.text.lower(), each.should.text.lower()) for each in found)
-        for (wrote, should), number in counted.most_common(1):
-            if 2 * number >= len(looked) and max(len(wrote), len(should)) <= SHOWN:
-                return [f'wrote "{wrote}" where a pass has "{should}" ({number:,} of {len(looked):,})']
-        return []
 
     def _same(
         self, counting: Counting, before: Sequence[LocalCause], members: Sequence[int]
@@ -534,15 +513,27 @@ class Levels:
                 names.update(self._vocabulary.named(prompt, response, left))
         return names
 
-    def _pair(self, clause: Clause, prompt: Prompt, response: Response) -> AlignedPair | None:
-        """Beside the nearest passing response to the prompt that differs in what the clause says."""
-        passed = [
-            each
-            for each in prompt.beside
-            if Said(self._vocabulary, prompt, each).has(clause.name) != (clause.sign > 0)
-        ]
-        sibling = nearest(response, passed)
-        return None if sibling is None else aligned(clause, prompt, response, sibling)
+
+def _pair(clause: Clause, prompt: Prompt, response: Response, passed: Sequence[Said]) -> AlignedPair | None:
+    """Beside the nearest of the passes of the prompt that differ in what the clause says."""
+    differ = [each.response for each in passed if each.has(clause.name) != (clause.sign > 0)]
+    sibling = nearest(response, differ)
+    return None if sibling is None else aligned(clause, prompt, response, sibling)
+
+
+def _heading(clause: Clause, counting: Counting, members: Sequence[int]) -> list[str]:
+    """What most of the failures wrote against what passes have there, where that is one and the same."""
+    looked = members[:: -(-len(members) // HEADED)]
+    counted = Counter[tuple[str, str]]()
+    for place in looked:
+        said = counting.failures[place]
+        pair = _pair(clause, said.prompt, said.response, counting.passed(place))
+        if pair is not None and pair.wrote.text and pair.should.text:
+            counted[pair.wrote.text.lower(), pair.should.text.lower()] += 1
+    for (wrote, should), number in counted.most_common(1):
+        if 2 * number >= len(looked) and max(len(wrote), len(should)) <= SHOWN:
+            return [f'wrote "{wrote}" where a pass has "{should}" ({number:,} of {len(looked):,})']
+    return []
 
 
 def _evidence(
@@ -552,17 +543,18 @@ def _evidence(
     response: Response,
     sibling: Response | None,
 ) -> Iterator[Evidence]:
-    """The pair; else where the failure has what its cause says, or its sibling what it leaves out."""
-    if pair is not None:
+    """Of a field what it has and what is expected; else the pair; else where the failure has what its cause
+    says, or its sibling what it leaves out."""
+    if pair is not None and not field_changes.is_change(clauses[0].name):
         yield Evidence(pair.wrote.line, in_words(pair, response))
         return
     for each in clauses:
         shown = phrase(each.name)
-        both = pair_of_field(response.fields, prompt.expected, prompt.question, each.name)
+        both = field_changes.pair(response.fields, prompt.expected, prompt.question, each.name)
         if both is not None:
-            yield Evidence(
-                _line_of(both[0], response), f"{shown}: {_cut(both[0])}; expected: {_cut(both[1])}"
-            )
+            place = place_of(each.name, both[0], response)
+            line = None if place is None else place.line
+            yield Evidence(line, f"{shown}: {_cut(both[0])}; expected: {_cut(both[1])}")
         elif each.sign > 0:
             line, text = _where(each.name, response)
             yield Evidence(line, f"has {shown}" + (f": {_cut(text)}" if text else ""))
@@ -602,16 +594,13 @@ def _without(prompt: Prompt, plain: Container[int]) -> Prompt:
 
 def _where(name: str, response: Response) -> tuple[int | None, str]:
     """The line with most of these words."""
+    part, name = part_of(name)
     words = set(name.removeprefix(ONE).replace(", ", " ").split() if name.startswith(ONE) else name.split())
     if name.startswith("§") and not name.startswith(ONE):
         return None, ""
-    there = [len(words.intersection(TOKEN.findall(text.lower()))) for _, text in response.steps]
-    return response.steps[there.index(max(there))] if any(there) else (None, "")
-
-
-def _line_of(value: str, response: Response) -> int | None:
-    """The first own line in which a value of a document stands."""
-    return next((line for line, text in response.own if value and value in text), None)
+    lines = response.thoughts if part else response.steps
+    there = [len(words.intersection(TOKEN.findall(text.lower()))) for _, text in lines]
+    return lines[there.index(max(there))] if any(there) else (None, "")
 
 
 def _cut(text: str) -> str:

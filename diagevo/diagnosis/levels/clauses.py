@@ -15,7 +15,16 @@ from itertools import combinations
 import numpy as np
 
 from diagevo.diagnosis.levels.contrast import ALPHA, FEWEST
-from diagevo.diagnosis.levels.features import COUNTS, FEEDBACK, NEW, ONE, THOUGHT, Vocabulary, feedback_words
+from diagevo.diagnosis.levels.features import (
+    COUNTS,
+    FEEDBACK,
+    NEW,
+    ONE,
+    THOUGHT,
+    Vocabulary,
+    feedback_words,
+    part_of,
+)
 from diagevo.diagnosis.levels.field_changes import ANY, is_change
 from diagevo.diagnosis.levels.inputs import Prompt, Response
 from diagevo.diagnosis.levels.step_location import change
@@ -40,11 +49,15 @@ OPERATORS = frozenset(("+", "*", "/", "%", "//", "**", "==", "!=", "<=", ">="))
 
 
 class Said:
-    """One response to a prompt, as clauses look at it."""
+    """One response to a prompt, or what it thought, as clauses look at it."""
 
     def __init__(self, vocabulary: Vocabulary, prompt: Prompt, response: Response, part: str = "") -> None:
-        """`part`: THOUGHT, of what a response thought."""
         self._vocabulary, self.prompt, self.response, self._part = vocabulary, prompt, response, part
+
+    @cached_property
+    def thought(self) -> "Said | None":
+        thought = self.response.thought
+        return None if thought is None else Said(self._vocabulary, self.prompt, thought, THOUGHT)
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -57,11 +70,6 @@ class Said:
     @cached_property
     def _properties(self) -> frozenset[str]:
         return frozenset(self._vocabulary.properties(self.prompt, self.response, self._part))
-
-    @cached_property
-    def _thought(self) -> "Said | None":
-        thought = self.response.thought
-        return None if thought is None else Said(self._vocabulary, self.prompt, thought, THOUGHT)
 
     @cached_property
     def _changed(self) -> str:
@@ -79,13 +87,13 @@ class Said:
         return frozenset(word for _, _, words in found for word in words if word[0].isalpha())
 
     def has(self, name: str) -> bool:
+        part, name = part_of(name)
+        if part:
+            return self.thought is not None and self.thought.has(name)
         if name.startswith(ONE):
             return not self.words.isdisjoint(name.removeprefix(ONE).split(", "))
         if SIBLING in name:
             return name == self._changed
-        if name.startswith(THOUGHT):
-            inner, thought = name.removeprefix(THOUGHT), self._thought
-            return thought is not None and (thought.has(f"§{inner}") or thought.has(inner))
         if name.startswith(FEEDBACK):
             return f" {name.removeprefix(FEEDBACK)} " in self.feedback
         if name.startswith("§"):
@@ -132,8 +140,6 @@ class Counting:
         beside: dict[str, Sequence[Said]] = dict(
             zip((each.key for each in prompts), self._passed, strict=True)
         )
-        many = [each for each in prompts if len(each.passed) > len(each.beside)]
-        beside |= {each.key: [Said(vocabulary, each, one) for one in each.beside] for each in many}
         beside |= {prompt.key: borrowed(prompt) for prompt in prompts if not prompt.passed and prompt.failed}
         near = 2 * sum(not prompt.passed for prompt, _ in failures) > len(failures)
         self._alone = [
@@ -149,7 +155,13 @@ class Counting:
         self.passes = sum(map(len, self._passed))
         self._held: dict[Clause, np.ndarray] = {}
         self._shared: dict[Clause, int] = {}
-        counted = Counter(word for said in self._every() for word in said.words)
+        counted = Counter(
+            part + word
+            for said in self._every()
+            for part, one in (("", said), (THOUGHT, said.thought))
+            if one is not None
+            for word in one.words
+        )
         self._common = {word for word, n in counted.items() if n > COMMON * max(self._number, 1)}
 
     def _every(self) -> Iterator[Said]:
@@ -188,12 +200,9 @@ class Counting:
 
     def tells(self, clause: Clause) -> bool:
         """Whether it says what somebody could change, and no shape."""
-        name = clause.name
+        part, name = part_of(clause.name)
         if name.startswith(ONE):
             return True
-        if name.startswith(THOUGHT):
-            inner = Clause(name.removeprefix(THOUGHT), clause.sign)
-            return self.tells(inner) and tells(f"§{inner.name}", clause.sign)
         if name.startswith(FEEDBACK):
             return clause.sign > 0 and len(name) >= len(FEEDBACK) + MIN_WORD_LENGTH
         if name.startswith("§"):
@@ -206,7 +215,7 @@ class Counting:
             return len(words) == 1 and name in OPERATORS
         if len(letters) < len(words) and not any(len(word) >= MIN_WORD_LENGTH for word in letters):
             return False
-        own = [word for word in letters if word not in self._common]
+        own = [word for word in letters if part + word not in self._common]
         return bool(own) or (
             clause.sign < 0 and any(len(word) >= MIN_WORD_LENGTH or not word.isascii() for word in letters)
         )
@@ -233,7 +242,8 @@ class Counting:
             if (two := self._split(rows, clauses)) is not None:
                 waiting += two
                 continue
-            ranked = sorted(clauses, key=lambda each: (-self._worth(each, rows), each.name))
+            # Of equal ones what says more before what it begins with.
+            ranked = sorted(clauses, key=lambda each: (-self._worth(each, rows), f"{each.name}~"))
             best = next((each for each in ranked if self._of(each, rows) >= TRUE), None)
             if best is None:
                 several = [*ranked[:1], *self._any_of(rows, clauses, unusual)]
@@ -342,6 +352,10 @@ class Counting:
         )
         return ranked[0] if ranked else None
 
+    def passed(self, place: int) -> Sequence[Said]:
+        """The passes of the prompt of a failure."""
+        return self._beside[place] if self.failures[place].prompt.passed else ()
+
     def sentence(self, clauses: Sequence[Clause], rows: Sequence[int]) -> str:
         """The clauses, each with the failures and the passes for which it holds."""
         places = np.array(rows)
@@ -354,39 +368,43 @@ class Counting:
 
 
 def tells(name: str, sign: int) -> bool:
-    """Of a property, whether it says more than how long or in what form something is written."""
+    """Of a property, whether it says more than how long or in what form something is written. A change of a
+    field that is missing says nothing: passes have it."""
+    if is_change(name):
+        return sign > 0
     if (name in COUNTS and "calls" not in name) or name.startswith(("§the number ", "§a step ", NEW)):
         return False
     if " written like " in name:
         return not any(letter.isalpha() for letter in name.rpartition(" like ")[2])
     return sign > 0 or not (
-        (is_change(name) and not name.startswith(THOUGHT))
-        or name.startswith("§ends ")
+        name.startswith("§ends ")
+        or _LIKE_FIELD.fullmatch(name)
         or name.endswith((" not used", " from nowhere", " calls", " or more", SIBLING))
     )
 
 
 def _legible(name: str) -> float:
-    """How much a reader has to guess."""
+    """How much a reader has to guess; nothing where a field is named, before others."""
+    part, name = part_of(name)
+    if part:
+        return 0.3 + _legible(name)
+    if is_change(name):
+        return -4 if name.startswith(f"§{ANY}: ") else -5
     if name.startswith(ONE):
         return 1.5
     if " → " in name or " like " in name or name.endswith("calls"):
         return 1.5
-    if name.startswith(THOUGHT):
-        return 0.5 + _legible(name.removeprefix(THOUGHT))
-    if is_change(name):
-        return -0.1 if name.startswith(f"§{ANY}") else -0.5
     if name.startswith(FEEDBACK):
         return 0.1 * (4 - len(name.removeprefix(FEEDBACK).split()))
     if name.startswith("§"):
-        return 0.7
+        return 0.2 if name.startswith("§the field ") else 0.7
     words = name.split()
     signs = sum(not word[0].isalnum() for word in words)
     return 0.3 * (len(words) - 1) + 0.7 * signs + 0.5 * (len(name) < MIN_WORD_LENGTH and name.isascii())
 
 
 def _words(name: str) -> set[str]:
-    return set(name.removeprefix(ONE).replace(",", "").split())
+    return set(re.sub("[§:,]", "", name.removeprefix(ONE)).split())
 
 
 def _fewer(n: int, a: int, b: int, shared: int) -> float:
@@ -403,6 +421,9 @@ def changed_name(kind: str) -> str:
 
 def phrase(name: str) -> str:
     """A feature as a reader sees it: `left join`, a subtraction."""
+    part, name = part_of(name)
+    if part:
+        return part[1:] + phrase(name)
     if name.startswith(ONE):
         words = ", ".join(f"`{word}`" for word in name.removeprefix(ONE).split(", "))
         return f"any of {words}"
@@ -413,6 +434,10 @@ def phrase(name: str) -> str:
     return name[1:]
 
 
+_LIKE_FIELD = re.compile(
+    r"§(\S+) (is (?:a text|a number|in ).*|has (?:one element|no elements|an element twice))"
+)
+"""What a field is like by itself."""
 _WORDED = [
     (re.compile(pattern), has, lacks)
     for pattern, has, lacks in (
@@ -423,8 +448,6 @@ _WORDED = [
         (r"§(.+) not used", "leaves {} unused", ""),
         (r"§1 calls", "makes 1 call", ""),
         (r"§(\d calls(?: or more)?)", "makes {}", ""),
-        (r"§(\S+) is (written like .+|an? .+)", "has `{}`: {}", "does not have `{}`: {}"),
-        (r"§(\S+) = (.+)", "has `{}` = {}", "does not have `{}` = {}"),
         (r"§call of (\S+?)\((.*)\)", "calls `{}` with ({})", "does not call `{}` with ({})"),
         (r"§call of (\S+)", "calls `{}`", "does not call `{}`"),
         (r"§(\S+) called twice or more", "calls `{}` twice or more", "does not call `{}` twice"),
@@ -439,6 +462,9 @@ _WORDED = [
         ),
         (r"§a number written like (.+)", "writes a number like {}", "writes no number like {}"),
         (r"§(another operation .+)", "uses {}", ""),
+        (r"§(\S+) is (written like .+)", "has {} {}", "does not have {} {}"),
+        (r"§(\S+) = (.+)", "has {} = {}", "does not have {} = {}"),
+        (_LIKE_FIELD.pattern, "{} {}", ""),
     )
 ]
 """Properties as sentences: of what has it, and of what lacks it."""
@@ -446,14 +472,12 @@ _WORDED = [
 
 def wording(clause: Clause, borrowed: bool) -> str:
     """`leaves out distinct, which passes have`."""
+    part, name = part_of(clause.name)
+    if part:
+        return part[1:] + wording(Clause(name, clause.sign), borrowed)
+    if is_change(name):
+        return phrase(name)
     near = " on prompts like these" if borrowed else ""
-    if clause.name.startswith(THOUGHT):
-        inner = phrase(clause.name.removeprefix(THOUGHT))
-        if clause.sign > 0:
-            return f"in its reasoning: {inner}"
-        return f"in its reasoning leaves out {inner}, which passes{near} have"
-    if is_change(clause.name) and not clause.name.startswith(FEEDBACK):
-        return phrase(clause.name)
     for pattern, has, lacks in _WORDED:
         if (found := pattern.fullmatch(clause.name)) and (words := has if clause.sign > 0 else lacks):
             words = words.format(*found.groups())

@@ -27,14 +27,14 @@ CONSTANTS = (2, 3, 4, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)
 ONE = "§one of "
 NEW = "§an unusual sentence with "
 """Before ways to say the same, and before a word of a sentence that says what hardly any other says."""
+THOUGHT = "§in its reasoning: "
+"""Before what only the reasoning of a response has."""
 FEEDBACK = "§its feedback says "
 """Before words of what a judge, a test log or a database said."""
 SAID = 300
 """Tokens of it that are looked at."""
 GENERAL = 0.8
 """Share of the failures with feedback from which what it says is said of any."""
-THOUGHT = "§in its reasoning: "
-"""Before what only the reasoning of a response has."""
 COUNTS = frozenset(
     [f"§{number} {each}" for number in range(6) for each in ("calls", "lines")]
     + ["§6 calls or more", "§4 lines or more"]
@@ -99,7 +99,7 @@ class Vocabulary:
 
     def counts(self) -> frozenset[int]:
         """The features of COUNTS."""
-        return frozenset(self.name(_of_part(part, each)) for part in ("", THOUGHT) for each in COUNTS)
+        return frozenset(self.name(part + each) for part in ("", THOUGHT) for each in COUNTS)
 
     def parts(
         self, prompt: Prompt, response: Response, part: str = ""
@@ -128,7 +128,7 @@ class Vocabulary:
         for part, text in _in_parts(response):
             words, masked, further = self.parts(prompt, text, part)
             single = {*(word for word in words if not word[0].isdigit()), *further}
-            names = (_of_part(part, word) for word in single)
+            names = (part + word for word in single)
             found.append(np.fromiter(map(self.id, names), np.uint64, len(single)) * _A)
             found += [_joined(self._row(masked), n) ^ self._mark(part) for n in (2, 3)]
         return np.unique(np.concatenate(found))
@@ -144,12 +144,12 @@ class Vocabulary:
             words, masked, further = self.parts(prompt, text, part)
             said = () if part else _feedback(response.feedback, prompt.words)
             for word in {*words, *further, *said}:
-                if (name := self.name(_of_part(part, word))) in wanted:
-                    yield name, _of_part(part, word)
+                if (name := self.name(part + word)) in wanted:
+                    yield name, part + word
             for n in (2, 3):
                 for place, name in enumerate((_joined(self._row(masked), n) ^ self._mark(part)).tolist()):
                     if name in wanted:
-                        yield name, _of_part(part, " ".join(masked[place : place + n]))
+                        yield name, part + " ".join(masked[place : place + n])
 
     def _row(self, words: Sequence[str]) -> np.ndarray:
         ids = self._ids
@@ -159,13 +159,14 @@ class Vocabulary:
         return np.uint64(self.id(part) if part else 0)
 
 
+def part_of(name: str) -> tuple[str, str]:
+    """THOUGHT or nothing, and the feature without it."""
+    return (THOUGHT, name.removeprefix(THOUGHT)) if name.startswith(THOUGHT) else ("", name)
+
+
 def _in_parts(response: Response) -> list[tuple[str, Response]]:
     """What was answered, and what was thought."""
     return [("", response), *([] if response.thought is None else [(THOUGHT, response.thought)])]
-
-
-def _of_part(part: str, word: str) -> str:
-    return f"{part}{word.removeprefix('§')}" if part else word
 
 
 def _feedback(text: str, topic: Container[str]) -> Iterator[str]:
