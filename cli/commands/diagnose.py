@@ -108,6 +108,7 @@ def diagnose(
     from diagevo.memory.history import History
     from diagevo.memory.opening import open_memory
     from diagevo.memory.read.pass_rates import pass_rates
+    from diagevo.memory.stories.failures import contradicted_causes
 
     with opened(call) as history:
         run, config = history.run_id, config_of(call, history)
@@ -134,7 +135,7 @@ def diagnose(
         if rows and (rates := pass_rates(history)) is not None:
             undiagnosed = sum(row["undiagnosed"] for row in rows)
             marks = diagnosing.evidence(history, memory, rates.causes[:LARGEST])
-            text = answer(run, rates, marks, undiagnosed)
+            text = answer(run, rates, marks, contradicted_causes(history), undiagnosed)
             asked = [one.event for one in history.events(DuplicateJudged) if one.event.call is not None]
             same = sum(one.duplicate for one in asked)
             notes += suspicious(run, rates, len(asked), same, undiagnosed)

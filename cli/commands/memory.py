@@ -49,6 +49,7 @@ def show(
     from dataclasses import replace
 
     from diagevo.memory.compare.replay import by_frequency, committed_otherwise, describe
+    from diagevo.memory.stories.failures import contradicted_causes
 
     from ..render.layout import width
     from ..screens import memory as memory_text
@@ -58,6 +59,7 @@ def show(
         memory = describe(history.state(as_of))
         _note_superseded(call, history, round)
         rates, against, failures, evaluation = None, 0, 0, history.evaluation
+        contradicted = contradicted_causes(history) if as_of == history.end else {}
         then = None if evaluation else committed_otherwise(history, as_of, memory)
         if history.ingested is not None:
             from diagevo.memory.read.pass_rates import observed, pass_rates
@@ -76,6 +78,7 @@ def show(
     if tree:
         return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, width())}", **place)
     shown = [cause for cause in memory.causes if cause.state != "dismissed"]
+    place["notes"] += [f"{cause}: {why}" for cause, why in contradicted.items()]
     if memory.dismissed:
         of = {cause.id: cause.frequency for cause in memory.causes if cause.state == "dismissed"}
         place["notes"].append(f"{memory_text.dismissed(of)} --run {history.run_id}")

@@ -42,9 +42,15 @@ FALLEN = 5
 """Prompts, those that fell most, and those of most failures without a cause."""
 
 
-def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]", undiagnosed: int) -> str:
-    """What `diagnose` ends with: the largest causes, each with an example, and what is left. `undiagnosed`:
-    how many failures were asked about in vain, or not at all."""
+def answer(
+    run: str,
+    rates: "PassRates",
+    evidence: "Mapping[str, str]",
+    contradicted: "Mapping[str, str]",
+    undiagnosed: int,
+) -> str:
+    """What `diagnose` ends with: the largest causes, each with an example, and what is left. `contradicted`:
+    what speaks against a cause. `undiagnosed`: how many failures were asked about in vain, or not at all."""
     failed = rates.failed
     if not rates.causes:
         return (
@@ -56,6 +62,8 @@ def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]", undiagno
         where = f"{count(cause.failures, 'failure')} in {count(cause.groups, 'group')}"
         words = visible(cause.description, one_line=True)
         lines.append(f"{share:>5}  {cause.cause_id}  {words} ({where})")
+        if cause.cause_id in contradicted:
+            lines.append(f"       {contradicted[cause.cause_id]}")
         if cause.cause_id in evidence:
             lines.append(
                 f"       {shorten(visible(evidence[cause.cause_id], one_line=True), WIDE, placeholder='…')}"

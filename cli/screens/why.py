@@ -20,7 +20,7 @@ from diagevo.memory.stories.cause_story import (
     Unassigned,
 )
 from diagevo.memory.stories.examples import Example, examples_of
-from diagevo.memory.stories.failures import FailureStory, ModelExchange, QuestionStory
+from diagevo.memory.stories.failures import FailureStory, ModelExchange, QuestionStory, contradicted_causes
 from diagevo.memory.stories.nodes import NodeStory
 from diagevo.memory.stories.story_wording import (
     effect_lines,
@@ -49,7 +49,7 @@ def screen(history: History, story: Story, as_of: AsOf, *, everything: bool, ful
     causes = {cause.cause_id: cause.description for cause in history.state(as_of).causes.values()}
     match story:
         case CauseStory():
-            return cause_screen(
+            shown = cause_screen(
                 story,
                 columns=columns,
                 everything=everything,
@@ -57,6 +57,8 @@ def screen(history: History, story: Story, as_of: AsOf, *, everything: bool, ful
                 examples=examples_of(history, failures_in(story)),
                 evaluation=history.evaluation,
             )
+            against = contradicted_causes(history).get(story.cause_id) if as_of == history.end else None
+            return shown if against is None else f"{against}\n{shown}"
         case NodeStory():
             return node_screen(story, columns, everything=everything)
         case QuestionStory():
@@ -268,6 +270,7 @@ def failure_texts(story: FailureStory, columns: int | None) -> str:
         ("question", texts.question),
         (reference, texts.reference),
         ("trajectory, right but against the label" if story.right else "failed trajectory", texts.trajectory),
+        *([] if story.feedback is None else [("feedback", story.feedback)]),
     ):
         shown = answered(text).strip() if text is not None else "(not kept)"
         out.append(f" {name}\n{wrapped(shown, '   ', columns)}")

@@ -16,6 +16,7 @@ from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.memory import Memory
 from diagevo.memory.read.pass_rates import CauseRate, pass_rates
+from diagevo.memory.stories.examples import typical
 from diagevo.progress import StopFlag
 from diagevo.text.numbers import count
 
@@ -133,16 +134,21 @@ def diagnostician_for(
 
 
 def evidence(history: History, memory: Memory, causes: Sequence[CauseRate]) -> dict[str, str]:
-    """What each cause rests on in the failure that first revealed it."""
+    """What each cause rests on in a failure that is like most of its round."""
     found: dict[str, str] = {}
     for each in causes:
         cause = memory.state.causes[each.cause_id]
-        diagnosed = history.find(FailureDiagnosed, cause.created_round, f"{cause.failure_id}.1.1")
-        if diagnosed is not None:
-            step = diagnosed.event.step
-            shown = [f"{step.text}: {step.why}"] if step is not None and step.shown else []
-            if marks := [mark.text for mark in diagnosed.event.evidence] or shown:
-                found[each.cause_id] = marks[0]
+        first = history.find(FailureDiagnosed, cause.created_round, f"{cause.failure_id}.1.1")
+        if first is None:
+            continue
+        event = first.event
+        if event.pair is not None:
+            same = history.events(FailureDiagnosed, round=cause.created_round)
+            event = typical(one.event for one in same if one.event.cause_key == first.event.cause_key)
+        step = event.step
+        shown = [f"{step.text}: {step.why}"] if step is not None and step.shown else []
+        if marks := [mark.text for mark in event.evidence] or shown:
+            found[each.cause_id] = marks[0]
     return found
 
 

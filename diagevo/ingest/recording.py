@@ -260,9 +260,12 @@ def _matches(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) ->
 
 def _compared(group: GroupIngested) -> GroupIngested:
     """As version 1 kept it, and without its attempt: of passes the first, of failures those beside one. Tags
-    were not always each once."""
+    were not always each once, and the feedback on passes was not kept."""
     failed = group.failed if group.reference is not None else []
-    return replace(group, attempt=1, failed=failed, passed=[], tags=list(dict.fromkeys(group.tags)))
+    samples = {each.sample for each in group.failed}
+    feedback = [each for each in group.feedback if each.sample in samples]
+    tags = list(dict.fromkeys(group.tags))
+    return replace(group, attempt=1, failed=failed, passed=[], feedback=feedback, tags=tags)
 
 
 def _grown(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
@@ -296,9 +299,9 @@ def _digests(texts: Sequence[str]) -> list[str]:
 def events_of(
     keep: Keep, step: int, source: str, groups: Sequence[RolloutGroup], pass_at: float
 ) -> list[GroupIngested]:
-    """A step's groups as events. Every failure is kept with its feedback, every pass beside a failure, and
-    the first where all passed: what passes look like is measured on them too. `keep` stores texts, or only
-    names them, by their digests."""
+    """A step's groups as events. Every failure is kept, every pass beside a failure, and the first where all
+    passed: what passes look like is measured on them too. The feedback on each is kept with it. `keep` stores
+    texts, or only names them, by their digests."""
     parts: list[tuple[RolloutGroup, list[int], list[int]]] = []
     texts: list[str] = []
     for group in groups:
@@ -307,7 +310,7 @@ def events_of(
         kept = passed if failed else passed[:1]
         parts.append((group, failed, passed))
         texts += [group.prompt, *(group.responses[place] for place in [*kept, *failed])]
-        texts += [group.feedback[place] for place in failed if place in group.feedback]
+        texts += [group.feedback[place] for place in [*kept, *failed] if place in group.feedback]
     digests = iter(keep(texts))
     events: list[GroupIngested] = []
     for number, (group, failed, passed) in enumerate(parts):
@@ -327,7 +330,9 @@ def events_of(
                 draw=group.draw,
                 passed=kept,
                 feedback=[
-                    Feedback(sample=place, text=next(digests)) for place in failed if place in group.feedback
+                    Feedback(sample=place, text=next(digests))
+                    for place in [*(passed if failed else passed[:1]), *failed]
+                    if place in group.feedback
                 ],
                 tags=list(group.tags),
             )

@@ -302,6 +302,7 @@ class Rounds:
                 [reference], against = self.memory.artifacts.put_many([""]), "nothing"
             if reference is None:
                 continue
+            feedback = {each.sample: each.text for each in group.feedback}
             for failed in group.failed:
                 yield FailureObserved(
                     failure_id=f"r{number}.q{place}.a{failed.sample}",
@@ -312,6 +313,7 @@ class Rounds:
                     trajectory=failed.trajectory,
                     reference=reference,
                     against=against,
+                    feedback=feedback.get(failed.sample),
                 )
 
     def diagnose(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import cast
 
@@ -12,6 +12,7 @@ from diagevo.memory.events import (
     CauseMatched,
     FailureAssigned,
     FailureObserved,
+    WrittenPair,
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, expect
@@ -19,7 +20,12 @@ from diagevo.memory.read.counts import RoundFailures, failures_by_round
 from diagevo.memory.state.assignments import moves
 from diagevo.memory.stories.cause_story import CauseStory, Sampled
 from diagevo.memory.stories.examples import Example, examples, examples_of
-from diagevo.memory.stories.failures import counted_under, failure_story, question_story
+from diagevo.memory.stories.failures import (
+    contradicted_causes,
+    counted_under,
+    failure_story,
+    question_story,
+)
 from diagevo.memory.stories.nodes import why_node
 from diagevo.memory.stories.references import Reference, observation, resolve
 from diagevo.memory.stories.story_wording import failure_lines, question_lines, turn_lines
@@ -51,6 +57,9 @@ class LinePair:
     left: str | None
     right: str | None
     same: bool
+    left_place: tuple[int, int] | None = None
+    right_place: tuple[int, int] | None = None
+    """Where in either the place begins and ends that the cause is about."""
 
 
 def _steps(text: str) -> list[str]:
@@ -96,12 +105,55 @@ def _sides(example: Example, reference: str | None, trajectory: str | None) -> S
     _, expected, actual = parted((reference or "")[:TEXT], (trajectory or "")[:TEXT])
     if example.wrong is not None and example.actual:
         actual = expected = example.actual
+    before = thought((reference or "")[:TEXT]), thought((trajectory or "")[:TEXT])
+    if (pair := example.pair) is not None:
+        marked = _with_places(lines, reference or "", trajectory or "", pair)
+        first = next((n for n, line in enumerate(marked) if line.left_place or line.right_place), None)
+        if first is not None:
+            cut = _any_cut(reference, trajectory)
+            return Sides(tuple(marked), first, cut, example.against, before)
     differ = [n for n, line in enumerate(lines) if not line.same]
     part = (n for n in differ if actual in (lines[n].right or "") or expected in (lines[n].left or ""))
     first = next(part, next(iter(differ), None))
-    cut = any(_is_cut(one or "") for one in (reference, trajectory))
-    before = thought((reference or "")[:TEXT]), thought((trajectory or "")[:TEXT])
-    return Sides(lines, first, cut, example.against, before)
+    return Sides(lines, first, _any_cut(reference, trajectory), example.against, before)
+
+
+def _any_cut(*texts: str | None) -> bool:
+    return any(_is_cut(text or "") for text in texts)
+
+
+def _with_places(lines: Sequence[LinePair], left: str, right: str, pair: WrittenPair) -> list[LinePair]:
+    """The lines with the place of the pair marked on either side, where it has words there."""
+    places = [
+        _step_of(left, pair.passed_line, pair.passed_start, pair.should),
+        _step_of(right, pair.line, pair.start, pair.wrote),
+    ]
+    seen = [-1, -1]
+    found: list[LinePair] = []
+    for line in lines:
+        for side, text in enumerate((line.left, line.right)):
+            seen[side] += text is not None
+            place = places[side]
+            if text is not None and place is not None and place[0] == seen[side]:
+                line = replace(line, **{("left_place", "right_place")[side]: place[1:]})
+        found.append(line)
+    return found
+
+
+def _step_of(text: str, line: int, start: int, words: str) -> tuple[int, int, int] | None:
+    """The step with these words of a line, and where they begin and end in it; None where it is not shown."""
+    rows, own = text.split("\n"), answered(text)
+    if not words or line >= len(rows) or rows[line][start : start + len(words)] != words:
+        return None
+    shown = own.split("\n")[line]  # without what was thought before it in its line
+    at = sum(len(row) + 1 for row in own.split("\n")[:line]) + start - len(rows[line]) + len(shown)
+    end = 0
+    for number, step in enumerate(_steps(own)):
+        begin = own.find(step, end)
+        end = begin + len(step)
+        if begin <= at and at + len(words) <= end:
+            return number, at - begin, at - begin + len(words)
+    return None
 
 
 def cause(history: History, site: Site, cause: str, part: str | None = None) -> Page:
@@ -212,9 +264,13 @@ def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -
             last[failure.question_id] = number, failure
     chosen = list(last.values())[-SHOWN:][::-1]
     in_words = examples(history, {failure.failure_id: (number, failure) for number, failure in chosen})
-    texts = history.texts([digest for _, one in chosen for digest in (one.reference, one.trajectory)])
+    beside = {
+        one.failure_id: one.reference if (pair := in_words[one.failure_id].pair) is None else pair.passed
+        for _, one in chosen
+    }
+    texts = history.texts([*beside.values(), *(one.trajectory for _, one in chosen)])
     return [
-        (example, _sides(example, texts.get(one.reference), texts.get(one.trajectory)))
+        (example, _sides(example, texts.get(beside[one.failure_id]), texts.get(one.trajectory)))
         for _, one in chosen
         if (example := in_words[one.failure_id])
     ]
@@ -226,7 +282,9 @@ def _cause_sentences(
     failed: Sequence[RoundFailures],
     aimed: Sequence[tuple[int, CandidateScored]],
 ) -> Iterator[Sentence]:
-    """How often, what was asked, and how the answers went."""
+    """What speaks against it, how often, what was asked, and how the answers went."""
+    if (why := contradicted_causes(history).get(story.cause_id)) is not None:
+        yield Sentence("contradicted", f"{why}.")
     gone = history.superseded()
     counts = [one for one in failed if one.round not in gone]
     failures, questions = sum(one.failures for one in counts), sum(one.questions for one in counts)

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import time
+from collections import Counter
 from io import StringIO
 from typing import Any
 from xml.etree import ElementTree
@@ -19,7 +20,16 @@ from benchmarks.causes.planted import planted
 from benchmarks.causes.rows import LabelledRow
 from diagevo.diagnosis.levels.cause_levels import Explained, Levels
 from diagevo.diagnosis.levels.features import Vocabulary
-from diagevo.diagnosis.levels.field_changes import CALLS, as_date, as_number, changes, features
+from diagevo.diagnosis.levels.field_changes import (
+    ANY,
+    CALLS,
+    as_date,
+    as_number,
+    changes,
+    features,
+    is_change,
+    pair,
+)
 from diagevo.diagnosis.levels.inputs import Failure, Prompt, Response
 from diagevo.diagnosis.levels.structured_output import MOST_VALUES, Document, Unreadable, read
 
@@ -303,6 +313,46 @@ def test_each_planted_change_of_a_field_is_a_cause_with_what_is_expected(domain:
             for one in members
         ]
         assert sum(shown) >= 0.8 * len(members), mode
+
+
+def test_a_change_is_counted_and_shown_as_it_stands_in_either_text() -> None:
+    """Of the field that is due: what should be there is looked up in the reference."""
+    rows = planted("extraction with a reference", 3)
+    found = explained(prompts_of(rows))
+    known = [(row, found[f"f{place}"]) for place, row in enumerate(rows) if row.failed]
+    sizes = Counter(one.cause.description for _, one in known if one.cause is not None)
+    marked = 0
+    for row, one in known:
+        if one.cause is None or not one.cause.description.startswith("due: "):
+            continue
+        size = sizes[one.cause.description]
+        assert f" ({size} of {size} failures, 0 of " in one.cause.description
+        due = json.loads(row.answer or "")["due"]
+        assert one.evidence[0].text.endswith(f"; expected: {due}")
+        assert one.pair is not None
+        wrote, should = one.pair.wrote, one.pair.should
+        assert should.text == due != wrote.text
+        for place, text in ((wrote, row.text), (should, one.pair.sibling.text)):
+            line = text.split("\n")[place.line]
+            assert "due" in line[: place.start]
+            assert line[place.start :].startswith(place.text)
+        assert one.evidence[0].line == wrote.line
+        marked += 1
+    assert marked > 30
+
+
+@given(OBJECTS, OBJECTS, st.sampled_from(["a\nb", "a: b", "a = b"]))
+def test_a_feature_is_of_one_line_and_a_change_is_none_of_a_value(own: Any, other: Any, text: str) -> None:
+    own["x"] = own[text] = text
+    found = features(own, other, "")
+    assert not any("\n" in each for each in found)
+    assert not any(is_change(each) for each in features(own, None, "") if " = " in each)
+    assert {each for each in found if each.startswith(f"§{ANY}: ")} <= set(filter(is_change, found))
+
+
+def test_a_number_is_shown_as_it_was_written() -> None:
+    shown = pair({"x": 12509.37}, {"x": 125.0}, "", "§x: another number")
+    assert shown == ("12509.37", "125")
 
 
 def test_features_of_a_document_do_not_hang_on_who_passed() -> None:

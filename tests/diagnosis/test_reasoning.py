@@ -44,6 +44,22 @@ def test_a_mistake_in_what_is_thought_is_a_cause_that_says_so() -> None:
     assert all("in its reasoning: " in each for each in descriptions)
 
 
+def test_what_was_thought_is_counted_and_marked_where_it_stands() -> None:
+    prompts = prompts_of(planned)
+    levels = Levels(prompts, [])
+    for prompt in prompts:
+        [known] = levels.of(prompt)
+        assert known.cause is not None
+        assert known.cause.description == (
+            'wrote "ignore" where a pass has "add an hour for" (40 of 40); '
+            "in its reasoning: leaves out `hour`, which passes have (40 of 40 failures, 0 of 120 passes)"
+        )
+        pair = known.pair
+        assert pair is not None
+        for place, text in ((pair.wrote, prompt.failed[0].response.text), (pair.should, pair.sibling.text)):
+            assert text.split("\n")[place.line].startswith(f"I {place.text} ")
+
+
 def test_what_is_thought_adds_features_of_its_own_and_changes_none_of_the_answer() -> None:
     answer = "We meet at 12.\nThe answer is 12."
     prompt = Prompt("q", "When do 2 people meet?", None, [Response(answer)], [])
@@ -55,7 +71,7 @@ def test_what_is_thought_adds_features_of_its_own_and_changes_none_of_the_answer
     names = dict(vocabulary.named(prompt, whole, both - plain))
     assert names.keys() == both - plain
     assert all(name.startswith(THOUGHT) for name in names.values())
-    assert f"{THOUGHT}a step that does not hold" in names.values()
+    assert f"{THOUGHT}§a step that does not hold" in names.values()
 
 
 @pytest.mark.parametrize(

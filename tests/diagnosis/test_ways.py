@@ -68,7 +68,7 @@ def test_what_is_left_out_or_added_in_ever_other_words_has_a_cause() -> None:
     assert len(silent) == 1
     assert silent.pop().startswith("leaves out any of `")
     assert blaming
-    assert all("an unusual sentence: you " in each for each in blaming)
+    assert all(each.startswith("has any of `") for each in blaming)
 
 
 def test_causes_do_not_hang_on_the_order_of_rows() -> None:

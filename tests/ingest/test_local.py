@@ -21,7 +21,10 @@ from tests.cli.program import invoke
 from tests.diagnosis.server import Answer, Server
 
 FALSE = "has a step that does not hold when it is computed"
-ADDS = "leaves out a product; uses another operation than the nearest passing response"
+ADDS = (
+    "leaves out a product of two given numbers, which passes have (24 of 24 failures, 0 of 48 passes);"
+    " uses another operation than the nearest passing response (24 of 24 failures, 0 of 48 passes)"
+)
 EACH = 24
 """Failures of either kind: a run of a few shows nothing that chance does not."""
 CAUSE = "adds where the question asks for a product of equal groups of things"
@@ -165,8 +168,9 @@ def test_each_cause_says_of_which_level_it_is_and_rests_on_evidence(home: Path) 
         " FROM v_event WHERE type = 'FailureDiagnosed' ORDER BY position LIMIT 2"
     )
     first, second = json.loads(run(home, "memory", "query", query, "--json").stdout)["data"]
-    assert (first["name"], first["level"], first["line"]) == ("3:-§a product", 3, 0)
-    assert first["shown"] == "missing: a product"
+    known = "3:-§a product of a given number and a given number"
+    assert (first["name"].partition("\n")[0], first["level"], first["line"]) == (known, 3, 0)
+    assert first["shown"] == "missing: a product of two given numbers"
     assert (second["name"], second["level"]) == ("2:false", 2)
     assert second["shown"] == "does not hold: 4 + 24 = 38"
     assert run(home, "memory", "verify", "--deep").exit_code == 0
@@ -251,8 +255,17 @@ def test_stopped_after_any_append_it_goes_on_to_the_same_causes(
     [
         ("crash_case_only", {}),
         ("noise_5", {}),
-        ("identical_failures", {"has the number 10, unlike every passing response": 7}),
-        ("agent_greeting", {"leaves out `cheapest`, unlike every passing response": 3}),
+        (
+            "identical_failures",
+            {"has a product with 10 (7 of 7 failures, 0 of 1 passes)": 7},
+        ),
+        (
+            "agent_greeting",
+            {
+                'wrote "dearest" where a pass has "cheapest" (3 of 3); leaves out `cheapest`, which passes'
+                " have (3 of 3 failures, 0 of 3 passes); has `dearest` (3 of 3 failures, 0 of 3 passes)": 3
+            },
+        ),
     ],
 )
 def test_files_that_once_failed_have_the_causes_that_they_should(

@@ -6,15 +6,15 @@ not the topic. Features are hashes; `named` finds the words again.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 import numpy as np
 
 from diagevo.diagnosis.levels import field_changes, paraphrases
 from diagevo.diagnosis.levels.arithmetic_checks import given, numbers
-from diagevo.diagnosis.levels.field_changes import shape
-from diagevo.diagnosis.levels.inputs import Prompt, Response
+from diagevo.diagnosis.levels.field_changes import written_like
+from diagevo.diagnosis.levels.inputs import TOKEN, Prompt, Response
 
 LONGEST = 6_000
 """Tokens of a response that are looked at."""
@@ -29,6 +29,12 @@ NEW = "§an unusual sentence with "
 """Before ways to say the same, and before a word of a sentence that says what hardly any other says."""
 THOUGHT = "§in its reasoning: "
 """Before what only the reasoning of a response has."""
+FEEDBACK = "§its feedback says "
+"""Before words of what a judge, a test log or a database said."""
+SAID = 300
+"""Tokens of it that are looked at."""
+GENERAL = 0.8
+"""Share of the failures with feedback from which what it says is said of any."""
 COUNTS = frozenset(
     [f"§{number} {each}" for number in range(6) for each in ("calls", "lines")]
     + ["§6 calls or more", "§4 lines or more"]
@@ -52,6 +58,16 @@ class Vocabulary:
         counted = Counter(word for prompt in prompts for word in prompt.words)
         self._common = {word for word, number in counted.items() if number > max(2, len(prompts) // 5)}
         spread = paraphrases.spread(prompts)
+        said = [
+            set(_feedback(each.response.feedback, prompt.words))
+            for prompt in prompts
+            for each in prompt.failed
+            if each.response.feedback
+        ]
+        counted = Counter(name for each in said for name in each)
+        self.told = {name for name, number in counted.items() if number <= GENERAL * len(said)}
+        """What the feedback on some failures says. What it says on nearly all tells no mistake from another,
+        and what it says on passes alone is none."""
         self._sentences = paraphrases.Sentences(
             spread, {prompt.key: self._topic(prompt) for prompt, _ in spread}
         )
@@ -83,7 +99,7 @@ class Vocabulary:
 
     def counts(self) -> frozenset[int]:
         """The features of COUNTS."""
-        return frozenset(self.name(_of_part(part, each)) for part in ("", THOUGHT) for each in COUNTS)
+        return frozenset(self.name(part + each) for part in ("", THOUGHT) for each in COUNTS)
 
     def parts(
         self, prompt: Prompt, response: Response, part: str = ""
@@ -102,28 +118,38 @@ class Vocabulary:
         new = {word for _, _, found in self.new(prompt, response) for word in found if word[0].isalpha()}
         return words, masked, [*further, *said, *(NEW + word for word in sorted(new))]
 
+    def properties(self, prompt: Prompt, response: Response, part: str = "") -> list[str]:
+        """What sets it apart that is no word or run of words."""
+        return self.parts(prompt, response, part)[2]
+
     def features(self, prompt: Prompt, response: Response) -> np.ndarray:
         """(n,) uint64: each once; those of what was thought are others than those of what was answered."""
         found: list[np.ndarray] = []
         for part, text in _in_parts(response):
             words, masked, further = self.parts(prompt, text, part)
             single = {*(word for word in words if not word[0].isdigit()), *further}
-            names = (_of_part(part, word) for word in single)
+            names = (part + word for word in single)
             found.append(np.fromiter(map(self.id, names), np.uint64, len(single)) * _A)
             found += [_joined(self._row(masked), n) ^ self._mark(part) for n in (2, 3)]
         return np.unique(np.concatenate(found))
+
+    def of_feedback(self, prompt: Prompt, response: Response) -> np.ndarray:
+        """(n,) uint64: the features of what the files say of it."""
+        found = self.told.intersection(_feedback(response.feedback, prompt.words))
+        return np.sort(np.fromiter(map(self.name, found), np.uint64, len(found)))
 
     def named(self, prompt: Prompt, response: Response, wanted: set[int]) -> Iterator[tuple[int, str]]:
         """The words of these features, where the response has them."""
         for part, text in _in_parts(response):
             words, masked, further = self.parts(prompt, text, part)
-            for word in {*words, *further}:
-                if (name := self.name(_of_part(part, word))) in wanted:
-                    yield name, _of_part(part, word)
+            said = () if part else _feedback(response.feedback, prompt.words)
+            for word in {*words, *further, *said}:
+                if (name := self.name(part + word)) in wanted:
+                    yield name, part + word
             for n in (2, 3):
                 for place, name in enumerate((_joined(self._row(masked), n) ^ self._mark(part)).tolist()):
                     if name in wanted:
-                        yield name, _of_part(part, " ".join(masked[place : place + n]))
+                        yield name, part + " ".join(masked[place : place + n])
 
     def _row(self, words: Sequence[str]) -> np.ndarray:
         ids = self._ids
@@ -133,13 +159,30 @@ class Vocabulary:
         return np.uint64(self.id(part) if part else 0)
 
 
+def part_of(name: str) -> tuple[str, str]:
+    """THOUGHT or nothing, and the feature without it."""
+    return (THOUGHT, name.removeprefix(THOUGHT)) if name.startswith(THOUGHT) else ("", name)
+
+
 def _in_parts(response: Response) -> list[tuple[str, Response]]:
     """What was answered, and what was thought."""
     return [("", response), *([] if response.thought is None else [(THOUGHT, response.thought)])]
 
 
-def _of_part(part: str, word: str) -> str:
-    return f"{part}{word.removeprefix('§')}" if part else word
+def _feedback(text: str, topic: Container[str]) -> Iterator[str]:
+    """Runs of words of what the files say of a response, without its names and numbers."""
+    words = feedback_words(text, topic)
+    for n in (1, 2, 3):
+        for place in range(len(words) - n + 1):
+            run = words[place : place + n]
+            if all(word[0].isalpha() for word in run):
+                yield FEEDBACK + " ".join(run)
+
+
+def feedback_words(text: str, topic: Container[str]) -> list[str]:
+    """What the files say of a response, names of the prompt and numbers masked."""
+    found = TOKEN.findall(text.lower())[:SAID]
+    return ["#" if word[0].isdigit() else "•" if word in topic else word for word in found]
 
 
 def _joined(row: np.ndarray, n: int) -> np.ndarray:
@@ -165,12 +208,16 @@ def _further(prompt: Prompt, response: Response) -> Iterator[str]:
         if end := numbers(last):
             negative = re.search(r"[-−]\s*[$€£]?\d[\d.,]*\W*$", last)
             yield "§a negative number at the end" if negative else "§a number at the end"
-            yield "§a whole number at the end" if end[-1].denominator == 1 else "§a fraction at the end"
+            yield (
+                "§a whole number at the end"
+                if end[-1].denominator == 1
+                else "§a number that is not whole at the end"
+            )
             if end[-1] in given(prompt.question):
                 yield "§a given number at the end"
     yield f"§{len(steps)} lines" if len(steps) < 4 else "§4 lines or more"
     for word in {
-        shape(word) for word in response.prose_words[:LONGEST] if word[0].isdigit() and len(word) > 3
+        written_like(word) for word in response.prose_words[:LONGEST] if word[0].isdigit() and len(word) > 3
     }:
         if not word.isalnum():
             yield f"§a number written like {word}"
@@ -278,7 +325,7 @@ def _played(response: Response) -> Iterator[str]:
         yield f"§call of {name}"
         yield f"§call of {name}({', '.join(keys)})"
         for key, text in _TEXT.findall(arguments):
-            yield f"§an argument {key} written like {shape(text)}"
+            yield f"§an argument {key} written like {written_like(text)}"
     if not calls and len(response.turns) == 1:
         return
     names = [name for name, _ in calls]
@@ -288,7 +335,7 @@ def _played(response: Response) -> Iterator[str]:
     for name, number in Counter(names).items():
         if number > 1:
             yield f"§{name} called twice or more"
-    events = list(response.events)
+    events = response.events
     if len(events) > 1:
         yield f"§{len(names)} calls" if len(names) < 6 else "§6 calls or more"
         for n in (2, 3):

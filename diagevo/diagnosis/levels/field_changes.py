@@ -19,6 +19,8 @@ from diagevo.diagnosis.levels.structured_output import DEEPEST, Document, read
 
 ANY = "any field"
 """The path of a kind of change wherever it is."""
+LEFT_OUT = "nothing"
+"""In place of a value that a side has not."""
 MOST_PATHS = 400
 """Features of one document."""
 MATCHED = 40
@@ -50,6 +52,7 @@ _DATE = re.compile(
     r"|(?P<n4>[^\W\d_]{3,10})\.?\s+(?P<d4>\d{1,2})(?:st|nd|rd|th)?,?\s+(?P<y4>\d{4})",
     re.IGNORECASE,
 )
+_CHANGE = re.compile(r"§(?!in its reasoning: |its feedback says )(?:(?! = | written like ).)+: [^:]+")
 _CALL = re.compile(r"^([^.\[(]+)\[\](?:\.(.*))?$")
 
 
@@ -104,7 +107,7 @@ def features(own: Any, other: Any, question: str) -> list[str]:
 
 def is_change(name: str) -> bool:
     """Whether a feature says how a document differs from the one that is expected."""
-    return name.startswith("§") and ": " in name
+    return _CHANGE.fullmatch(name) is not None
 
 
 def pair(own: Any, other: Any, question: str, name: str) -> tuple[str, str] | None:
@@ -345,6 +348,7 @@ def as_number(text: str) -> tuple[frozenset[float], str] | None:
     return (frozenset(values), around) if values and len(around) <= 12 else None
 
 
+@lru_cache(maxsize=50_000)
 def _stands(value: Any, question: str) -> bool:
     """Whether a value stands in the prompt, which is in small letters, in whatever form."""
     if isinstance(value, int | float):
@@ -388,9 +392,10 @@ def _alone(own: Any, question: str) -> Iterator[str]:
             case None | bool() | "":
                 yield f"§{shown} = {json.dumps(value)}"
             case str():
+                value = " ".join(value.split())
                 yield f"§{shown} is a text"
                 if any(char.isdigit() for char in value) and len(value) <= SHORT:
-                    yield f"§{shown} is written like {shape(value)}"
+                    yield f"§{shown} is written like {written_like(value)}"
                 elif len(value) <= SHORT and len(value.split()) < 4 and not _stands(value, question):
                     yield f"§{shown} = {value}"
                 if len(value) <= NAME and not _stands(value, question):
@@ -440,7 +445,7 @@ def _most(values: Sequence[Any]) -> Any:
 
 
 def _inside(path: str, name: str) -> str:
-    name = re.sub(r"\d+", "#", name) if len(name) <= 40 else "•"
+    name = re.sub(r"\d+", "#", " ".join(name.split())) if len(name) <= 40 else "•"
     return f"{path}.{name}" if path else name
 
 
@@ -468,9 +473,9 @@ def _canonical(value: Any) -> str:
 
 def _written(value: Any) -> str:
     if isinstance(value, _Nothing):
-        return "nothing"
-    if isinstance(value, float) and value == round(value, 2):
-        return f"{value:g}" if abs(value) < 1e6 else str(value)
+        return LEFT_OUT
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return value if isinstance(value, str) else _canonical(value)
 
 
@@ -505,6 +510,6 @@ def _called(value: Any) -> Any:
     )
 
 
-def shape(text: str) -> str:
+def written_like(text: str) -> str:
     """Digits as 9 and letters as a, runs as one: 2025-09-13 is 9-9-9."""
     return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text))[:12]

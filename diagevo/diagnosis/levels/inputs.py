@@ -41,6 +41,8 @@ class Response:
     """One response. Its lines are counted from 0 in the text as it is stored."""
 
     text: str
+    feedback: str = ""
+    """What the files say of it: a judge's rationale, a test log."""
 
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
@@ -144,15 +146,18 @@ class Response:
             (found[1], found[2]) for found in _CALL.finditer("\n".join(text for _, text in self.own))
         )
 
-    @property
-    def events(self) -> Iterator[str]:
+    @cached_property
+    def events(self) -> tuple[str, ...]:
         """Who did what, in order: says, calls, is answered, fails, is asked."""
+        return tuple(self._events())
+
+    def _events(self) -> Iterator[str]:
         for turn in self.turns:
             if turn.own:
-                said = _CALL.sub("", answered(turn.text)).strip()
-                if said:
+                said = answered(turn.text)
+                if _CALL.sub("", said).strip():
                     yield "words"
-                yield from ("a call" for _ in _CALL.findall(turn.text))
+                yield from ("a call" for _ in _CALL.findall(said))
             elif turn.role in ("user", "human"):
                 yield "the user"
             else:
@@ -209,7 +214,6 @@ class Failure:
 
     key: str
     response: Response
-    feedback: str = ""
 
 
 @dataclass(frozen=True)

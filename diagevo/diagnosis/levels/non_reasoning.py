@@ -148,7 +148,7 @@ class Habits:
             line, part = response.spoken[min(broken.line, len(response.spoken) - 1)]
             yield "malformed", Evidence(line, f"{broken.why}: {_cut(part)}")
         yield from _tools(response, feedback)
-        if response.calls and (ends := list(response.events)[-1:]) and ends[0] not in ("words", "the user"):
+        if response.calls and response.events[-1] not in ("words", "the user"):
             yield "unanswered", Evidence(last[0], f"it ends: {_cut(last[1])}")
         if wrong := next((each for each in response.equations if not each.holds), None):
             yield FALSE, Evidence(wrong.line, f"does not hold: {_cut(wrong.text)}")

@@ -495,7 +495,7 @@ class GroupIngested(Event, frozen=True):
     """Responses that passed, by sample: all of a group with a contrast, the first where all passed. Version 1
     kept the reference alone."""
     feedback: list[Feedback] = []
-    """Of those that did not pass, where the files have any."""
+    """Of the responses that are kept, where the files have any; at first only of those that did not pass."""
     tags: list[str] = []
     """What the files class the prompt as."""
 
@@ -527,7 +527,7 @@ class CausePromoted(Event, frozen=True):
 class FailureObserved(Event, frozen=True):
     """A failed response of training, beside a response that agrees with the label, or the known answer."""
 
-    schema_version = 4
+    schema_version = 5
     identity = ("failure_id", "stage", "attempt")
     traits = Trait.NONE
     failure_id: str
@@ -543,6 +543,8 @@ class FailureObserved(Event, frozen=True):
     """Whether it gives the true answer, in worlds that can compute it: then the label that it failed against
     is false. The loop never reads it; exports of training data leave such a failure out."""
     against: Evidence = "response"
+    feedback: Digest | None = None
+    """What the files say of it: a judge's rationale, a test log."""
 
     def sentence(self) -> str:
         known = ", against the known answer" if self.against == "answer" else ""
@@ -568,10 +570,24 @@ class WrongStep(Value, frozen=True):
     """Whether it was computed to be wrong; else it is the first difference."""
 
 
+class WrittenPair(Value, frozen=True):
+    """The place in a failure that its cause is about, beside a response that passed. Lines and characters
+    count from 0; what is not there is empty, and stands where it would be."""
+
+    line: int
+    start: int
+    wrote: str
+    passed: Digest
+    """That response: the nearest one."""
+    passed_line: int
+    passed_start: int
+    should: str
+
+
 class FailureDiagnosed(Event, frozen=True):
     """What the diagnostician says of a failure: a known cause, a new one, a slip, or nothing readable."""
 
-    schema_version = 2
+    schema_version = 3
     identity = ("failure_id", "attempt", "asked")
     traits = Trait.NONE
     failure_id: str
@@ -591,6 +607,7 @@ class FailureDiagnosed(Event, frozen=True):
     """1: no mistake of reasoning; 2: false when computed; 3: in contrast to what passed; None: a model's."""
     evidence: list[Mark] = []
     step: WrongStep | None = None
+    pair: WrittenPair | None = None
 
     def sentence(self) -> str:
         return f"{self.verdict}: {self.cause_id or self.description or ''}".rstrip(": ")

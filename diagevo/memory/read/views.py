@@ -27,7 +27,7 @@ ABOUT: dict[str, str] = {
     "v_candidate": "one row per scored question: mode, aim, votes and what they are, verdict, "
     "why invalid, truth",
     "v_failure": "one row per observed failure: question, stage, step; label, truth,"
-    " whether the label is true",
+    " whether the label is true; what the files say of it",
     "v_diagnosis": "one row per diagnosis: verdict, cause or description",
     "v_match": "one row per failure counted under a stored cause: by recurrence or deduplication",
     "v_assignment": "one row per failure that somebody said the cause of: who, and their note",
@@ -175,7 +175,7 @@ def views(dialect: str) -> dict[str, str]:
         {named("votes invalid_reason undecided:int truth label_true:flag drawn_round:int votes_are")}
         {counted("CandidateScored")}""",
         "v_failure": f"""SELECT {place}, {named("failure_id question_id stage attempt:int step:int")},
-        {named("trajectory reference")}, {read("right", "flag")} AS right_answer,
+        {named("trajectory reference feedback")}, {read("right", "flag")} AS right_answer,
         COALESCE({read("against")}, 'response') AS against, {read("question", event="asked")} AS question,
         {read("label", event="asked")} AS label, {read("truth", event="asked")} AS truth,
         {read("label_true", "flag", "asked")} AS label_true
@@ -219,7 +219,7 @@ def views(dialect: str) -> dict[str, str]:
         CASE WHEN said.run_id IS NULL OR said.cause_id = under.cause_id THEN under.via
             WHEN said.cause_id IS NOT NULL THEN 'assigned' END AS via,
         CASE WHEN said.run_id IS NULL THEN under.cause_id ELSE said.cause_id END AS cause_id,
-        cause.description AS cause
+        cause.description AS cause, {text("feedback")} AS feedback
         FROM v_failure f
         LEFT JOIN under ON under.run_id = f.run_id AND under.round = f.round
             AND under.failure_id = f.failure_id
@@ -228,7 +228,8 @@ def views(dialect: str) -> dict[str, str]:
             AND cause.cause_id = CASE WHEN said.run_id IS NULL THEN under.cause_id ELSE said.cause_id END
         LEFT JOIN artifact asked ON asked.digest = f.question
         LEFT JOIN artifact failed ON failed.digest = f.trajectory
-        LEFT JOIN artifact agreed ON agreed.digest = f.reference""",
+        LEFT JOIN artifact agreed ON agreed.digest = f.reference
+        LEFT JOIN artifact feedback ON feedback.digest = f.feedback""",
         "v_stage": f"""SELECT {place}, {named("stage attempt:int")}, CASE WHEN e.type = 'StageCompleted'
             THEN 'completed' ELSE 'abandoned' END AS ended,
         {named("seconds:real reward:real parts after_step:int")}, {read("reason")} AS reason

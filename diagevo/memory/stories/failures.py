@@ -1,6 +1,7 @@
 """What became of one failure: observed, diagnosed, judged, assigned, and the cause it was counted under;
 and of one question: how it was drawn, voted on and filtered, and what failed on it."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -28,6 +29,7 @@ from diagevo.memory.events import (
     SimilarNode,
     SuppliedCause,
     Votes,
+    WrittenPair,
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Recorded
@@ -63,6 +65,7 @@ class Texts:
 
     question: str | None
     reference: str | None
+    """Of a cause that was found without a model the nearest response that passed, where one is shown."""
     trajectory: str | None
     calls: tuple[ModelExchange, ...]
 
@@ -136,6 +139,10 @@ class FailureStory:
     """What somebody said of it since, in order."""
     local: bool = False
     """Whether it was diagnosed without a model: by computing, and by contrast to what passed."""
+    pair: WrittenPair | None = None
+    """The place that its cause is about, beside a response that passed."""
+    feedback: str | None = None
+    """What the files say of it: a judge's rationale, a test log."""
 
     @property
     def contradicted(self) -> str | None:
@@ -215,6 +222,30 @@ def counted_under(
         limit=limit,
     ):
         yield cast("Fact[CauseCreated | CauseMatched]", fact_of(recorded, Event))
+
+
+def contradicted_causes(history: History) -> dict[str, str]:
+    """Of causes that a model named and that what was computed contradicts in half of their failures or more,
+    by id, how many, in words."""
+    flagged: dict[str, str] = {}
+    gone = history.superseded()
+    for fact in history.events(FailureDiagnosed):
+        why = next((CONTRADICTED[flag] for flag in fact.event.flags if flag in CONTRADICTED), None)
+        if why is not None and fact.round not in gone:
+            flagged[fact.event.failure_id] = why
+    if not flagged:
+        return {}
+    every, against = Counter[str](), dict[str, Counter[str]]()
+    for fact in history.events(CauseCreated, CauseMatched):
+        if fact.round not in gone:
+            every[fact.event.cause_id] += 1
+            if (why := flagged.get(fact.event.failure_id)) is not None:
+                against.setdefault(fact.event.cause_id, Counter())[why] += 1
+    return {
+        cause: f"CONTRADICTED in {of.total():,} of {every[cause]:,}: {of.most_common(1)[0][0]}"
+        for cause, of in against.items()
+        if 2 * of.total() >= every[cause]
+    }
 
 
 def stories_of(
@@ -301,6 +332,8 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
         and diagnosed.call is None
         and scored is not None
         and scored.votes_are == "rewards",
+        pair=diagnosed.pair if diagnosed else None,
+        feedback=None if observed.feedback is None else history.text(observed.feedback),
     )
 
 
@@ -313,10 +346,11 @@ def _texts(
     scored: CandidateScored | None,
     by_model: tuple[FailureDiagnosed | None, DuplicateJudged | None, NodeAssigned | None],
 ) -> Texts:
+    pair = by_model[0].pair if by_model[0] else None
     calls = ((purpose, event.call) for purpose, event in zip(_CALLS, by_model, strict=True) if event)
     return Texts(
         question=history.text(scored.question) if scored else None,
-        reference=history.text(observed.reference),
+        reference=history.text(pair.passed if pair else observed.reference),
         trajectory=history.text(observed.trajectory),
         calls=tuple(asked(history, purpose, call) for purpose, call in calls if call is not None),
     )

@@ -30,8 +30,8 @@ from diagevo.text.escaping import one_line
 from diagevo.text.lines import Line, listed, sub
 from diagevo.text.numbers import count, number, percent
 
-SHOWN = 80
-"""Characters of a text in a line."""
+SHOWN, FEEDBACK = 80, 400
+"""Characters of a text in a line; of what the files say of a failure."""
 Examples = Mapping[str, Example]
 
 
@@ -160,6 +160,9 @@ def failure_lines(story: FailureStory) -> list[Line]:
         Line("question", f"{story.question_id}, {drawn}", at("CandidateScored"), words=label),
         Line("observed", seen, at("FailureObserved")),
     ]
+    if story.feedback is not None:
+        said = textwrap.shorten(one_line(story.feedback), FEEDBACK, placeholder="…")
+        lines.append(Line("feedback", words=said))
     if (mark := mark_of(story)) and story.contradicted is None:
         lines.append(Line("truth", mark=mark))
     if story.verdict is not None:

@@ -25,6 +25,7 @@ from diagevo.memory.events import (
     PhaseMeasured,
     RunConfigured,
     StepTrained,
+    WrittenPair,
     WrongStep,
 )
 from diagevo.memory.events.records import Recorded
@@ -184,6 +185,15 @@ def _measured(folder: Path) -> list[Recorded]:
                     level=3,
                     evidence=[Mark(line=0, text="leaves out the carry")],
                     step=WrongStep(line=1, text="7 + 5 = 2", why="first difference", shown=False),
+                    pair=WrittenPair(
+                        line=1,
+                        start=8,
+                        wrote="2",
+                        passed=memory.artifacts.put_many(["7 + 5 = 12"])[0],
+                        passed_line=0,
+                        passed_start=8,
+                        should="12",
+                    ),
                 )
             ]
         )
@@ -300,6 +310,7 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "step": "the step, where the groups were not ingested",
         "trajectory": _TEXT,
         "right": _MEASURED,
+        "feedback": "what the file says, of a group that waits or is not known",
     },
     "FailureDiagnosed": {
         "supplied": "a diagnostician may have been shown fewer causes",
@@ -309,6 +320,10 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "level": "on which level that method found it",
         **dict.fromkeys(("evidence", "evidence.line", "evidence.text"), "what it rests on"),
         **dict.fromkeys(("step", "step.line", "step.text", "step.why", "step.shown"), "where it is"),
+        **dict.fromkeys(("pair", "pair.line", "pair.start", "pair.wrote"), "the place that it is about"),
+        **dict.fromkeys(
+            ("pair.passed", "pair.passed_line", "pair.passed_start", "pair.should"), "what passed there"
+        ),
     }
     | {f"call{part}": _ASKED for part in _CALL},
     "CauseRenamed": {"description": "an auditor's words"},

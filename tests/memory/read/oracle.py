@@ -566,7 +566,7 @@ class Oracle:
         return [(one, self.asked(one.round)[one.told["question_id"]]) for one in there]
 
     def v_failure(self) -> list[Row]:
-        fields = "failure_id question_id stage attempt step trajectory reference against"
+        fields = "failure_id question_id stage attempt step trajectory reference feedback against"
         rows: list[Row] = []
         for event, asked in self._observed():
             [row] = self._rows([event], fields)
@@ -620,7 +620,9 @@ class Oracle:
             if row["failure_id"] in (moved := self._moved_to()) and moved[row["failure_id"]] != cause:
                 cause = moved[row["failure_id"]]
                 via = None if cause is None else "assigned"
-            texts = {name: self.text(row[name]) for name in ("question", "trajectory", "reference")}
+            texts = {
+                name: self.text(row[name]) for name in ("question", "trajectory", "reference", "feedback")
+            }
             kept = {name: value for name, value in row.items() if name not in ("stage", "step")}
             rows.append(kept | texts | {"via": via, "cause_id": cause, "cause": self._words(cause)})
         return rows
