@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from diagevo.memory.events import CandidateScored, FailureAssigned, FailureObserved
 from diagevo.memory.memory import Memory
-from diagevo.memory.state.assignments import Rollout, causes_of, moves, said, words_of
+from diagevo.memory.state.assignments import SampledResponse, causes_of, moves, said, words_of
 
 
 def name_causes(memory: Memory) -> None:
@@ -33,7 +33,9 @@ def carry(memory: Memory, rounds: Sequence[int]) -> None:
                 continue
             failure = fact.event
             name = failure.failure_id
-            rollout = Rollout(questions[failure.question_id], failure.trajectory, name.rpartition(".")[2])
+            rollout = SampledResponse(
+                questions[failure.question_id], failure.trajectory, name.rpartition(".")[2]
+            )
             if (word := words.get(rollout)) is None:
                 continue
             cause_id = known.of(word, name)

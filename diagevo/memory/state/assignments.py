@@ -21,7 +21,7 @@ from diagevo.memory.state.model import MemoryState
 Move = FailureAssigned | FailureUnassigned
 
 
-class Rollout(NamedTuple):
+class SampledResponse(NamedTuple):
     """What a failure is known by, whatever round plays its group: the same sample of the same response."""
 
     question: str
@@ -29,7 +29,7 @@ class Rollout(NamedTuple):
     sample: str
 
     @classmethod
-    def of(cls, failure: PlacedFailure) -> "Rollout":
+    def of(cls, failure: PlacedFailure) -> "SampledResponse":
         return cls(failure.question, failure.trajectory, failure.failure_id.rpartition(".")[2])
 
 
@@ -54,11 +54,11 @@ def causes_of(moved: Iterable[Fact[Move]]) -> dict[str, str | None]:
     }
 
 
-def said(log: Log, run_id: str) -> dict[Rollout, FailureAssigned]:
+def said(log: Log, run_id: str) -> dict[SampledResponse, FailureAssigned]:
     """The last word on each rollout that nobody took back, whether its round still counts or not."""
-    found: dict[Rollout, FailureAssigned] = {}
+    found: dict[SampledResponse, FailureAssigned] = {}
     for fact in log.chosen(run_id, [FailureAssigned, FailureUnassigned]):
-        rollout = Rollout.of(fact.event.failure)
+        rollout = SampledResponse.of(fact.event.failure)
         if isinstance(fact.event, FailureAssigned) and not fact.event.undo:
             found[rollout] = fact.event
         else:
