@@ -93,11 +93,12 @@ class Reporter(render.Heartbeat, DiagnosisObserver):
         self.enter_context(stopped_by_signals(self._stop))
 
     def progress(self, done: "Progress") -> None:
-        self.at = f"{done.phase}: {done.done} of {done.total}"
-        if self.call.verbose or self.silent:
-            self.say(self.at)
+        text = f"{done.phase}: {done.done} of {done.total}"
+        self.at = text
         if done.done == done.total:
             self.at = f"{done.phase} done, {self._after[done.phase]} under way"
+        if self.call.verbose or self.silent:
+            self.say(text)
 
     def committed(self, number: int, event: RoundCommitted) -> None:
         self.at = "reading the next round"

@@ -77,7 +77,8 @@ def ingest(
         typer.Option(
             metavar="FIELD=PATH,…",
             help="For jsonl: the path of each field: prompt, response, reward, group, answer, step, feedback,"
-            " tags (messages.0.content; samples.*.text makes a rollout of each; tags=topic+level).",
+            " tags (messages.0.content; messages.:-1 for all but the last; samples.*.text makes a rollout of"
+            " each; tags=topic+level).",
         ),
     ] = None,
     pass_at: Annotated[
@@ -213,14 +214,14 @@ def _steering(
     """With the diagnostician and the embedder that the run's configuration names."""
     from diagevo.diagnosis.embedder import embedder_for
     from diagevo.ingest.dataset import read_dataset
-    from diagevo.ingest.diagnosing import diagnostician_of
+    from diagevo.ingest.diagnosing import diagnostician_for
     from diagevo.ingest.rounds import Rounds
     from diagevo.ingest.steering import Steering
 
     def diagnose(memory: "Memory") -> None:
         config = of_run(memory.config, memory.run_id).config
         Rounds(memory).diagnose_open(
-            diagnostician_of(memory, config),
+            diagnostician_for(memory, config),
             embedder_for(config.roles.embedder),
             config.diagnosis,
             config.memory,

@@ -109,10 +109,28 @@ def diagnose(
         observer.superseded(rounds.supersede(superseded, f"diagnosed again by {by}"))
     if every:
         rounds.observe_all_failed()
-    diagnostician = diagnostician_of(memory, config, max_calls)
+    diagnostician = diagnostician_for(memory, config, max_calls)
     found = cost(memory, config, all_failed=every)
     observer.begins(found)
     return _diagnosed(rounds, config, diagnostician, observer, stop) if found.rounds else {}
+
+
+def diagnostician_for(
+    memory: Memory, config: Config, max_calls: int | None = None
+) -> "OpenAIDiagnostician | LocalCauses":
+    """The configured one, for the rounds of an ingested run; a language model within what is left of its
+    budget, and of `max_calls`."""
+    if config.roles.diagnostician.engine == LOCAL:
+        return LocalCauses(memory, (group for _, group in Rounds(memory).groups(1, LAST)))
+    from diagevo.diagnosis.chat import budget_of, spent
+
+    settings = config.diagnosis
+    if max_calls is not None:
+        calls, _ = spent(memory.log, memory.run_id)
+        most = min(calls + max_calls, settings.max_calls or calls + max_calls)
+        settings = settings.model_copy(update={"max_calls": most})
+    budget = budget_of(memory.log, memory.run_id, settings)
+    return served(config, memory.artifacts, settings=settings, budget=budget)
 
 
 def evidence(history: History, memory: Memory, causes: Sequence[CauseRate]) -> dict[str, str]:
@@ -144,16 +162,6 @@ def check_rules(config: Config, run: str) -> None:
             hint=f"name a served model, once: diagevo diagnose --run {run} --model M --base-url URL;"
             " or find causes without a model: --local",
         )
-
-
-def diagnostician_of(
-    memory: Memory, config: Config, max_calls: int | None = None
-) -> "OpenAIDiagnostician | LocalCauses":
-    """The configured one, for the rounds of an ingested run; replies are kept, so that nothing is asked
-    twice."""
-    if config.roles.diagnostician.engine == LOCAL:
-        return LocalCauses(memory, (group for _, group in Rounds(memory).groups(1, LAST)))
-    return _served(memory, config, max_calls)
 
 
 def served(config: Config, artifacts: Artifacts, **given: Any) -> "OpenAIDiagnostician":
@@ -218,21 +226,10 @@ def _first_again(rounds: Rounds, config: Config, first: int | None) -> int | Non
     counted = [began.round for began in memory.state.began]
     first = first or next(iter(counted), None)
     if first in counted and config.roles.diagnostician.engine != LOCAL:
-        rounds.probe(first, _served(memory, config, None))
+        diagnostician = diagnostician_for(memory, config)
+        assert not isinstance(diagnostician, LocalCauses)
+        rounds.probe(first, diagnostician)
     return first
-
-
-def _served(memory: Memory, config: Config, max_calls: int | None) -> "OpenAIDiagnostician":
-    """The language model, within what is left of the run's budget and of `max_calls`."""
-    from diagevo.diagnosis.chat import budget_of, spent
-
-    settings = config.diagnosis
-    if max_calls is not None:
-        calls, _ = spent(memory.log, memory.run_id)
-        most = min(calls + max_calls, settings.max_calls or calls + max_calls)
-        settings = settings.model_copy(update={"max_calls": most})
-    budget = budget_of(memory.log, memory.run_id, settings)
-    return served(config, memory.artifacts, settings=settings, budget=budget)
 
 
 def _diagnosed(

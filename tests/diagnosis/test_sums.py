@@ -122,6 +122,18 @@ def test_a_claim_is_made_only_where_both_whole_sides_are_unequal_arithmetic(left
         assert a != b, line
 
 
+@given(st.integers(2, 9), st.integers(2, 30), st.integers(1, 50), st.integers(1, 9))
+def test_a_letter_with_a_value_is_a_factor_on_either_side(n, x, more, off):
+    known = {"x": Fraction(x)}
+    for line, holds in [
+        (f"{n}x = {n * x}", True),
+        (f"{n}x + {more} = {n * x + more}", True),
+        (f"{more} + {n}x = {n * x + more + off}", False),
+        (f"{n * x + more} = {n}x + {more}", True),
+    ]:
+        assert [each.holds for each in equations([(1, line)], known)] == [holds], line
+
+
 NUMBERS = st.integers(1, 60)
 
 

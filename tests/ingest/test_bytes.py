@@ -16,6 +16,15 @@ from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.rollout_steps import IngestedRollout
 from tests.ingest.conftest import complaint
 
+
+def test_lines_that_are_empty_are_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        "\n" * 1000 + json.dumps({"prompt": "q", "response": "b", "reward": 1}) + "\n\n"
+    )
+    [step] = read("jsonl", tmp_path / "a.jsonl", on_cut=pytest.fail, on_note=pytest.fail)
+    assert step.rollouts == [IngestedRollout("q", "b", 1.0)]
+
+
 ROWS: dict[str, tuple[Format, str, dict[str, Any]]] = {
     "jsonl": ("jsonl", "a.jsonl", {"prompt": "é?", "response": "b", "reward": 1.0}),
     "gz": ("jsonl", "a.jsonl.gz", {"prompt": "é?", "response": "b", "reward": 1.0}),

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from diagevo.errors import OutOfOrderError
-from diagevo.memory.events import CandidateScored, Embedder, RunConfigured
+from diagevo.memory.events import CandidateScored, DuplicateJudged, Embedder, RunConfigured
 from tests.memory.play import candidate, opened
 
 RIGHT = candidate("r1.q0", 8)
@@ -101,3 +101,10 @@ def test_where_labels_are_a_worlds_answers_the_label_is_the_truth_or_missing(tmp
         with pytest.raises(OutOfOrderError, match="its votes give no_label"):
             memory.score([said(None, "kept", reference=None)])
         memory.score([said("42", "kept")])
+
+
+def test_a_judgement_says_what_the_description_is() -> None:
+    new = {"candidates": [], "nearest": None, "duplicate": False, "cause_id": None}
+    found = DuplicateJudged(failure_id="r1.q0.a0", **new)
+    assert found.sentence() == "no duplicate"
+    assert replace(found, duplicate=True, cause_id="c7").sentence() == "the same as c7"

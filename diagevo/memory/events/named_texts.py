@@ -38,14 +38,20 @@ def digests_of(event: Event) -> list[str]:
 
 
 def _collect(value: Any, naming: Naming, found: list[str]) -> None:
-    if isinstance(value, str):
-        found.append(value)
-    elif isinstance(value, list):
+    """Few calls: it runs several times for each event."""
+    if isinstance(value, list):
+        if not naming:  # of digests
+            found += cast("list[str]", value)
+            return
         for part in cast("list[Any]", value):
             _collect(part, naming, found)
-    elif value is not None:
-        for name, inner in naming.items():
-            _collect(getattr(value, name), inner, found)
+        return
+    for name, inner in naming.items():
+        part = getattr(value, name)
+        if isinstance(part, str):
+            found.append(part)
+        elif part is not None:
+            _collect(part, inner, found)
 
 
 def _found(where: str, value: Any, naming: Naming) -> Iterator[tuple[str, str]]:

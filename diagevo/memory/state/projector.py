@@ -68,7 +68,10 @@ _EXPLAIN_ALL = text(
     """UPDATE ingested_prompt SET explained = counted.failures
 FROM (SELECT q.question, sum(q.failures) AS failures
     FROM cause_question q JOIN opened_round o ON o.run_id = q.run_id AND o.round = q.round
-    AND o.superseded_by IS NULL WHERE q.run_id = :run GROUP BY q.question) counted
+    AND o.superseded_by IS NULL
+    JOIN (SELECT DISTINCT batch, question FROM ingested_group WHERE run_id = :run) asked  -- and not a vote
+    ON asked.batch = o.batch AND asked.question = q.question
+    WHERE q.run_id = :run GROUP BY q.question) counted
 WHERE ingested_prompt.run_id = :run AND ingested_prompt.question = counted.question"""
 )
 

@@ -12,11 +12,16 @@ Standing = CauseState | Literal["superseded"]
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
-    """New under a node, because no stored cause was the same."""
-
+class _Turn:
     round: int
     position: int
+    """Of the event in the log; of a round's questions that of its schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created(_Turn):
+    """New under a node, because no stored cause was the same."""
+
     node_id: str
     new_node: bool
     evidence: FailureStory
@@ -40,11 +45,9 @@ class Vote:
 
 
 @dataclass(frozen=True, slots=True)
-class Promoted:
+class Promoted(_Turn):
     """Active → Mastered: the sums behind the score."""
 
-    round: int
-    position: int
     event_id: str
     questions: int
     agreeing: int
@@ -63,11 +66,9 @@ class Promoted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Failures:
+class _Failures(_Turn):
     """Failures of one round that were assigned to the cause."""
 
-    round: int
-    position: int
     failures: int
     recurrences: int
     deduplications: int
@@ -96,11 +97,9 @@ class Reactivated(_Failures):
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(_Turn):
     """The cause's node and another one became one; state and frequency stay."""
 
-    round: int
-    position: int
     survivor: str
     absorbed: str
     label: str
@@ -112,12 +111,9 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(_Turn):
     """How the schedule of a round aimed at the cause, and what came of it."""
 
-    round: int
-    position: int
-    """Of the round's schedule."""
     epsilon: Fraction
     probability: Fraction
     sum: str
@@ -139,11 +135,9 @@ class Sampled:
 
 
 @dataclass(frozen=True, slots=True)
-class Superseded:
+class Superseded(_Turn):
     """Rounds `first` to `round` count no more; the cause is again as it was before them."""
 
-    round: int
-    position: int
     first: int
     state: Standing
     frequency: int
@@ -151,22 +145,18 @@ class Superseded:
 
 
 @dataclass(frozen=True, slots=True)
-class Renamed:
+class Renamed(_Turn):
     """An auditor corrected its words."""
 
-    round: int
-    position: int
     before: str
     after: str
     event: Literal["renamed"] = "renamed"
 
 
 @dataclass(frozen=True, slots=True)
-class Dismissed:
+class Dismissed(_Turn):
     """Somebody said that it is no fault of the model."""
 
-    round: int
-    position: int
     because: str
     by: str
     at: str
@@ -176,11 +166,9 @@ class Dismissed:
 
 
 @dataclass(frozen=True, slots=True)
-class Reinstated:
+class Reinstated(_Turn):
     """The dismissal was taken back."""
 
-    round: int
-    position: int
     by: str
     at: str
     """When, UTC."""

@@ -282,7 +282,7 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
         similarity=matched.similarity if matched else None,
         theta_dup=history.in_force(found["FailureObserved"].position).theta_dup,
         positions={kind: fact.position for kind, fact in found.items()},
-        texts=_texts(history, observed, scored, diagnosed, judged, assigned) if full else None,
+        texts=_texts(history, observed, scored, (diagnosed, judged, assigned)) if full else None,
         local=diagnosed is not None
         and diagnosed.call is None
         and scored is not None
@@ -292,19 +292,16 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
     )
 
 
+_CALLS = ("extraction (Prompt 1)", "deduplication (Prompt 2)", "node assignment (Prompt 3)")
+
+
 def _texts(
     history: History,
     observed: FailureObserved,
     scored: CandidateScored | None,
-    diagnosed: FailureDiagnosed | None,
-    judged: DuplicateJudged | None,
-    assigned: NodeAssigned | None,
+    by_model: tuple[FailureDiagnosed | None, DuplicateJudged | None, NodeAssigned | None],
 ) -> Texts:
-    calls = (
-        ("extraction (Prompt 1)", diagnosed.call if diagnosed else None),
-        ("deduplication (Prompt 2)", judged.call if judged else None),
-        ("node assignment (Prompt 3)", assigned.call if assigned else None),
-    )
+    calls = ((purpose, event.call) for purpose, event in zip(_CALLS, by_model, strict=True) if event)
     return Texts(
         question=history.text(scored.question) if scored else None,
         reference=history.text(diagnosed.pair.passed if diagnosed and diagnosed.pair else observed.reference),

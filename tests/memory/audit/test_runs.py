@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import astuple, replace
@@ -126,6 +127,27 @@ def test_a_fork_of_a_fork_at_the_round_where_that_began_has_its_settings(forked:
         assert memory.state.causes["c3"].state == "active"
     with forked.log() as log:
         assert verify(log, "c", forked.root / "c", deep=True).ok
+
+
+@pytest.mark.parametrize(
+    ("was", "now"), [("hashing", "sentence"), ("hashing", None), ({"name": "a"}, {"name": "b"})]
+)
+def test_a_fork_with_another_embedder_is_refused_however_it_is_named(
+    copied: Store, was: Any, now: Any
+) -> None:
+    """By a word too, as in the logs of others."""
+    with copied.open("a") as memory:
+        player = Player(memory)
+        player.configure({**CONFIG, "roles": {"embedder": was}})
+        player.open(1)
+        player.score()
+        player.trained()
+        player.commit()
+    with opened(copied, "a") as [history]:
+        with pytest.raises(ConfigError, match="a fork keeps the embedding model"):
+            fork(history, 1, "b", {**CONFIG, "roles": {"embedder": now}}, root=copied.root)
+        made = fork(history, 1, "b", {**CONFIG, "roles": {"embedder": was}}, root=copied.root)
+    assert made.changed == ()
 
 
 def test_a_fork_beyond_a_reactivation_names_its_own_promotion(copied: Store) -> None:

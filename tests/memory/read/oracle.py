@@ -371,7 +371,8 @@ class Oracle:
     def ingested_prompt(self) -> list[Row]:
         explained = Counter[str]()
         for row in self.cause_question():
-            if row["round"] in self.counting.values():
+            asked = self.asked(row["round"])[row["question_id"]]
+            if row["round"] in self.counting.values() and asked["votes_are"] == "rewards":
                 explained[row["question"]] += row["failures"]
         found: dict[str, list[Row]] = defaultdict(list)
         for one in self.ingested_group():
