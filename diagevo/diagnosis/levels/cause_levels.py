@@ -522,7 +522,7 @@ def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:
     )
 
 
-def _legible(name: str, sign: int) -> tuple[int, int, tuple[bool, int], int, str]:
+def _legible(name: str, sign: int) -> tuple[int, int, tuple[bool, int], str]:
     """Before others a property in words, then the fewest words, then what has signs in it, then ways to
     say something, then what is a shape or a fragment."""
     words = name.split()
@@ -541,7 +541,7 @@ def _legible(name: str, sign: int) -> tuple[int, int, tuple[bool, int], int, str
         if not signs
         else 2
     )
-    return kind, signs, (len(name) < MIN_WORD_LENGTH, len(words)), -sign, name
+    return kind, signs, (len(name) < MIN_WORD_LENGTH, len(words)), name
 
 
 def _apart(names: Iterable[str]) -> list[str]:
