@@ -212,6 +212,7 @@ def test_stopped_after_any_append_it_goes_on_to_the_same_causes(
         ("crash_case_only", {}),
         ("noise_5", {}),
         ("identical_failures", {"has the number 10, unlike every passing response": 7}),
+        ("agent_nofinal", {"ends with a tool call and gives no answer": 48}),
         ("agent_greeting", {"leaves out `cheapest`, unlike every passing response": 3}),
     ],
 )
