@@ -302,9 +302,10 @@ def _texts(
     by_model: tuple[FailureDiagnosed | None, DuplicateJudged | None, NodeAssigned | None],
 ) -> Texts:
     calls = ((purpose, event.call) for purpose, event in zip(_CALLS, by_model, strict=True) if event)
+    pair = by_model[0] and by_model[0].pair
     return Texts(
         question=history.text(scored.question) if scored else None,
-        reference=history.text(diagnosed.pair.passed if diagnosed and diagnosed.pair else observed.reference),
+        reference=history.text(pair.passed if pair else observed.reference),
         trajectory=history.text(observed.trajectory),
         calls=tuple(asked(history, purpose, call) for purpose, call in calls if call is not None),
     )
