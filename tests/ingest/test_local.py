@@ -22,7 +22,7 @@ from tests.diagnosis.server import Answer, Server
 
 FALSE = "has a step that does not hold when it is computed"
 ADDS = (
-    "leaves out a product, which passes have (24 of 24 failures, 0 of 48 passes);"
+    "leaves out a product of two given numbers, which passes have (24 of 24 failures, 0 of 48 passes);"
     " uses another operation than the nearest passing response (24 of 24 failures, 0 of 48 passes)"
 )
 EACH = 24
@@ -168,8 +168,9 @@ def test_each_cause_says_of_which_level_it_is_and_rests_on_evidence(home: Path) 
         " FROM v_event WHERE type = 'FailureDiagnosed' ORDER BY position LIMIT 2"
     )
     first, second = json.loads(run(home, "memory", "query", query, "--json").stdout)["data"]
-    assert (first["name"].partition("\n")[0], first["level"], first["line"]) == ("3:-§a product", 3, 0)
-    assert first["shown"] == "missing: a product"
+    known = "3:-§a product of a given number and a given number"
+    assert (first["name"].partition("\n")[0], first["level"], first["line"]) == (known, 3, 0)
+    assert first["shown"] == "missing: a product of two given numbers"
     assert (second["name"], second["level"]) == ("2:false", 2)
     assert second["shown"] == "does not hold: 4 + 24 = 38"
     assert run(home, "memory", "verify", "--deep").exit_code == 0
