@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 
 from benchmarks.causes.planted import planted
 from benchmarks.causes.rows import LabelledRow
+from diagevo.diagnosis.levels import step_location
 from diagevo.diagnosis.levels.cause_levels import Explained, Levels
 from diagevo.diagnosis.levels.features import Vocabulary
 from diagevo.diagnosis.levels.field_changes import (
@@ -372,3 +373,40 @@ def test_features_of_a_document_do_not_hang_on_who_passed() -> None:
         vocabulary = Vocabulary([prompt])
         for each in every:
             assert vocabulary.features(prompt, each).tolist() == vocabulary.features(dealt, each).tolist()
+
+
+def test_json_that_cannot_be_read_is_a_cause_of_the_first_level_with_its_line() -> None:
+    prompts = [
+        Prompt(
+            f"q{place}",
+            f"Give item {place} as JSON.",
+            None,
+            [Response(json.dumps({"item": place, "n": n}, indent=1)) for n in range(2)],
+            [Failure(f"f{place}", Response(f'{{\n "item": {place}\n "n": 3\n}}'))],
+        )
+        for place in range(20)
+    ]
+    found = [one for one in explained(prompts).values() if one.cause is not None]
+    assert {one.cause and one.cause.key for one in found} == {"1:malformed"}
+    assert len(found) == 20
+    assert all(
+        one.evidence[0].line == 2 and "Expecting ',' delimiter" in one.evidence[0].text for one in found
+    )
+
+
+def test_many_rollouts_of_one_prompt_are_looked_at_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+    overlap = step_location._overlap
+
+    def counted(*given: Any) -> float:
+        nonlocal compared
+        compared += 1
+        return overlap(*given)
+
+    monkeypatch.setattr(step_location, "_overlap", counted)
+    rng = random.Random(0)
+    texts = [" ".join(rng.choices(["oak", "elm", "fir", "ash", "yew"], k=9)) + f" {n}" for n in range(1_000)]
+    failed = [Failure(f"f{n}", Response(text)) for n, text in enumerate(texts[500:])]
+    prompt = Prompt("q", "Which trees?", None, [Response(text) for text in texts[:500]], failed)
+    assert len(explained([prompt])) == 500
+    assert compared < 150 * len(failed)

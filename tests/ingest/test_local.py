@@ -266,6 +266,7 @@ def test_stopped_after_any_append_it_goes_on_to_the_same_causes(
                 " have (3 of 3 failures, 0 of 3 passes); has `dearest` (3 of 3 failures, 0 of 3 passes)": 3
             },
         ),
+        ("agent_nofinal", {"ends with a tool call and gives no answer": 48}),
     ],
 )
 def test_files_that_once_failed_have_the_causes_that_they_should(
