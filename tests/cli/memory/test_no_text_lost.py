@@ -32,9 +32,9 @@ RUNS = ("played", "waiting", "said")
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The hand-played run, with calls of a model, and verl's rollouts, which wait for their diagnosis, with
-    one of whose failure the file says something; and an evaluation that was diagnosed without a model, of which somebody assigned a
-    failure."""
+    """The hand-played run, with calls of a model; verl's rollouts, which wait for their diagnosis, with one of
+    whose failure the file says something; an evaluation that was diagnosed without a model, of which somebody
+    assigned a failure."""
     home = tmp_path_factory.mktemp("original")
     play(f"sqlite:///{home / 'diagevo.db'}", "played", root=home)
     said(home, "ingest", "verl", DATA / "verl" / "rollouts", "--run", "waiting", "--steps-per-round", "2")
