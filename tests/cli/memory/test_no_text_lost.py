@@ -32,8 +32,8 @@ RUNS = ("played", "waiting", "said")
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The hand-played run, with calls of a model; verl's rollouts, which wait for their diagnosis, with one of
-    whose failure the file says something; an evaluation diagnosed without a model, with an assigned
+    """The hand-played run, with calls of a model; verl's rollouts, which wait for their diagnosis, with one
+    of whose failures the file says something; an evaluation diagnosed without a model, with an assigned
     failure."""
     home = tmp_path_factory.mktemp("original")
     play(f"sqlite:///{home / 'diagevo.db'}", "played", root=home)
