@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from diagevo.config.loading import of_run
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, read
 from diagevo.progress import StopFlag
@@ -117,7 +116,6 @@ def ingest(
     nothing. The first ingest of a run records its configuration, including the diagnostician and the
     embedder. Next: diagevo diagnose.
     """
-    from diagevo.ingest.formats.recognised import recognised
     from diagevo.ingest.recording import IngestSummary
     from diagevo.ingest.session import IngestSession
 
@@ -131,6 +129,8 @@ def ingest(
         raise ConfigError("--dataset is read for the draws of --steer", hint="add --steer FILE")
     why = None
     if path is None:
+        from diagevo.ingest.formats.recognised import recognised
+
         path = Path(what)
         format, why = ("jsonl", None) if map is not None else recognised(path)
     else:
@@ -212,6 +212,7 @@ def _steering(
     stop: StopFlag,
 ) -> "Steering":
     """With the diagnostician and the embedder that the run's configuration names."""
+    from diagevo.config.loading import of_run
     from diagevo.diagnosis.embedder import embedder_for
     from diagevo.ingest.dataset import read_dataset
     from diagevo.ingest.diagnosing import diagnostician_for

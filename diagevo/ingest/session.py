@@ -12,7 +12,6 @@ from diagevo.errors import ConfigError, HeldError, NotFoundError, StoppedSafely,
 from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure
 from diagevo.ingest.rollout_steps import RolloutStep
 from diagevo.ingest.rounds import Rounds
-from diagevo.ingest.steering import Steering
 from diagevo.memory.history import open_history
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
@@ -22,6 +21,7 @@ from diagevo.text.numbers import count
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
+    from diagevo.ingest.steering import Steering
 
 T = TypeVar("T")
 POLL_SECONDS = 2.0
@@ -60,7 +60,7 @@ class IngestSession:
         follow: bool,
         resumed: bool,
         say: Callable[[str], None],
-        steering: Steering | None = None,
+        steering: "Steering | None" = None,
     ) -> None:
         self._database, self._run, self._options, self._configured = database, run, options, configured
         self._steering = steering
