@@ -207,12 +207,15 @@ def _units_differ(left: _Side, right: _Side) -> bool:
     return len(nouns) > 1 and not set(left[1]) - {"+", "-"}
 
 
-def _begins(before: str) -> bool:
-    """Whether an expression may begin behind this: nothing, a mark of a list, or words of a sentence."""
+def _begins(before: str, line: str) -> bool:
+    """Whether an expression may begin behind this: nothing, a mark of a list, or words of a sentence. A mark
+    that is opened there is closed: *2 + 2 = 4 is not whole."""
     before = before.rstrip("$€£")
     if _MARK.fullmatch(before):
         return True
     segment = _RESETS.split(before)[-1]
+    if "*" in segment and line.count("*") % 2:
+        return False
     if not segment.strip(" ($€£\"'*"):
         return True
     word = _LAST_WORD.search(segment)
@@ -277,7 +280,7 @@ def _read(
     line = chosen[0][2].string
     before, behind = line[tokens[0].start() : place.start], line[place.stop : tokens[-1].end()]
     between = line[place]
-    if _computes(between, _BETWEEN) or not (_begins(before) if last else _ended(behind, line)):
+    if _computes(between, _BETWEEN) or not (_begins(before, line) if last else _ended(behind, line)):
         return None
     words = f"{before[-1:]} {between} {behind if last else behind[:UNIT]}"
     items = [(kind, text) for kind, text, _ in chosen]
