@@ -42,7 +42,7 @@ def _exported(memory: Memory, file: Path, limit: int | None = None) -> Rows:
 
 def _save(file: Path, rows: Rows, *, delimiter: str = ",", encoding: str = "utf-8-sig") -> Path:
     with file.open("w", encoding=encoding, newline="") as target:
-        writer = csv.DictWriter(target, COLUMNS, delimiter=delimiter)
+        writer = csv.DictWriter(target, list[str](COLUMNS), delimiter=delimiter)
         writer.writeheader()
         writer.writerows(rows)
     return file
