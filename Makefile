@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 # Hundreds of programs are started here: they find their modules, and pytest its tests, compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup installs train lm test test-fast test-audit test-inspect test-vllm check check-fast near docs pictures bench bench-gpu replay clean rollouts copied
+.PHONY: setup installs train lm test test-fast test-audit test-inspect test-vllm check check-fast near docs pictures bench bench-gpu replay clean rollouts steered copied
 
 setup: $(READY)
 
@@ -97,6 +97,19 @@ test-vllm: $(VLLM_READY)
 # NEMO_RL, PRIME_RL, VERIFIERS, SLIME, AREAL and SKYRL are checkouts; PRIME_PYTHON runs where the dependencies of verifiers are installed.
 # LM_EVAL and INSPECT are the programs of environments that have transformers.
 PRIME_PYTHON ?= $(BIN)/python
+# What the data set and the writers of verl import; its other dependencies are ray and engines.
+VERL_NEEDS := tensordict==0.10.0 omegaconf==2.4.0 hydra-core==1.3.8 antlr4-python3-runtime==4.9.3 codetiming==1.4.0 torchdata==0.11.0 pyvers==0.2.3
+
+# The recipes of docs/howto/steer.md, by the trainers' own classes. prime-rl's wants checkouts: PRIME_RL and VERIFIERS.
+# Its environment finds torch in `.venv`.
+steered: $(READY)
+	$(BIN)/python -m pip install --quiet --no-deps --target .venv-verl verl==0.9.1 $(VERL_NEEDS)
+	$(if $(PRIME_RL),$(PYTHON) -m venv .venv-prime-rl)
+	$(if $(PRIME_RL),.venv-prime-rl/bin/python -m pip install --quiet 'verifiers==0.4.0' orjson beartype jaxtyping)
+	$(if $(PRIME_RL),.venv-prime-rl/bin/python -m pip install --quiet --no-deps prime 'mcp>=1.24,<2')
+	$(if $(PRIME_RL),cd .venv-prime-rl/lib/python3* && echo $(CURDIR)/.venv/lib/python3*/site-packages > site-packages/torch.pth)
+	PRIME_RL=$(PRIME_RL) VERIFIERS=$(VERIFIERS) $(BIN)/python -m pytest tests/integrations/test_steering.py
+
 rollouts:
 	$(BIN)/python -m tests.ingest.make hostile
 	$(BIN)/python -m tests.ingest.make trl

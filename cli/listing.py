@@ -62,6 +62,7 @@ PROGRAM: dict[str, str | Group] = {
         "Read the log, rebuild the memory, and query it.",
         memory="show why replay log schedule",
         memory_whatif="what-if",
+        memory_assign="assign label",
         memory_upkeep="query verify rename dismiss rebuild calibrate",
     ),
     "view": "view",

@@ -96,8 +96,11 @@ def _refused(arguments: list[str], error: OSError) -> int:
 
     with suppress(OSError):
         silence_stream(sys.stdout)
-    what = f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror}"
-    return _report(arguments, "config", what, "free some space, or name another place", USAGE)
+    long = error.errno == errno.ENAMETOOLONG
+    named = f" {error.filename}" if error.filename else ""
+    what = f"cannot {'open' if long else 'write'}{named}: {error.strerror}"
+    hint = "name a path of names of up to 255 bytes" if long else "free some space, or name another place"
+    return _report(arguments, "config", what, hint, USAGE)
 
 
 def _refuse_bytes(arguments: list[str]) -> None:

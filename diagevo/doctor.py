@@ -27,6 +27,7 @@ from diagevo.planning.footprint import (
     SAME_SHAPE,
     gpu_memory_plan,
     host_memory_bytes,
+    low_concurrency,
     memory_advice,
     shape_mismatch,
     shapes_of,
@@ -230,11 +231,10 @@ def _memory(config: Config, card: int) -> Check:
     fullest = max(found, key=lambda load: (not load.fits(card), load.peak(card)))
     detail = f"{fullest.stage}: {gigabytes(fullest.peak(card))} of {gigabytes(card)}"
     if fullest.fits(card):
-        for load in found:
-            for few in filter(None, (engine.more(card) for engine in load.engines)):
-                found_, _, fix = few.partition(": ")
-                return Check("GPU memory", "warn", f"{detail}; {load.stage}: {found_}", fix)
-        return Check("GPU memory", "ok", detail)
+        few, _, fix = (low_concurrency(found, card) or "").rpartition(": ")
+        return (
+            Check("GPU memory", "warn", f"{detail}; {few}", fix) if few else Check("GPU memory", "ok", detail)
+        )
     if fullest.peak(card) <= MEMORY_FRACTION * card:
         detail += ", and the share of a vLLM holds no cache for one long sequence"
     return Check(

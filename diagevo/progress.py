@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from types import FrameType, MappingProxyType
-from typing import Any
 
 from diagevo.errors import StoppedSafely
 from diagevo.private import private
@@ -48,6 +47,8 @@ WARM_START = "warm-start"
 
 VALIDATION = "validation"
 """Reported as one more stage: a round's solver is measured; in round 0 the model that the run begins with."""
+ORDER = (*STAGES, VALIDATION)
+"""What a round is shown to consist of."""
 
 PAPER_SHARES: Mapping[str, float] = MappingProxyType(
     {"challenger": 27.1, "candidates": 10.9, "votes": 30.3, "solver": 25.9, "diagnosis": 5.7}
@@ -224,99 +225,202 @@ POINTS = 200
 """Rewards of a stage at most: of more steps every second one, and so on."""
 
 
-def _begun(stage: str, attempt: int, total: int | None) -> dict[str, Any]:
-    now = {"stage": stage, "attempt": attempt, "done": 0, "total": total, "detail": ""}
-    return {**now, "rewards": [], "seconds": None}
+@dataclass(slots=True)
+class StageAttempt:
+    """An attempt at a stage of the round that is played."""
+
+    stage: str
+    attempt: int = 1
+    done: int = 0
+    total: int | None = None
+    detail: str = ""
+    rewards: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+    """Mean reward by training step."""
+    seconds: float | None = None
+    """None while it goes on."""
 
 
-class ProgressFile(Observer):
-    """An observer that writes what it receives to a file, whole and at once, and passes it on."""
+class RunProgress(Observer):
+    """Keeps what is reported of a run, for displays, and in `file` for whoever looks from another process."""
 
-    def __init__(self, observer: Observer, file: Path) -> None:
-        self.observer, self.file = observer, file
-        self._now: dict[str, Any] = {
-            "round": 0,
-            "rounds": 0,
-            "epsilon": None,
-            "failures": None,
-            "stages": [],
-            "messages": [],
-            "last": None,
-            "ended": False,
-        }
-        self._before: Mapping[int, Mapping[str, float]] = {}
+    def __init__(self, run: str, file: Path | None = None) -> None:
+        self.run, self.file = run, file
+        self.round = self.rounds = 0
+        self.epsilon: Fraction | None = None
+        self.failures: int | None = None
+        self.stages: list[StageAttempt] = []
+        """Of this round, in the order in which they began."""
+        self.notes: dict[str, Mapping[str, object]] = {}
+        """Summaries of the complete ones."""
+        self.messages: list[str] = []
+        self.history: list[RoundFigures] = []
+        self.newest_cause: str | None = None
+        self.opened, self.started = time.monotonic(), 0.0
+        """When the run was opened here, and when the stage began."""
+        self.first: tuple[float, int] | None = None
+        """When a resumed stage first reported progress, and how far it was then."""
+        self.earlier: dict[int, dict[str, float]] = {}
+        """Stages that the log has of a run that is resumed, by round."""
+        self.before: dict[str, float] = {}
+        """Stages of the last committed round: what the time left is estimated from."""
+        self.played: dict[str, float] = {}
+        """Stages of all rounds."""
         self._written = 0.0
 
+    @property
+    def now(self) -> StageAttempt:
+        """The stage under way; one without a name between two."""
+        last = self.stages[-1:]
+        return last[0] if last and last[0].seconds is None else StageAttempt("")
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Stages of this round that are complete."""
+        return {one.stage: one.seconds for one in self.stages if one.seconds is not None}
+
     def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
-        self._before = seconds
-        self.observer.resumed(seconds, newest_cause)
+        self.newest_cause = newest_cause
+        self.earlier = {round: dict(stages) for round, stages in seconds.items()}
+        for stages in self.earlier.values():
+            self._add(stages)
+        super().resumed(seconds, newest_cause)
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
-        self._now |= {"round": round, "rounds": rounds, "epsilon": str(epsilon), "failures": failures}
-        done = self._before.get(round, {})
-        stages = [_begun(stage, 1, None) | {"seconds": spent} for stage, spent in done.items()]
-        self._now |= {"stages": stages, "ended": False}
+        self.round, self.rounds, self.epsilon, self.failures = round, rounds, epsilon, failures
+        done = self.earlier.get(round, {})
+        self.stages, self.notes = [StageAttempt(stage, seconds=spent) for stage, spent in done.items()], {}
+        self.before = self.before or self.earlier.get(round - 1, {})
         self._write()
-        self.observer.round_started(round, rounds, epsilon, failures)
+        super().round_started(round, rounds, epsilon, failures)
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
-        self._now["stages"].append(_begun(stage, attempt, total))
+        self.round = round
+        self.stages.append(StageAttempt(stage, attempt, total=total))
+        self.started, self.first = time.monotonic(), None
         self._write()
-        self.observer.stage_started(round, stage, attempt, total)
+        super().stage_started(round, stage, attempt, total)
 
     def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
-        now = self._stage(stage)
-        now.update(done=progress.done, total=progress.total, detail=progress.detail)
+        now = self._attempt(stage)
+        if self.first is None:
+            self.first = (time.monotonic(), progress.done)
+        now.done, now.detail = progress.done, progress.detail or now.detail
+        now.total = now.total if progress.total is None else progress.total
         if progress.reward is not None:
-            now["rewards"].append((progress.done, float(f"{progress.reward:.4g}")))
-            if len(now["rewards"]) > POINTS:
-                now["rewards"] = now["rewards"][::-2][::-1]  # the last one stays
+            now.rewards.append((progress.done, float(f"{progress.reward:.4g}")))
+            if len(now.rewards) > POINTS:
+                now.rewards = now.rewards[::-2][::-1]  # the last one stays
         if progress.reward is not None or time.monotonic() - self._written > SECONDS:
             self._write()
-        self.observer.stage_progress(round, stage, progress)
+        super().stage_progress(round, stage, progress)
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
-        detail = ", ".join(f"{name} {value}" for name, value in summary.items())
-        self._stage(stage).update(seconds=seconds, detail=detail)
+        now = self._attempt(stage)
+        now.seconds, now.detail = seconds, ", ".join(f"{name} {value}" for name, value in summary.items())
+        self._add({stage: seconds})
+        self.notes[stage] = summary
+        if newest := summary.get("newest cause"):
+            self.newest_cause = str(newest)
         self._write()
-        self.observer.stage_finished(round, stage, seconds, summary)
+        super().stage_finished(round, stage, seconds, summary)
 
     def round_finished(self, round: int, figures: RoundFigures) -> None:
-        dropped = ", ".join(
-            f"{name.replace('_', ' ')} {number}"
-            for name, number in sorted(figures.verdicts.items())
-            if name != "kept" and number
-        )
-        kept = f"{figures.kept} of {figures.candidates} candidates kept"
-        self._now["last"] = (
-            f"Round {figures.round}: {kept}{f' ({dropped})' if dropped else ''}, F = {figures.failures},"
-            f" ε next = {figures.epsilon_next}, {figures.active} Active, {figures.mastered} Mastered,"
-            f" reactivated: {', '.join(figures.reactivated) or 'none'}"
-        )
-        self._now["ended"] = True
+        self.before = self.seconds
+        self.history.append(figures)
         self._write()
-        self.observer.round_finished(round, figures)
+        super().round_finished(round, figures)
 
     def message(self, text: str) -> None:
-        self._now["messages"] = [*self._now["messages"], masked(text)][-MESSAGES:]
+        self.messages = [*self.messages, masked(text)][-MESSAGES:]
         self._write()
-        self.observer.message(text)
+        super().message(text)
 
-    def _stage(self, stage: str) -> dict[str, Any]:
+    def _add(self, seconds: Mapping[str, float]) -> None:
+        for stage, spent in seconds.items():
+            self.played[stage] = self.played.get(stage, 0.0) + spent
+
+    def _attempt(self, stage: str) -> StageAttempt:
         """The attempt under way; a stage that was reported before this process began has a row of its own."""
-        found = next((one for one in reversed(self._now["stages"]) if one["stage"] == stage), None)
+        found = next((one for one in reversed(self.stages) if one.stage == stage), None)
         if found is None:
-            found = _begun(stage, 1, None)
-            self._now["stages"].append(found)
+            self.stages.append(found := StageAttempt(stage))
         return found
 
     def _write(self) -> None:
         """A reader finds the old file or the new one. A disk that is full costs the picture, not the run."""
+        if self.file is None:
+            return
+        last = self.history[-1] if self.history else None
+        now = {
+            "round": self.round,
+            "rounds": self.rounds,
+            "epsilon": None if self.epsilon is None else str(self.epsilon),
+            "failures": self.failures,
+            "stages": list(map(asdict, self.stages)),
+            "messages": self.messages,
+            "last": None if last is None else _in_words(last),
+            "ended": last is not None and last.round == self.round,
+        }
         beside = self.file.with_suffix(".json.new")
         try:
             with open(beside, "w", encoding="utf-8", opener=private) as file:
-                file.write(json_text(self._now))
+                file.write(json_text(now))
             os.replace(beside, self.file)
         except OSError:
             return
         self._written = time.monotonic()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last round is committed."""
+        return bool(self.history) and self.history[-1].round == self.rounds
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.started if self.now.stage else 0.0
+
+    def whole(self) -> float:
+        """Seconds of the run: of the stages in the log, and since it was opened here."""
+        logged = sum(sum(stages.values()) for stages in self.earlier.values())
+        return logged + time.monotonic() - self.opened
+
+    def stage_left(self) -> float | None:
+        """Seconds left in the stage: from its own pace, else from the round before."""
+        now = self.now
+        if not now.stage:
+            return None
+        since, base = (self.started, 0) if now.attempt == 1 or self.first is None else self.first
+        if now.total and now.done > base:
+            return (time.monotonic() - since) / (now.done - base) * max(now.total - now.done, 0)
+        if now.stage in self.before:
+            return max(self.before[now.stage] - self.elapsed(), 0.0)
+        return None
+
+    def run_left(self) -> float | None:
+        """Seconds left in the run, once a whole round is known; None when nothing is left."""
+        if not self.before or self.ended:
+            return None
+        stage, done = self.now.stage, self.seconds
+        waiting = ORDER[ORDER.index(stage) + 1 :] if stage in ORDER else ORDER
+        later = [stage for stage in waiting if stage not in done]
+        in_round = (self.stage_left() or 0.0) + sum(self.before.get(stage, 0.0) for stage in later)
+        return in_round + (self.rounds - self.round) * sum(self.before.values())
+
+    def shares(self) -> dict[str, float]:
+        """Each stage's percent of the time so far."""
+        spent = dict(self.played)
+        if stage := self.now.stage:
+            spent[stage] = spent.get(stage, 0.0) + self.elapsed()
+        whole = sum(spent.get(stage, 0.0) for stage in STAGES)
+        return {stage: 100 * spent.get(stage, 0.0) / whole if whole else 0.0 for stage in STAGES}
+
+
+def _in_words(done: RoundFigures) -> str:
+    """A committed round, for the page of the run that is played."""
+    others = sorted((name, number) for name, number in done.verdicts.items() if name != "kept" and number)
+    dropped = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in others)
+    return (
+        f"Round {done.round}: {done.kept} of {done.candidates} candidates kept"
+        f"{f' ({dropped})' if dropped else ''}, F = {done.failures}, ε next = {done.epsilon_next},"
+        f" {done.active} Active, {done.mastered} Mastered,"
+        f" reactivated: {', '.join(done.reactivated) or 'none'}"
+    )

@@ -431,7 +431,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("weights", "play", "one", "page"))
+    parser.add_argument("what", choices=("weights", "play", "one"))
     parser.add_argument("--home", type=Path, default=Path("runs/content"), help="folder of weights and runs")
     parser.add_argument("--arm", choices=ARMS, default="full")
     parser.add_argument("--seed", type=int, default=0)
@@ -444,12 +444,8 @@ def main() -> None:
         print(json.dumps(base(args.home / f"weights-{args.seed}")))
     elif args.what == "one":
         print(json.dumps(play(args.arm, args.seed, args.home, args.rounds)))
-    elif args.what == "play":
-        _play_all(args.home, args.most)
     else:
-        from studies import content_page
-
-        content_page.write()
+        _play_all(args.home, args.most)
 
 
 def _play_all(home: Path, most: int | None) -> None:

@@ -403,3 +403,7 @@ def with_sentence(readme: str, rows: Rows, base: Rows) -> str:
     """The README with what stands between its marks made anew."""
     before, _, rest = readme.partition(MARKS[0])
     return before + MARKS[0] + sentence(rows, base) + MARKS[1] + rest.partition(MARKS[1])[2]
+
+
+if __name__ == "__main__":
+    write()

@@ -47,7 +47,7 @@ def _round(sql: Sql, number: int | None) -> tuple:
     """F, F₁ with its round, ε as that commit recorded it, Active, Mastered, nodes, the hash; the round."""
     last = sql.one(f"SELECT max(round) FROM v_round WHERE {OWN}")
     [row] = sql.rows(
-        "SELECT failures, reference_failures, reference_round, epsilon_next, active, mastered,"
+        "SELECT failures, reference_failures, reference_round, epsilon_committed, active, mastered,"
         " nodes, state_hash"
         f" FROM v_round WHERE {OWN} AND round = ?",
         number or last,
@@ -58,7 +58,7 @@ def _round(sql: Sql, number: int | None) -> tuple:
 def _causes(sql: Sql, number: int) -> list[tuple]:
     """Most failures first: id, node, state, f, p, words."""
     return sql.rows(
-        "SELECT cause_id, node_id, state, frequency, probability, description FROM v_cause_history"
+        "SELECT cause_id, node_id, state, frequency, probability_committed, description FROM v_cause_history"
         f" WHERE {OWN} AND round = ?"
         " ORDER BY frequency DESC, CAST(substr(cause_id, 2) AS INTEGER)",
         number,

@@ -10,6 +10,7 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -101,7 +102,9 @@ def test_the_first_commands_of_the_readme_run_as_they_are_typed(home: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_programs_of_the_documents_run_one_after_another_in_one_folder(tmp_path: Path) -> None:
+def test_the_programs_of_the_documents_run_one_after_another_in_one_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for program in (*PROGRAMS, PROGRAMS[0]):
         done = subprocess.run(
             [sys.executable, "-c", program],
@@ -111,8 +114,38 @@ def test_the_programs_of_the_documents_run_one_after_another_in_one_folder(tmp_p
             text=True,
         )
         assert done.returncode == 0, done.stderr
-    found = invoke("memory", "verify", "--db", tmp_path / "runs" / "mine.db")
-    assert found.exit_code == 0, found.output
+    monkeypatch.chdir(tmp_path)
+    asked = re.findall(r"^\$ diagevo (.*)", PAGES["docs/howto/own-trainer.md"], re.MULTILINE)
+    assert asked
+    for line in (*asked, "memory verify --deep --run by-hand --db runs/mine.db"):
+        found = invoke(*shlex.split(line))
+        assert found.exit_code == 0, found.output
+
+
+@pytest.mark.slow
+def test_the_lines_for_trl_add_a_callback_to_a_trainer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from datasets import Dataset
+    from trl.trainer.grpo_config import GRPOConfig
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    from diagevo.arithmetic import WEIGHTS
+    from diagevo.integrations.trl import RoundCallback
+
+    def right(completions: list[str], **_: object) -> list[float | None]:
+        return [1.0 for _ in completions]
+
+    monkeypatch.chdir(tmp_path)
+    rows = Dataset.from_list([{"prompt": "1+1"}])
+    args = GRPOConfig("trl", use_cpu=True, bf16=False, report_to="none")
+    trainer = GRPOTrainer(str(WEIGHTS), reward_funcs=right, args=args, train_dataset=rows)
+    [block] = re.findall(r"```python\n(.*?)```", PAGES["docs/howto/ingest.md"], re.DOTALL)
+    names: dict[str, Any] = {"trainer": trainer}
+    exec(block, names)
+    assert any(isinstance(one, RoundCallback) for one in trainer.callback_handler.callbacks)
+    names["memory"].close()
+    assert (tmp_path / "runs" / "diagevo.db").is_file()
 
 
 @pytest.mark.parametrize("page", PAGES)

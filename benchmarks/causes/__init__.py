@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.causes import scores
+from benchmarks.causes import scores, true_names
 from benchmarks.causes.baselines import MINILM, baselines, lines
 from benchmarks.causes.null import SHAPES, sets_of
 from benchmarks.causes.others import sets as labelled_by_others
@@ -32,7 +32,7 @@ from diagevo.errors import ConfigError
 SHUFFLED, ALLOWED = 20, 1
 """Sets with shuffled rewards, and in how many of them causes may be printed."""
 SHOWN = 10
-
+NAMED = ("true of members", "passes beside", "pair shows it")
 
 BY_CHANCE = 0.05
 """Share of sets whose rewards say nothing in which causes may be found, and of a set's failures."""
@@ -68,6 +68,9 @@ class Measured:
     located: dict[str, float]
     located_plainly: dict[str, dict[str, float]]
     style_only: int
+    true_of_members: float | None
+    passes_beside: float | None
+    pair_shows: float | None
     seconds: float
     peak: int
 
@@ -75,6 +78,7 @@ class Measured:
 def measure(name: str, rows: Sequence[LabelledRow], found: Diagnosed, minilm: Path) -> Measured:
     plain = baselines(rows, minilm) if scores.modes(rows) else {}
     where = scores.located(rows, found.lines)
+    true, beside = true_names.true_of_members(rows, found.causes, found.by_row)
     return Measured(
         name,
         failures=sum(row.failed for row in rows),
@@ -90,6 +94,9 @@ def measure(name: str, rows: Sequence[LabelledRow], found: Diagnosed, minilm: Pa
         if where["n"]
         else {},
         style_only=len(scores.style_only(rows, found.by_row)),
+        true_of_members=true,
+        passes_beside=beside,
+        pair_shows=true_names.pair_shows(found.causes, found.by_row, found.pairs),
         seconds=found.seconds,
         peak=found.peak,
     )
@@ -263,14 +270,25 @@ def _show(
     console = Console(width=None if sys.stdout.isatty() else 180)
     names = list(dict.fromkeys(name for each in measured for name in each.baselines))
     table = Table(
-        "set", "failures", "with a cause", "causes", "only style", "modes", "index", *names, "CPU s", "MiB"
+        "set",
+        "failures",
+        "with a cause",
+        "causes",
+        "only style",
+        "modes",
+        "index",
+        *names,
+        *NAMED,
+        "CPU s",
+        "MiB",
     )
     for each in measured:
         plain = [_with_modes(each.baselines.get(name), each.baselines_recovered.get(name)) for name in names]
         modes = f"{each.recovered} of {each.modes}" if each.modes else "–"
         counts = [str(n) for n in (each.failures, each.with_a_cause, each.causes, each.style_only)]
         used = f"{each.seconds:.1f}", f"{each.peak / 2**20:.0f}"
-        table.add_row(each.name, *counts, modes, _share(each.ari), *plain, *used)
+        named = map(_share, (each.true_of_members, each.passes_beside, each.pair_shows))
+        table.add_row(each.name, *counts, modes, _share(each.ari), *plain, *named, *used)
     console.print(table)
     if not minilm.exists():
         print(
@@ -283,7 +301,7 @@ def _show(
         for cause in list(found.causes)[:SHOWN]:
             labels = Counter(row.label or "unplanned" for row in held[cause]).most_common(2)
             true = ", ".join(f"{label} {number}" for label, number in labels)
-            console.print(f"  {len(held[cause]):4}  {found.causes[cause][:110]}  ({true})", markup=False)
+            console.print(f"  {len(held[cause]):4}  {found.causes[cause][:160]}  ({true})", markup=False)
 
 
 def _show_lines(console: Console, measured: Sequence[Measured]) -> None:

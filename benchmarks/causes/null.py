@@ -111,6 +111,17 @@ def extracted(rng: random.Random, prompts: int, k: int) -> list[LabelledRow]:
     return rows
 
 
+def thinking(rows: Sequence[LabelledRow], rng: random.Random) -> list[LabelledRow]:
+    """The steps of each response as what is thought; the end is the answer, beside a thought that is idle."""
+    found = []
+    for row in rows:
+        *steps, end = row.text.splitlines() or [""]
+        idle = " ".join(rng.choices(WORDS, k=rng.randint(2, 20)))
+        thought = "\n".join([*steps, idle, "Wait, is that right? Let me check: yes."])
+        found.append(replace(row, response=f"<think>\n{thought}\n</think>\n{end}"))
+    return found
+
+
 def odd(rng: random.Random, prompts: int, k: int) -> list[LabelledRow]:
     """A tenth each is empty, refused, cut off, false when computed, or repeats itself."""
     rows = []
@@ -265,6 +276,14 @@ def _shapes() -> dict[str, Shape]:
         "JSON, k = 5, hard prompts and easy ones": shape(lambda rng: extracted(rng, 80, 5), rates),
         "JSON, k = 5, half of the prompts fail whole": shape(lambda rng: extracted(rng, 80, 5), half),
         "JSON, one answer": shape(lambda rng: extracted(rng, 300, 1), each),
+        "thoughts, k = 8, hard prompts and easy ones": shape(
+            lambda rng: thinking(of("mathematics", rng, 50, 8), rng), rates
+        ),
+        "thoughts, k = 4, half of the prompts fail whole": shape(
+            lambda rng: thinking(of("code", rng, 60, 4), rng), half
+        ),
+        "thoughts, one answer": shape(lambda rng: thinking(of("mathematics", rng, 250, 1), rng), each),
+        "10 failures in JSON": shape(lambda rng: of("extraction", rng, 10, 4), few),
         "empty, cut off, false: k = 4": shape(lambda rng: odd(rng, 60, 4), half),
         "empty, cut off, false: one answer": shape(lambda rng: odd(rng, 200, 1), each),
         "empty, cut off, false: 10 failures, one answer": shape(lambda rng: odd(rng, 25, 1), few),

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.causes.rows import LabelledRow, write
 from benchmarks.rows import PEAK, PROGRAM, peak_of
@@ -27,6 +28,8 @@ class Diagnosed:
     """Description of each cause that has a failure, by id, the largest first."""
     by_row: list[str | None]
     """The cause of each row; None where it has none, or passed."""
+    pairs: list[dict[str, Any] | None]
+    """The place that is marked in each failed row, beside a response that passed."""
     lines: list[int | None]
     """The line of each failed row that is named as where it goes wrong, from 0."""
     printed: str
@@ -114,26 +117,26 @@ def _read(database: Path, rows: Sequence[LabelledRow], printed: str, seconds: fl
         texts = {
             digest: str(text, "utf-8") for digest, text in log.execute("SELECT digest, content FROM artifact")
         }
-        observed: dict[tuple[str, str], tuple[str | None, int | None]] = {}
+        observed: dict[tuple[str, str], tuple[str | None, dict[str, Any] | None, int | None]] = {}
         diagnosed = "SELECT payload FROM v_event WHERE type = 'FailureDiagnosed'"
-        steps = {
-            said["failure_id"]: said["step"]["line"]
-            for said in (json.loads(payload) for (payload,) in log.execute(diagnosed))
-            if said.get("step")
-        }
+        said = {one["failure_id"]: one for (text,) in log.execute(diagnosed) if (one := json.loads(text))}
+        steps = {failure: one["step"]["line"] for failure, one in said.items() if one.get("step")}
         query = "SELECT failure_id, question_id, trajectory FROM v_failure"
         for failure, question, trajectory in log.execute(query):
-            observed[texts[questions[question]], texts[trajectory]] = counted.get(failure), steps.get(failure)
+            known = counted.get(failure), said.get(failure, {}).get("pair"), steps.get(failure)
+            observed[texts[questions[question]], texts[trajectory]] = known
         named = dict(log.execute("SELECT cause_id, description FROM v_cause"))
     finally:
         log.close()
     by_row: list[str | None] = []
+    pairs: list[dict[str, Any] | None] = []
     lines: list[int | None] = []
     for row in rows:
         key = row.question, row.text
-        cause, line = observed.get(key, (None, None)) if row.failed else (None, None)
+        cause, pair, line = observed.get(key, (None, None, None)) if row.failed else (None, None, None)
         by_row.append(cause)
+        pairs.append(pair)
         lines.append(line)
     sizes = {cause: by_row.count(cause) for cause in named}
     largest = sorted((cause for cause in named if sizes[cause]), key=lambda cause: -sizes[cause])
-    return Diagnosed({cause: named[cause] for cause in largest}, by_row, lines, printed, seconds, peak)
+    return Diagnosed({cause: named[cause] for cause in largest}, by_row, pairs, lines, printed, seconds, peak)

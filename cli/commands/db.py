@@ -29,7 +29,7 @@ def _database(call: CommandContext, *, must_exist: bool = True) -> Iterator["Dat
     try:
         if must_exist:
             refuse_missing(database)
-        with render.heartbeat(call, "at work on the database"):
+        with render.Heartbeat(call, "at work on the database"):
             yield database
     finally:
         database.close()

@@ -1,56 +1,36 @@
-"""The diagnostician that a configuration names, for a run; and `diagevo diagnose --again --dry-run`: recorded
-decisions asked about again and compared."""
+"""How far a diagnosis is, in lines; and `diagevo diagnose --again --dry-run`: recorded decisions asked about
+again and compared."""
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from diagevo.errors import ConfigError
-from diagevo.text.numbers import percent
+from diagevo.ingest.cost import Cost
+from diagevo.ingest.diagnosing import DiagnosisObserver, check_rules, served
+from diagevo.memory.events import RoundCommitted, RoundsSuperseded
+from diagevo.progress import StopFlag
+from diagevo.text.numbers import count, percent
 
 from ..call import CommandContext
 from ..opening import config_of, opened
+from ..render import console as render
 from ..render.result import Result, Rows
 from ..render.table import columns
+from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
-    from diagevo.config.models import Config
-    from diagevo.diagnosis.diagnostician import Diagnostician
+    from diagevo.diagnosis.cause_extraction import Progress
+    from diagevo.diagnosis.chat import Usage
     from diagevo.diagnosis.recheck import Recheck
-    from diagevo.memory.log.artifacts import Artifacts
 
+AFTER = {"extraction": "settlement", "settlement": "consolidation", "consolidation": "the commit"}
+"""What follows a part of a diagnosis that is done."""
 COMPARED = columns("decision, subject, recorded, answered")
 """What a person reads of a disagreement; json, jsonl, csv and parquet hold every decision that was asked."""
 
 
-def check_rules(config: "Config", run: str) -> None:
-    """Of an ingested run: raise ConfigError where the rules of a world are to name its causes. It was not
-    played there, and to them every foreign failure is a slip."""
-    engine = config.roles.diagnostician.engine
-    if engine.startswith("rules:"):
-        raise ConfigError(
-            f"{engine} knows only the mistakes of its own world, and run {run} was not played in it",
-            hint=f"name a served model, once: diagevo diagnose --run {run} --model M --base-url URL;"
-            " or find causes without a model: --local",
-        )
-
-
-def diagnostician_of(config: "Config", artifacts: "Artifacts", **given: Any) -> "Diagnostician":
-    """`artifacts` keep its replies. Further words go to a language model alone."""
-    role = config.roles.diagnostician
-    if role.engine != "openai":
-        from diagevo.arithmetic.rule_diagnostician import by_rules
-
-        return by_rules(role.engine, config.seed)
-    from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
-
-    settings = given.pop("settings", config.diagnosis)
-    own = config.prompts is not None and config.prompts != "builtin:arithmetic"
-    prompts = Path(str(config.prompts)).expanduser() if own else None
-    return OpenAIDiagnostician(role, settings, artifacts, prompts, **given)
-
-
 def compare(call: CommandContext, *, sample: int, round: int | None) -> Result[Any]:
     """Where the answers differ. A language model is really asked, and its replies are not kept."""
+    from diagevo.arithmetic.rule_diagnostician import by_rules
     from diagevo.diagnosis.cause_extraction import Cancellable
     from diagevo.diagnosis.recheck import Unrecorded, recheck
     from diagevo.ingest.rounds import Rounds
@@ -61,7 +41,9 @@ def compare(call: CommandContext, *, sample: int, round: int | None) -> Result[A
         config = config_of(call, history)
         if history.ingested is not None:
             check_rules(config, history.run_id)
-        diagnostician = diagnostician_of(config, Unrecorded(Artifacts(history.database)))
+        kept = Unrecorded(Artifacts(history.database))
+        engine = config.roles.diagnostician.engine
+        diagnostician = served(config, kept) if engine == "openai" else by_rules(engine, config.seed)
         try:
             with open_memory(call.database, history.run_id, create=False) as memory:
                 computed = Rounds(memory).computed
@@ -70,7 +52,7 @@ def compare(call: CommandContext, *, sample: int, round: int | None) -> Result[A
             if isinstance(diagnostician, Cancellable):
                 diagnostician.cancel()
     differing = [line for line in found if not line.agrees]
-    title = f"{history.run_id}, asked {diagnostician.name} again: {_summary(found)}"
+    title = f"{history.run_id}, diagnosed again by {diagnostician.name}: {_summary(found)}"
     parts = [title, *([Rows(COMPARED, differing)] if differing else [])]
     return Result(found, COMPARED, parts, run=history.run_id)
 
@@ -85,3 +67,61 @@ def _summary(found: "list[Recheck]") -> str:
         if total
     ]
     return f"agrees on {', '.join(parts)}" if parts else "there is no decision to ask about"
+
+
+class Reporter(render.Heartbeat, DiagnosisObserver):
+    """Prints how far a diagnosis is: with `--verbose` at once, else with the heartbeat. Once it has begun,
+    Ctrl-C sets `stop`."""
+
+    def __init__(
+        self, call: CommandContext, run: str, stop: StopFlag, *, local: bool, curriculum: bool
+    ) -> None:
+        super().__init__(call, "comparing the responses" if local else "reading the failures")
+        self._run, self._stop = run, stop
+        self._after = AFTER | ({"settlement": "the commit"} if local else {})
+        self._curriculum = curriculum
+        """An evaluation has one round and no curriculum: its answer follows."""
+
+    def superseded(self, event: RoundsSuperseded) -> None:
+        first = event.first
+        which = f"round {first} is" if event.last == first else f"rounds {first} to {event.last} are"
+        back = f"F = {event.failures}, {count(len(event.causes), 'cause')}"
+        self.say(f"{self._run}: {which} superseded, back to {back}; asking again")
+
+    def begins(self, found: Cost) -> None:
+        self.say(_announced(self._run, found))
+        self.enter_context(stopped_by_signals(self._stop))
+
+    def progress(self, done: "Progress") -> None:
+        text = f"{done.phase}: {done.done} of {done.total}"
+        self.at = text
+        if done.done == done.total:
+            self.at = f"{done.phase} done, {self._after[done.phase]} under way"
+        if self.call.verbose or self.silent:
+            self.say(text)
+
+    def committed(self, number: int, event: RoundCommitted) -> None:
+        self.at = "reading the next round"
+        if self._curriculum:
+            figures = f"F = {event.failures}, {event.active} Active, {count(event.nodes, 'node')}"
+            self.say(f"round {number}: {figures}")
+
+    def ended(self, usage: "Mapping[str, Usage]") -> None:
+        if stored := sum(kind.stored for kind in usage.values()):
+            calls = sum(kind.calls for kind in usage.values())
+            replies = count(stored, "reply", "replies")
+            self.say(f"{replies} came from the store, {calls} from the service")
+
+
+def _announced(run: str, found: Cost) -> str:
+    if not found.rounds:
+        return f"{run}: nothing waits for a diagnosis"
+    text = f"{run}: {count(found.failures, 'failure')} in {count(found.rounds, 'round')}"
+    if found.against_answers:
+        text += f" ({found.against_answers:,} where no response passed, against the known answer)"
+    if not found.model:
+        return f"{text}, by {found.diagnostician}: no language model is asked"
+    return (
+        f"{text}, asked of {found.model}: up to about {count(found.calls, 'call')},"
+        f" about {found.input_tokens:,} tokens to read for the extractions"
+    )

@@ -1,8 +1,10 @@
 """`diagevo ingest`: the rollouts of another trainer, from its files."""
 
+from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -15,12 +17,14 @@ from diagevo.text.numbers import count
 from .. import options
 from ..call import CommandContext
 from ..render import console as render
+from ..render.console import row_of
 from ..render.result import Result
-from ..render.rows import row_of
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from diagevo.ingest.recording import IngestSummary
+    from diagevo.ingest.steering import Steering
+    from diagevo.memory.memory import Memory
 
 ALL_FAILED = "diagnose --all-failed asks a language model"
 ONCE = (
@@ -42,15 +46,24 @@ diagevo ingest trl output --run math --reward accuracy_reward -c diagevo.yaml
 diagevo ingest jsonl rollouts.jsonl --run math --steps-per-round 4
 diagevo ingest jsonl chats.parquet --run math --map prompt=question,response=choices.0.text,reward=ok
 diagevo ingest jsonl judged.csv --run chats --map reward=verdict,feedback=rationale,tags=topic
+diagevo ingest results.json --run evals
 diagevo ingest lm-eval results/model --run evals --reward exact_match,strict-match
-diagevo ingest verl rollouts --run math --follow""",
+diagevo ingest verl rollouts --run math --follow
+diagevo ingest verl rollouts --run math --follow --steer next.json --dataset train.parquet""",
 )
 def ingest(
     call: CommandContext,
-    format: Annotated[
-        Format, typer.Argument(metavar="FORMAT", help="What wrote the files; jsonl is your own rows.")
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="[FORMAT]",
+            help=f"What wrote the files: {', '.join(get_args(Format))}, which is your own rows."
+            " [default: what they are recognised as]",
+        ),
     ],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder of rollout files, or one file.")],
+    path: Annotated[
+        Path | None, typer.Argument(metavar="PATH", help="The folder of rollout files, or one file.")
+    ] = None,
     *,
     steps_per_round: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Training steps per round. [default: 12]")
@@ -63,7 +76,8 @@ def ingest(
         typer.Option(
             metavar="FIELD=PATH,…",
             help="For jsonl: the path of each field: prompt, response, reward, group, answer, step, feedback,"
-            " tags (messages.0.content; samples.*.text makes a rollout of each; tags=topic+level).",
+            " tags (messages.0.content; messages.:-1 for all but the last; samples.*.text makes a rollout of"
+            " each; tags=topic+level).",
         ),
     ] = None,
     pass_at: Annotated[
@@ -73,6 +87,20 @@ def ingest(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep reading while the training writes, until Ctrl-C.")
     ] = False,
+    steer: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --follow: diagnose each round once it is whole, and keep the draws of the next one in"
+            " FILE (JSON) for the trainer.",
+        ),
+    ] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --steer: the training's data set; each draw names a row of it, from 0."
+        ),
+    ] = None,
     resumed: Annotated[
         bool,
         typer.Option(
@@ -82,10 +110,11 @@ def ingest(
 ) -> Result[Any]:
     """Record another trainer's rollouts in the log.
 
-    Reads rollouts of verl, TRL, NeMo-RL, prime-rl, slime and AReaL, evaluations of lm-eval, Inspect and
-    OpenAI, and rows of your own (JSON, CSV, Parquet). Ingesting the same files again changes nothing. The
-    first ingest of a run records its configuration, including the diagnostician and the embedder. Next:
-    diagevo diagnose.
+    Reads rollouts of verl, TRL, NeMo-RL, prime-rl, slime and AReaL, evaluations of lm-eval, Inspect, OpenAI,
+    promptfoo, DeepEval, LangSmith, Langfuse, Phoenix and Weave, and rows of your own (JSON, CSV, Parquet).
+    Without FORMAT it says what it takes the files for, and why. Ingesting the same files again changes
+    nothing. The first ingest of a run records its configuration, including the diagnostician and the
+    embedder. Next: diagevo diagnose.
     """
     from diagevo.ingest.recording import IngestSummary
     from diagevo.ingest.session import IngestSession
@@ -94,10 +123,25 @@ def ingest(
         raise ConfigError(
             "the run for the rollouts is missing", hint="name it: diagevo ingest FORMAT PATH --run ID"
         )
+    if steer is not None and not follow:
+        raise ConfigError("--steer serves a training that goes on", hint="add --follow, or leave it out")
+    if dataset is not None and steer is None:
+        raise ConfigError("--dataset is read for the draws of --steer", hint="add --steer FILE")
+    why = None
+    if path is None:
+        from diagevo.ingest.formats.recognised import recognised
+
+        path = Path(what)
+        format, why = ("jsonl", None) if map is not None else recognised(path)
+    else:
+        format = _named(what)
     chosen = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
     chosen["map"] = None if map is None else _mapped(map, format, reward)
     chosen = {name: value for name, value in chosen.items() if value is not None}
     report, stop = IngestSummary(), StopFlag("continue with the same command")
+    if why is not None:
+        report.notes.append(f"taken for {format}: {why}")
+    steering = None if steer is None else _steering(call, steer, dataset, chosen.get("map"), stop)
     session = IngestSession(
         call.database,
         call.run,
@@ -107,6 +151,7 @@ def ingest(
         follow=follow,
         resumed=resumed,
         say=lambda text: render.say(call, text),
+        steering=steering,
     )
     with session, stopped_by_signals(stop, waits=follow):
         settings = session.settings()
@@ -148,6 +193,56 @@ def ingest(
     return Result(found, text=text, run=call.run, as_of=as_of, notes=notes)
 
 
+def _named(word: str) -> Format:
+    formats = get_args(Format)
+    if word not in formats:
+        close = get_close_matches(word, formats, 1)
+        raise ConfigError(
+            f"there is no format {word}",
+            hint=f"did you mean {close[0]}?" if close else f"one of {', '.join(formats)}",
+        )
+    return cast("Format", word)
+
+
+def _steering(
+    call: CommandContext,
+    file: Path,
+    dataset: Path | None,
+    mapped: Mapping[str, str] | None,
+    stop: StopFlag,
+) -> "Steering":
+    """With the diagnostician and the embedder that the run's configuration names."""
+    from diagevo.config.loading import of_run
+    from diagevo.diagnosis.embedder import embedder_for
+    from diagevo.ingest.dataset import read_dataset
+    from diagevo.ingest.diagnosing import diagnostician_for
+    from diagevo.ingest.rounds import Rounds
+    from diagevo.ingest.steering import Steering
+
+    def diagnose(memory: "Memory") -> None:
+        config = of_run(memory.config, memory.run_id).config
+        Rounds(memory).diagnose_open(
+            diagnostician_for(memory, config),
+            embedder_for(config.roles.embedder),
+            config.diagnosis,
+            config.memory,
+            should_stop=lambda: bool(stop),
+        )
+
+    def check(config: Mapping[str, Any]) -> None:
+        engine = str(config.get("roles", {}).get("diagnostician", {}).get("engine"))
+        if engine not in ("local", "openai"):
+            role = "--set roles.diagnostician"
+            raise ConfigError(
+                f"--steer diagnoses each round, and run {call.run} names {engine}, which cannot",
+                hint=f"for a new run: {role}.engine=local, or {role}.engine=openai {role}.model=M"
+                f" {role}.base_url=URL; for one with rollouts: diagevo diagnose --run {call.run} --local",
+            )
+
+    rows = None if dataset is None else read_dataset(dataset, (mapped or {}).get("prompt"))
+    return Steering(file, rows, diagnose, check, lambda text: render.say(call, text))
+
+
 def _mapped(text: str, format: str, reward: str | None) -> dict[str, str]:
     """`prompt=messages.0.content,reward=score` as fields and paths."""
     from diagevo.ingest.formats.own_rows import FIELDS
@@ -182,7 +277,9 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
     if report.unscored:
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
     if report.repeated:
-        lines.append(f"  {report.repeated:>9,}  identical to an earlier row, and counted like it: retries?")
+        lines.append(
+            f"  {report.repeated:>9,}  identical to an earlier row, and counted all the same: retries?"
+        )
     if report.models:
         names = listed(report.models)
         lines.append(

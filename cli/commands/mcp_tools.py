@@ -219,7 +219,8 @@ class Tools:
         rows: Annotated[int, Field(ge=1, le=ROWS, description="Rows at most.")] = 50,
     ) -> dict[str, Any]:
         """Read-only SQL over the views of the log, bounded in rows, the length of a cell, and seconds."""
-        from diagevo.memory.audit.query import AGENT, query
+        from diagevo.memory.audit.query import query
+        from diagevo.memory.audit.query_limits import AGENT
 
         with (
             self._opened(None) as (history, as_of),
@@ -254,7 +255,7 @@ class Tools:
 def _worded(error: DiagEvoError) -> str:
     """What is wrong and the next step; what a model, or a database with a model's text, says of it stands
     apart."""
-    from diagevo.memory.audit.query import REFUSED
+    from diagevo.memory.audit.query_limits import REFUSED
 
     message, hint, foreign = error.message, error.hint, None
     if isinstance(error, AmbiguousError):

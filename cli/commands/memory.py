@@ -49,6 +49,7 @@ def show(
     from dataclasses import replace
 
     from diagevo.memory.compare.replay import by_frequency, committed_otherwise, describe
+    from diagevo.memory.stories.failures import contradicted_causes
 
     from ..render.layout import width
     from ..screens import memory as memory_text
@@ -58,6 +59,7 @@ def show(
         memory = describe(history.state(as_of))
         _note_superseded(call, history, round)
         rates, against, failures, evaluation = None, 0, 0, history.evaluation
+        contradicted = contradicted_causes(history) if as_of == history.end else {}
         then = None if evaluation else committed_otherwise(history, as_of, memory)
         if history.ingested is not None:
             from diagevo.memory.read.pass_rates import observed, pass_rates
@@ -76,6 +78,7 @@ def show(
     if tree:
         return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, width())}", **place)
     shown = [cause for cause in memory.causes if cause.state != "dismissed"]
+    place["notes"] += [f"{cause}: {why}" for cause, why in contradicted.items()]
     if memory.dismissed:
         of = {cause.id: cause.frequency for cause in memory.causes if cause.state == "dismissed"}
         place["notes"].append(f"{memory_text.dismissed(of)} --run {history.run_id}")
@@ -300,11 +303,11 @@ def _weigh(call: CommandContext, history: "History", as_of: "AsOf", file: Path) 
     ]
     if found.unreached:
         share = number(found.unreached)
-        notes.append(f"{share} of F is of causes without a prompt here: that share is spread evenly")
+        notes.append(f"{share} of F belongs to causes without a prompt here: this share is spread evenly")
     if found.never:
         notes.append(
-            f"{found.never:,} of them never passed, and so aim at no cause: they have the even share;"
-            f" where the answer is known: diagevo diagnose --run {history.run_id} --again --all-failed"
+            f"{found.never:,} of them never passed and so aim at no cause: they get the even share;"
+            f" if their answers are known: diagevo diagnose --run {history.run_id} --again --all-failed"
         )
     if call.output is not None and call.format in ("parquet", "jsonl"):
         seed = f"{state.settings.seed}.{schedule.round}"

@@ -64,7 +64,7 @@ def query(
         listed = [{"view": v, "about": ABOUT[v], "columns": list(c)} for v, c in known.items()]
         return Result(listed, columns("view, about, columns"))
     if call.output is not None:
-        call.stack.enter_context(render.heartbeat(call, "reading the rows"))
+        call.stack.enter_context(render.Heartbeat(call, "reading the rows"))
     answer = call.stack.enter_context(ask(history.database, statement, run_id=history.run_id))
     names = _unique(answer.columns)
     rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
@@ -121,7 +121,7 @@ def verify(
 
     from ..screens import memory as memory_text
 
-    with opened(call) as history, render.heartbeat(call, "verifying"):
+    with opened(call) as history, render.Heartbeat(call, "verifying"):
         report = check(history.log, history.run_id, history.folder, deep=deep, copy=heads)
         as_of = None if report.faults else history.end
     data = {"ok": report.ok, **render.plain(report)}
@@ -221,7 +221,7 @@ def rebuild(
     with open_memory(call.database, run_id, create=False) as memory:
         if role is not None:
             _embed_anew(call, memory, role, stored)
-        with render.heartbeat(call, "making the projections again"):
+        with render.Heartbeat(call, "rebuilding the projections"):
             done = make_again(memory)
         as_of = memory.state
     return Result(done, text=_rebuilt_text(run_id, done), run=run_id, as_of=as_of)
@@ -239,7 +239,7 @@ def _embed_anew(call: CommandContext, memory: "Memory", role: "EmbedderRole", st
         identity(model),
         model.embed,
         config=config,
-        on_progress=lambda done, total: render.say(call, f"{done:,} of {total:,} texts have their vectors"),
+        on_progress=lambda done, total: render.say(call, f"{done:,} of {total:,} texts embedded"),
     )
     if changed:
         render.say(
@@ -248,9 +248,9 @@ def _embed_anew(call: CommandContext, memory: "Memory", role: "EmbedderRole", st
 
 
 def _rebuilt_text(run_id: str, done: "Rebuilding") -> str:
-    index = count(done.indexed, "cause") if done.indexed else "so few causes need none"
+    index = count(done.indexed, "cause") if done.indexed else "not needed for so few causes"
     return (
-        f"{run_id}: projections and snapshots of {count(done.rounds, 'round')} written again\n"
+        f"{run_id}: projections and snapshots of {count(done.rounds, 'round')} rewritten\n"
         f"  embeddings    {done.embedder.name} @ {done.embedder.revision or '-'},"
         f" {done.embedder.dimension} numbers\n"
         f"  vector index  {index}\n"

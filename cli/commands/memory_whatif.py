@@ -112,12 +112,12 @@ def _answer(call: CommandContext, values: Values, drop: Sequence[str], round_: i
         dropped = frozenset(resolve(history, ref, as_of, "cause").id for ref in drop)
         observed = observations(history, as_of)
         if not observed:
-            raise ConfigError(f"run {history.run_id} has no committed round to ask about")
+            raise ConfigError(f"run {history.run_id} has no committed round")
         rows = _rows(observed, values, dropped, round_)
     parts, notes = _screen(rows), _remarks(rows)
     own = dict.fromkeys(one.following.settings.policy for one in observed)
     notes += [
-        f"schedule.policy {name}: an audit runs no code, so its ε stand as recorded"
+        f"schedule.policy {name}: audits do not run its code, so its ε stay as recorded"
         for name in own
         if name not in BUILT_IN
     ]

@@ -11,10 +11,9 @@ from .. import options
 from ..call import CommandContext
 from ..opening import Run, database, one, opened
 from ..render import console as render
+from ..render.console import row_of
 from ..render.result import Result, Rows
-from ..render.rows import row_of
 from ..render.table import columns
-from ..screens.ingested import pass_rates
 from ..screens.rounds import FIGURES, accuracy, premises, round_tables
 
 if TYPE_CHECKING:
@@ -90,6 +89,8 @@ def show(call: CommandContext, run: Run = None) -> Result[Any]:
         end = history.end
         parts: list[str | Rows] = [_story_text(story)]
         line = story.line
+        from ..screens.ingested import pass_rates
+
         parts += pass_rates(story)
         if (story.rounds or story.superseded) and not history.evaluation:
             lines = sorted((*story.rounds, *story.superseded), key=lambda each: each.round)
@@ -108,9 +109,7 @@ def _phase(line: "PhaseLine") -> dict[str, Any]:
 def _shared(story: "RunStory") -> str:
     if story.shared is None:
         return ""
-    return (
-        f", its first {count(story.shared, 'event')}" if story.shared else ", whose history here is another"
-    )
+    return f", its first {count(story.shared, 'event')}" if story.shared else ", whose history here differs"
 
 
 def _settings(line: "RunLine", configuration: "RunConfigured") -> str:
@@ -141,7 +140,7 @@ def _story_text(story: "RunStory") -> str:
     if line.imported is not None:
         lines.append(f"  {'imported':<14} from the bundle that ends in {line.imported}")
     if story.configurations > 1:
-        lines.append(f"  {'configured':<14} {story.configurations} times; the last one applies")
+        lines.append(f"  {'configured':<14} {story.configurations} times; the latest applies")
     lines.append(f"  {'began':<14} {line.began[:19].replace('T', ' ')}")
     lines.append(f"  {'last event':<14} {line.last_event[:19].replace('T', ' ')} (#{line.position})")
     if line.open_round is not None:

@@ -203,8 +203,8 @@ def _divergence(diff: "RunsDiff") -> Line:
     (a, b), number = _points(diff), diff.divergence
     if number is not None:
         return Line("memory", f"first differs after round {number}")
-    ends = {"a": f"; {a} continues where {b} ends", "b": f"; {b} continues where {a} ends"}
-    return Line("memory", f"the same, as far as both go{ends.get(diff.further or '', '')}")
+    ends = {"a": f", where {b} ends", "b": f", where {a} ends"}
+    return Line("memory", f"the same up to round {diff.common_round}{ends.get(diff.further or '', '')}")
 
 
 def _matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:

@@ -91,7 +91,7 @@ def export(
 def _bundle(call: CommandContext, history: "History", as_of: "AsOf", file: Path) -> Result[Any]:
     from diagevo.memory.transfer.bundle import export_bundle
 
-    with render.heartbeat(call, "writing the bundle and checking it"):
+    with render.Heartbeat(call, "writing the bundle and checking it"):
         made = export_bundle(history, as_of, file)
     text = f"{file}: {count(made.events, 'event')} of {made.run_id} up to #{as_of.position}, verified\n"
     text += f"  {made.texts} texts, {made.vectors} vectors\n"
@@ -157,11 +157,11 @@ def import_(
     from diagevo.memory.transfer.bundle import check_bundle, import_bundle
 
     if check:
-        with render.heartbeat(call, "checking the bundle"):
+        with render.Heartbeat(call, "checking the bundle"):
             written = check_bundle(file)
         text = f"{file}: {count(written.events, 'event')} of {written.run_id}, as they were written\n"
         return Result(written, text=text + f"  chain head {written.hash}\n", run=written.run_id)
-    with database(call, create=True) as into, render.heartbeat(call, "reading the bundle"):
+    with database(call, create=True) as into, render.Heartbeat(call, "reading the bundle"):
         written = import_bundle(file, into, name)
     events, rounds = count(written.events, "event"), count(written.round, "round")
     text = f"{written.run_id}: {events}, {rounds}\n  chain head {written.hash}\n"

@@ -51,7 +51,7 @@ def fork(
         config = _reconfigured(call.config_in_log(history, stored), call.settings, history.run_id)
         taken = Log(history.database).runs()
         free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
-        with render.heartbeat(call, "copying the run"):
+        with render.Heartbeat(call, "copying the run"):
             made = make(history, round, free, config, prompts=_prompts(config) if call.settings else None)
     events = count(made.written.events, "event")
     text = f"{free}: {events}, forked from {made.origin.run} after round {round}\n"

@@ -1,6 +1,5 @@
 """`diagevo train`: play rounds, stop at a safe point, go on where a run stood."""
 
-from collections import defaultdict
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
-from diagevo.progress import STAGES, VALIDATION, WARM_START, StopFlag
+from diagevo.progress import STAGES, WARM_START, StopFlag
 from diagevo.text.numbers import count
 
 from .. import options
@@ -19,7 +18,6 @@ from ..render import console as render
 from ..render.result import Result, emit
 from ..screens.board import clock
 from ..screens.display import Kind, display_for
-from ..screens.plan import BASE
 from ..screens.rounds import accuracy, round_tables
 from .stopping import stopped_by_signals
 
@@ -89,7 +87,7 @@ def train(
     from diagevo.config.sources import Layer
     from diagevo.memory.log.database import Database
     from diagevo.memory.places import check_name, check_place, runs_folder
-    from diagevo.progress import PROGRESS, ProgressFile
+    from diagevo.progress import PROGRESS
 
     check_name(run_id)
     database_ = Database(call.database)
@@ -103,6 +101,7 @@ def train(
     try:
         with stopped_by_signals(stop), view.showing():
             view.message(f"run {run_id}: loading PyTorch and the models")
+            view.file = root / run_id / PROGRESS
             from diagevo.loop import run
 
             last = run.train(
@@ -113,7 +112,7 @@ def train(
                 resume=resume,
                 provided=words,
                 given=given,
-                observer=ProgressFile(view, root / run_id / PROGRESS),
+                observer=view,
                 stop=stop,
                 rounds=rounds,
                 until=until_,
@@ -125,9 +124,7 @@ def train(
                 emit(call, Result([], text=[*round_tables(view.history), *accuracy(history)]))
     if resume and not view.history:
         more = f"diagevo train --run {run_id} --resume --rounds {last + 1}"
-        render.say(
-            call, f"run {run_id} has {count(last, 'round')} already: nothing to play; to go on: {more}"
-        )
+        render.say(call, f"run {run_id} has {count(last, 'round')} already; to continue: {more}")
         return None
     took = clock(view.whole())
     shown = f"diagevo memory show --run {run_id}"
@@ -189,39 +186,10 @@ def _plan(call: CommandContext, config: "Config | None", rounds: int | None) -> 
 
 
 def _measured(call: CommandContext, config: "Config") -> dict[str, float]:
-    """Mean seconds of each stage in the latest run of the same settings, whatever its seed and rounds; those
-    of the warm start and of the base model's validation, which come before its rounds, by their names."""
-    from diagevo.memory.events import CheckpointEvaluated, StageCompleted
+    """Of the latest run that has been played with these settings."""
+    from diagevo.planning.run_plan import measured_seconds
 
-    def same(other: "Config") -> bool:
-        plain = {"seed": 0, "validation": config.validation, "profile": ""}
-        play = config.round.model_copy(update={"rounds": 1})
-        return other.model_copy(
-            update={**plain, "round": other.round.model_copy(update={"rounds": 1})}
-        ) == config.model_copy(update={**plain, "round": play})
-
-    for run_id in _run_names(call):
-        with opened(call, run_id) as history:
-            try:
-                stored = stored_config(history)
-            except ConfigError:  # another trainer's run
-                continue
-            if not same(stored):
-                continue
-            times = defaultdict[str, list[float]](list)
-            for fact in history.events(StageCompleted, CheckpointEvaluated):
-                match fact.event:
-                    case StageCompleted(stage=name, seconds=float(seconds)):
-                        times[name].append(seconds)
-                    case CheckpointEvaluated(seconds=float(seconds)) if (
-                        stored.validation == config.validation
-                    ):
-                        times[VALIDATION if fact.round else BASE].append(seconds)
-                    case _:
-                        pass  # not measured
-        if times.keys() & {*STAGES}:  # a run from outside has the settings, and played nothing
-            return {stage: sum(seconds) / len(seconds) for stage, seconds in times.items()}
-    return {}
+    return measured_seconds((opened(call, run_id) for run_id in _run_names(call)), config)
 
 
 def _until(text: str) -> "Until":

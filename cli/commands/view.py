@@ -115,7 +115,7 @@ def _export(call: CommandContext, to: Path, pages: int | None) -> Result[Any]:
 
     with database(call) as found:
         runs = [] if call.run is None else [resolve_run(found, call.run)]
-        with render.writing(to), render.heartbeat(call, "writing the pages"):
+        with render.writing(to), render.Heartbeat(call, "writing the pages"):
             written, left_out = write(found, to, runs=runs, most=pages or PAGES)
     index = to / "index.html"
     text = f"{written} pages written; open {index}"

@@ -9,8 +9,8 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from enum import Enum
 from fractions import Fraction
@@ -27,11 +27,14 @@ from ..call import CommandContext
 from .layout import folded, width
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from rich.console import Console
     from rich.text import Text
 
 SILENCE = 10.0
 """Seconds after which a command says that it goes on."""
+TICK = 0.2
+"""Seconds between two looks at the clock."""
 
 
 def stdout(call: CommandContext) -> "Console":
@@ -70,21 +73,44 @@ def say(call: CommandContext, text: str) -> None:
 
 
 @contextmanager
-def heartbeat(call: CommandContext, what: str) -> Iterator[None]:
-    """Says every SILENCE seconds that what has no steps to tell goes on, and for how long it has."""
-    began, ended = time.monotonic(), Event()
+def repeating(seconds: float, speak: Callable[[], None]) -> Iterator[None]:
+    """Calls `speak` in a thread of its own."""
+    over = Event()
 
-    def tell() -> None:
-        while not ended.wait(SILENCE):
-            say(call, f"{what}, {time.monotonic() - began:.0f} s so far")
+    def speaking() -> None:
+        while not over.wait(seconds):
+            speak()
 
-    teller = Thread(target=tell, daemon=True)
-    teller.start()
+    speaker = Thread(target=speaking, daemon=True)
+    speaker.start()
     try:
         yield
     finally:
-        ended.set()
-        teller.join()
+        over.set()
+        speaker.join()
+
+
+class Heartbeat(ExitStack):
+    """For the length of a block: says what is under way, and for how long, whenever nothing was said for
+    SILENCE seconds."""
+
+    def __init__(self, call: CommandContext, at: str) -> None:
+        super().__init__()
+        self.call, self.at = call, at
+        self._began = self._spoke = time.monotonic()
+        self.enter_context(repeating(TICK, self._beat))
+
+    @property
+    def silent(self) -> bool:
+        return time.monotonic() - self._spoke >= SILENCE
+
+    def say(self, text: str) -> None:
+        self._spoke = time.monotonic()
+        say(self.call, text)
+
+    def _beat(self) -> None:
+        if self.silent:
+            self.say(f"{self.at}, {time.monotonic() - self._began:.0f} s so far")
 
 
 def plain(value: Any) -> Any:
@@ -216,3 +242,12 @@ def writing(path: Path, hint: str = "name another place") -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}", hint=hint) from error
+
+
+def row_of(value: "Mapping[str, Any] | DataclassInstance") -> dict[str, Any]:
+    """A flat dataclass as a row; fractions stay fractions."""
+    return (
+        {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        if dataclasses.is_dataclass(value)
+        else dict(value)
+    )

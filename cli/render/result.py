@@ -13,11 +13,11 @@ from diagevo.text.escaping import visible
 from ..call import CommandContext
 from .console import Point, dump, envelope, marked, say, sink, stdout
 from .layout import folded, width
-from .rows import print_rows, write_table
-from .table import Column
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from .table import Column
 
 T = TypeVar("T")
 Values = Iterable["Mapping[str, Any] | DataclassInstance"]
@@ -25,7 +25,7 @@ Values = Iterable["Mapping[str, Any] | DataclassInstance"]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    columns: Sequence[Column]
+    columns: "Sequence[Column]"
     values: Values
 
 
@@ -35,7 +35,7 @@ class Result(Generic[T]):
 
     data: T
     """The `data` of --json; a None has none, and the text is finished as it stands."""
-    columns: Sequence[Column] = ()
+    columns: "Sequence[Column]" = ()
     """Of the rows; without them it is text, and of text there is no csv."""
     text: str | Sequence[str | Rows] | None = None
     """What a person sees, top down; None: the rows under their columns."""
@@ -73,6 +73,8 @@ def emit(call: CommandContext, result: Result[Any]) -> None:
             say(call, result.title)
         elif call.format != "json" and call.run in (None, "latest") and (latest := _header(result, "")):
             say(call, latest)
+        from .rows import print_rows
+
         print_rows(call, result.columns, rows, **place)
     for note in result.notes:
         say(call, note)
@@ -96,6 +98,8 @@ def _print_screen(call: CommandContext, parts: Sequence[str | Rows]) -> None:
             if place:
                 out.write("\n")
             if isinstance(part, Rows):
+                from .rows import write_table
+
                 write_table(out, call, part.columns, part.values, drawn=drawn)
                 continue
             shown = visible(part).rstrip("\n")

@@ -6,7 +6,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from diagevo.errors import ConfigError, extra
 from diagevo.text.escaping import csv_text, json_text, visible
 
 from ..call import CommandContext
-from .console import Out, Point, dump, envelope, opened, plain, say, sink, stdout
+from .console import Out, Point, dump, envelope, opened, plain, row_of, say, sink, stdout
 from .table import Column, cells, draw, markdown_line, markdown_rule, on_the_right, padded, widths
 
 PAGE = 1000
@@ -112,11 +111,6 @@ def _page(columns: Sequence[Column], rows: Iterator[Row]) -> tuple[list[list[str
     """The headings and the first rows, from which the shape of a table is taken; and the rest."""
     lines = (cells(columns, row) for row in rows)
     return [[visible(column.heading, one_line=True) for column in columns], *islice(lines, PAGE)], lines
-
-
-def row_of(value: "Row | DataclassInstance") -> dict[str, Any]:
-    """A flat dataclass as a row; fractions stay fractions."""
-    return {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else dict(value)
 
 
 def _shown(value: Any) -> Any:

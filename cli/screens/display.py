@@ -1,18 +1,26 @@
 """What `train` shows while it runs: a live view on a terminal, plain lines, JSON lines, or nothing.
 
-All of them are observers of the run (`diagevo.progress`), and each is a `Board`: what is known so far.
+All of them are observers of the run, and each keeps what is known so far (`diagevo.progress.RunProgress`).
 """
 
 import sys
-import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
-from diagevo.progress import PAPER_SHARES, STAGES, VALIDATION, RoundFigures, StageProgress
+from diagevo.progress import (
+    ORDER,
+    PAPER_SHARES,
+    STAGES,
+    VALIDATION,
+    RoundFigures,
+    RunProgress,
+    StageAttempt,
+    StageProgress,
+)
 from diagevo.text.escaping import json_text
 from diagevo.text.lines import listed
 from diagevo.text.numbers import fraction
@@ -21,7 +29,7 @@ from diagevo.text.redaction import masked
 from ..call import CommandContext
 from ..render import console as render
 from ..render.layout import folded
-from .board import ORDER, Board, clock, named, note, round_line
+from .board import clock, how_far, named, note, round_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -36,22 +44,12 @@ HIGH = 24
 """Rows from which the view is set apart and shows the last round whole."""
 
 
-@contextmanager
-def repeating(seconds: float, speak: Callable[[], None]) -> Iterator[None]:
-    """Calls `speak` in a thread of its own."""
-    over = threading.Event()
+class Board(RunProgress):
+    """Shows nothing."""
 
-    def speaking() -> None:
-        while not over.wait(seconds):
-            speak()
-
-    speaker = threading.Thread(target=speaking, daemon=True)
-    speaker.start()
-    try:
-        yield
-    finally:
-        over.set()
-        speaker.join()
+    def showing(self) -> AbstractContextManager[Any]:
+        """The context in which the display is on."""
+        return nullcontext()
 
 
 class _Lines(Board, ABC):
@@ -76,6 +74,7 @@ class _Lines(Board, ABC):
         self._say(f"round {round} committed: {round_line(figures)}")
 
     def message(self, text: str) -> None:
+        super().message(text)
         self._say(text)
 
     @abstractmethod
@@ -95,7 +94,7 @@ class PlainDisplay(_Lines):
         self._spoke = time.monotonic()
 
     def showing(self) -> AbstractContextManager[None]:
-        return repeating(self.silence / 8, lambda: self._unless_within(self.silence))
+        return render.repeating(self.silence / 8, lambda: self._unless_within(self.silence))
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
         super().stage_started(round, stage, attempt, total)
@@ -110,8 +109,8 @@ class PlainDisplay(_Lines):
         """A line on how far it is, unless one came within so many seconds."""
         if time.monotonic() - self._spoke < seconds:
             return
-        if self.stage:
-            self._say(f"{named(self.round, self.stage)}: {self.progress()}")
+        if stage := self.now.stage:
+            self._say(f"{named(self.round, stage)}: {how_far(self)}")
         else:
             self._say(f"{_between(self)}, {clock(self.whole())} so far")
 
@@ -158,8 +157,8 @@ class LiveDisplay(_Lines):
         if figures := _figures(board):
             lines.append(self._cut(Text(figures)))
         lines += self._stages(columns)
-        if columns < WIDE and board.detail and board.stage:
-            lines.append(self._cut(f"{board.stage}: {board.detail}", "dim"))
+        if columns < WIDE and board.now.detail:
+            lines.append(self._cut(f"{board.now.stage}: {board.now.detail}", "dim"))
         if board.newest_cause:
             lines.append(self._cut(f"newest cause: {board.newest_cause}", rows=2))
         if board.history and self.console.height >= HIGH:
@@ -170,22 +169,22 @@ class LiveDisplay(_Lines):
     def _stages(self, columns: int) -> "list[Text]":
         from rich.text import Text
 
-        board, shares = self, self.shares()
+        board, now, shares = self, self.now, self.shares()
         lines = [Text(f"{'':<35} {'time':>7} {'share':>6} {'paper':>6}", style="dim")]
         for stage in ORDER:
-            here, spent = stage == board.stage, board.seconds.get(stage)
+            here, spent = stage == now.stage, board.seconds.get(stage)
             if stage == VALIDATION and not here and spent is None and VALIDATION not in board.played:
                 continue  # a run without one, as far as is known
-            of = f"{board.done:,}/{board.total:,}" if here and board.total else "done" * (spent is not None)
+            of = f"{now.done:,}/{now.total:,}" if here and now.total else "done" * (spent is not None)
             share = f"{shares[stage]:.1f}%" if stage in STAGES else ""
             paper = f"{PAPER_SHARES[stage]:.1f}%" if stage in STAGES else ""
             taken = clock(board.elapsed()) if here else clock(spent)
-            bar = _bar(board) if here else " " * BAR
+            bar = _bar(now) if here else " " * BAR
             row = Text(f"{stage:<11} ", style="bold cyan" if here else "")
             row.append(f"{bar} {of:>12} {taken:>7} ")
             row.append(f"{share:>6} ").append(f"{paper:>6}", style="dim")
             if columns >= WIDE:
-                row.append(f"  {board.detail if here else note(board.notes.get(stage, {}))}")
+                row.append(f"  {now.detail if here else note(board.notes.get(stage, {}))}")
             lines.append(self._cut(row))
         return lines
 
@@ -211,10 +210,10 @@ class LiveDisplay(_Lines):
         self.console.print(Text(folded(f"{time.strftime('%H:%M:%S')} {shown}", self.console.width)))
 
 
-def _bar(board: Board) -> str:
-    if not board.total:
+def _bar(now: StageAttempt) -> str:
+    if not now.total:
         return " " * BAR
-    filled = min(BAR, BAR * board.done // board.total)
+    filled = min(BAR, BAR * now.done // now.total)
     return "━" * filled + "╌" * (BAR - filled)
 
 
@@ -228,10 +227,11 @@ def _between(board: Board) -> str:
 
 def _headline(board: Board) -> str:
     where = f"round {board.round} of {board.rounds}" if board.rounds else "loading"
-    if board.stage and not board.rounds:
+    now = board.now
+    if now.stage and not board.rounds:
         where = f"measuring {f'round {board.round}' if board.round else 'the base model'}"
-    if board.stage and board.attempt > 1:
-        where += f", {board.stage} again (attempt {board.attempt})"
+    if now.stage and now.attempt > 1:
+        where += f", {now.stage} again (attempt {now.attempt})"
     parts = [board.run, where, f"{clock(board.whole())} so far"]
     left = board.run_left() if board.rounds else board.stage_left()
     if left is not None:

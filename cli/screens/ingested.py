@@ -8,8 +8,8 @@ from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, number
 from diagevo.text.steps import common_head
 
+from ..render.console import row_of
 from ..render.result import Rows
-from ..render.rows import row_of
 from ..render.table import Column, columns
 from .memory import dismissed, held
 
@@ -42,9 +42,15 @@ FALLEN = 5
 """Prompts, those that fell most, and those of most failures without a cause."""
 
 
-def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]", undiagnosed: int) -> str:
-    """What `diagnose` ends with: the largest causes, each with an example, and what is left. `undiagnosed`:
-    how many failures were asked about in vain, or not at all."""
+def answer(
+    run: str,
+    rates: "PassRates",
+    evidence: "Mapping[str, str]",
+    contradicted: "Mapping[str, str]",
+    undiagnosed: int,
+) -> str:
+    """What `diagnose` ends with: the largest causes, each with an example, and what is left. `contradicted`:
+    what speaks against a cause. `undiagnosed`: how many failures were asked about in vain, or not at all."""
     failed = rates.failed
     if not rates.causes:
         return (
@@ -56,6 +62,8 @@ def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]", undiagno
         where = f"{count(cause.failures, 'failure')} in {count(cause.groups, 'group')}"
         words = visible(cause.description, one_line=True)
         lines.append(f"{share:>5}  {cause.cause_id}  {words} ({where})")
+        if cause.cause_id in contradicted:
+            lines.append(f"       {contradicted[cause.cause_id]}")
         if cause.cause_id in evidence:
             lines.append(
                 f"       {shorten(visible(evidence[cause.cause_id], one_line=True), WIDE, placeholder='…')}"
@@ -77,31 +85,31 @@ def answer(run: str, rates: "PassRates", evidence: "Mapping[str, str]", undiagno
 
 
 def suspicious(run: str, rates: "PassRates", judged: int, same: int, undiagnosed: int) -> Iterator[str]:
-    """What speaks against a diagnosis by a model: replies that nobody could read, and causes that it keeps
-    apart. `judged`: the pairs of causes that it was asked about, `same` of which it called one."""
+    """Signs that a diagnosis by a model is poor: unreadable replies, and equal causes counted separately.
+    `judged`: the pairs of causes that it compared, of which it merged `same`."""
     again = f"diagevo diagnose --run {run} --again"
     if undiagnosed:
         yield (
-            f"{count(undiagnosed, 'failure')} without a diagnosis: no reply that could be read, or more on a"
-            f" question than diagnosis.failures_per_question; to ask again: {again}"
+            f"{count(undiagnosed, 'failure')} without a diagnosis: the reply was unreadable, or the question"
+            f" has more failures than diagnosis.failures_per_question; to try again: {again}"
         )
     explained = sum(cause.failures for cause in rates.causes)
     if judged >= CROWD and not same:
         yield (
-            f"the model was asked {judged:,} times whether two causes are one, and always said no; to try"
-            f" another: {again} --model M"
+            f"the model compared {judged:,} pairs of causes and found no two the same; to try another model:"
+            f" {again} --model M"
         )
     if len(rates.causes) >= CROWD and 2 * len(rates.causes) > explained:
         yield (
-            f"{count(len(rates.causes), 'cause')} for {count(explained, 'failure')}: hardly two failures have"
-            " one in common, so they say little of what goes wrong often (memory.theta_dup, or the model)"
+            f"{count(len(rates.causes), 'cause')} for {count(explained, 'failure')}: hardly any two failures"
+            " share one, so the counts do not show what often goes wrong (see memory.theta_dup, or the model)"
         )
     by_words: dict[str, list[str]] = {}
     for cause in rates.causes:
         by_words.setdefault(cause.description, []).append(cause.cause_id)
     for alike in by_words.values():
         if len(alike) > 1:
-            yield f"{' and '.join(alike)} are in the same words, and counted apart"
+            yield f"{' and '.join(alike)} have the same description but are counted separately"
 
 
 def pass_rates(story: "RunStory") -> list[str | Rows]:

@@ -7,15 +7,14 @@ from diagevo.equations.policy import BUILT_IN
 from diagevo.text.lines import sub
 from diagevo.text.numbers import count, number
 
-from ..render.console import visible
+from ..render.console import row_of, visible
 from ..render.layout import wrapped
-from ..render.rows import row_of
 from ..render.table import Column, columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from diagevo.memory.audit.verify import Verification
+    from diagevo.memory.audit.verification import Verification
     from diagevo.memory.compare.replay import NodeLine, Rebuilt
     from diagevo.memory.read.pass_rates import CauseRate, PassRates
 
@@ -84,7 +83,8 @@ def _by(memory: "Rebuilt") -> str:
 def with_failures(memory: "Rebuilt", rates: "PassRates") -> list[dict]:
     """Rows of causes with the failures of all rounds, most first."""
     known = {cause.cause_id: cause for cause in rates.causes}
-    shown = (c for c in memory.causes if c.state != "dismissed")
+    shown = (c for c in memory.causes if c.frequency or c.state == "mastered")
+    shown = (c for c in shown if c.state != "dismissed")
     rows = [row_of(c) | _counted(known.get(c.id)) for c in shown]
     return sorted(rows, key=lambda row: -row["failures"])
 
@@ -142,11 +142,10 @@ def by_configuration(memory: "Rebuilt", then: "Rebuilt | None") -> Iterator[str]
     if memory.policy not in BUILT_IN and memory.failures:
         yield f"p = {memory.formulas.p}: {memory.formulas.p_words}"
     if then is not None:
-        t = sub(memory.round + 1)
         yield (
-            f"settings or a dismissal changed this since round {memory.round} was committed: v_round and"
-            f" v_cause_history have what was recorded then, ε{t} = {then.epsilon_next} and"
-            f" p = {then.formulas.p}"
+            f"settings or a dismissal changed this since round {memory.round} was committed: the views have"
+            f" what was recorded then, epsilon_committed = {then.epsilon_next} and probability_committed"
+            f" = {then.formulas.p}"
         )
 
 

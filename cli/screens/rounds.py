@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count
 
+from ..render.console import row_of
 from ..render.result import Rows
-from ..render.rows import row_of
 from ..render.table import Column, columns
 from .board import invalid
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.stories.cause_story import (
+    Added,
+    Assigned,
     CauseStory,
     Counted,
     Created,
@@ -15,9 +17,10 @@ from diagevo.memory.stories.cause_story import (
     Renamed,
     Superseded,
     Turn,
+    Unassigned,
 )
 from diagevo.memory.stories.examples import Example, examples_of
-from diagevo.memory.stories.failures import FailureStory, ModelExchange, QuestionStory
+from diagevo.memory.stories.failures import FailureStory, ModelExchange, QuestionStory, contradicted_causes
 from diagevo.memory.stories.nodes import NodeStory
 from diagevo.memory.stories.story_wording import (
     effect_lines,
@@ -34,6 +37,7 @@ from diagevo.memory.stories.story_wording import (
 from diagevo.memory.stories.why import Story, failures_in
 from diagevo.text.lines import Line
 from diagevo.text.numbers import count
+from diagevo.text.thoughts import answered, thought
 
 from ..render.console import visible
 from ..render.layout import ROWS, SCREEN, cut, cut_lines, fits, heading, lay, width, wrapped
@@ -45,7 +49,7 @@ def screen(history: History, story: Story, as_of: AsOf, *, everything: bool, ful
     causes = {cause.cause_id: cause.description for cause in history.state(as_of).causes.values()}
     match story:
         case CauseStory():
-            return cause_screen(
+            shown = cause_screen(
                 story,
                 columns=columns,
                 everything=everything,
@@ -53,6 +57,8 @@ def screen(history: History, story: Story, as_of: AsOf, *, everything: bool, ful
                 examples=examples_of(history, failures_in(story)),
                 evaluation=history.evaluation,
             )
+            against = contradicted_causes(history).get(story.cause_id) if as_of == history.end else None
+            return shown if against is None else f"{against}\n{shown}"
         case NodeStory():
             return node_screen(story, columns, everything=everything)
         case QuestionStory():
@@ -147,7 +153,10 @@ def _evaluated(story: CauseStory, examples: Mapping[str, Example]) -> tuple[list
             case Counted() | Reactivated():
                 failures += turn.failures
                 lines.extend(evidence_lines(turn.evidence, turn.failures, examples, None, rest=": --all"))
-            case Renamed() | Dismissed() | Reinstated() | Superseded():
+            case Assigned() | Unassigned():
+                failures += 1 if isinstance(turn, Assigned) else -1
+                lines.extend(_turn(turn, examples))
+            case Added() | Renamed() | Dismissed() | Reinstated() | Superseded():
                 lines.extend(_turn(turn, examples))
             case _:
                 pass
@@ -161,7 +170,7 @@ def _all_texts(story: CauseStory, columns: int | None) -> str:
     out = []
     for turn in story.turns:
         match turn:
-            case Created():
+            case Created() | Added():
                 out.append(failure_texts(turn.evidence, columns))
             case Counted() | Reactivated():
                 out += [failure_texts(e, columns) for e in turn.evidence]
@@ -261,15 +270,20 @@ def failure_texts(story: FailureStory, columns: int | None) -> str:
         ("question", texts.question),
         (reference, texts.reference),
         ("trajectory, right but against the label" if story.right else "failed trajectory", texts.trajectory),
+        *([] if story.feedback is None else [("feedback", story.feedback)]),
     ):
-        out.append(f" {name}\n{wrapped(text if text is not None else '(not kept)', '   ', columns)}")
+        shown = answered(text).strip() if text is not None else "(not kept)"
+        out.append(f" {name}\n{wrapped(shown, '   ', columns)}")
+    for name, text in (("failed", texts.trajectory), ("reference", texts.reference)):  # behind what is read
+        if words := thought(text or ""):
+            out.append(f" reasoning, {name}\n{wrapped(words, '   ', columns)}")
     return "".join(out) + "".join(call_texts(call, columns) for call in texts.calls)
 
 
 def call_texts(call: ModelExchange, columns: int | None) -> str:
     """A question to a model, what it cost, and the reply."""
     cost = f"{call.input_tokens} + {call.output_tokens} tokens, {count(call.tries, 'try', 'tries')}"
-    out = f" {call.purpose}, asked of {visible(call.model, one_line=True)} ({cost})\n"
+    out = f" {call.purpose}, by {visible(call.model, one_line=True)} ({cost})\n"
     out += wrapped(call.request if call.request is not None else "(not kept)", "   ", columns)
     out += " reply\n"
     return out + wrapped(call.reply if call.reply is not None else "(none)", "   ", columns)

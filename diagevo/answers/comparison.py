@@ -25,6 +25,7 @@ DECIMAL_TOLERANCE = Fraction(1, 2_000_000)
 Verdict = bool | None
 Item = TypeVar("Item")
 
+_OF_DAY = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>[0-5]\d))?")
 _CLOCK = re.compile(r"\d{1,2}:[0-5]\d(?::[0-5]\d)?")
 _HUGE = re.compile(
     r"(?<!\d)\d{400,}"  # a number of hundreds of digits
@@ -49,8 +50,11 @@ _TWO_NUMBERS = re.compile(r"\d (?!\d{3}(?!\d))\d")
 _ENVIRONMENTS = re.compile(
     r"\\(?:begin|end)\s*+\{\w++\}|&|\\mathbb\s*+\{?\s*+[A-Z]\s*+\}?|\\lim\s*+_\s*+\{[^{}]*+\}"
 )
+_PRODUCT = re.compile(r"(?:[A-Z]|\\mathbb\{[A-Z]\})(?:\s*+\\times\s*+(?:[A-Z]|\\mathbb\{[A-Z]\}))+")
+_LETTERS = re.compile(r"[A-Z](?:\s?(?:,|and|or|,\s?(?:and|or))\s?[A-Z](?![A-Za-z]))++")
+_LINK = re.compile(r"and|or")
 _INTERVALS = {"union", "()", "(]", "[)", "[]"}
-_TYPED = {"sequence", "range", "remainder"}
+_TYPED = {"sequence", "range", "remainder", "set"}
 """Kinds that agree with their own kind alone."""
 
 MAX_COMPARISONS = 2_500
@@ -62,9 +66,12 @@ MAX_WORK = 20 * MAX_COMPARISONS
 
 def decide(a: str, b: str) -> Verdict:
     """Whether two answers agree; None where that needs math-verify."""
-    spelling = _spelling(a)
-    if spelling == _spelling(b):
+    spelling, other = _spelling(a), _spelling(b)
+    if spelling == other:
         return has_content(a)
+    joined, otherwise = _joined(spelling), _joined(other)
+    if joined is not None and otherwise is not None and joined != otherwise:
+        return False
     lefts, rights = readings(a), readings(b)
     comparison = _Comparison()
     try:
@@ -89,6 +96,15 @@ def _readable(text: str) -> bool:
 def _spelling(text: str) -> str:
     answer = stated(text)
     return answer.text if isinstance(answer, Opaque) else squeezed(normalise(answer))
+
+
+def _joined(spelling: str) -> str | None:
+    r"""How capital letters are joined, where that is all there is: A and B is not A or B, and A \times B,
+    which may be of sets or vectors, not B \times A."""
+    if _PRODUCT.fullmatch(spelling):
+        return spelling.replace(" ", "")
+    words = set(_LINK.findall(spelling)) if _LETTERS.fullmatch(spelling) else set()
+    return words.pop() if len(words) == 1 else None
 
 
 def expressions(a: str, b: str) -> tuple[str, str] | None:
@@ -238,6 +254,8 @@ class _Comparison:
         kinds = {a.kind, b.kind}
         if len(kinds) == 2 and kinds & _TYPED:
             return False
+        if kinds == {"set"}:
+            return self._cover(a.items, b.items, self.equal)
         if kinds == {"list"}:
             left, right = _solutions(a.items), _solutions(b.items)
             if left and right and max(map(len, left + right)) > 1:
@@ -305,15 +323,31 @@ def _end(answer: Answer) -> Fraction | float | None:
     return None if term is None else exact(term)
 
 
+def _minute(scalar: Scalar) -> int | None:
+    """The minute of the day of 3:00 PM, 3 PM and 15:00; None for what may be a ratio or either half's."""
+    time = _OF_DAY.fullmatch(scalar.value.replace(" ", ""))
+    half = scalar.unit.dimension[0][0] if scalar.unit and len(scalar.unit.dimension) == 1 else ""
+    if time is None or (scalar.unit and half not in ("am", "pm")):
+        return None
+    hour, minute = int(time["hour"]), int(time["minute"] or 0)
+    if half:
+        return 60 * (hour % 12 + 12 * (half == "pm")) + minute if 1 <= hour <= 12 else None
+    return 60 * hour + minute if time["minute"] and (12 < hour < 24 or not hour) else None
+
+
 def _equal_scalars(a: Scalar, b: Scalar) -> Verdict:
     u, v = a.unit, b.unit
+    if u is not None or v is not None:
+        one, other = _minute(a), _minute(b)
+        if one is not None and other is not None:
+            return one == other
     if u is not None and v is not None:
         if u.scale and v.scale:
             if u.dimension == v.dimension:
                 return _equal_values(a, b) if u == v else _equal_terms(_based(a, u), _based(b, v))
             return _equal_terms(a.text, b.text) or False  # 5 cm is not 5 s, but 5ms may be 5sm
-        one, other = set(u.dimension), set(v.dimension)
-        return _equal_values(a, b) if one <= other or other <= one else False
+        names, others = set(u.dimension), set(v.dimension)
+        return _equal_values(a, b, shares=True) if names <= others or others <= names else False
     if u is None and v is None:
         return _equal_values(a, b)
     with_unit, without, unit = (a, b, u) if u is not None else (b, a, v)
@@ -321,7 +355,7 @@ def _equal_scalars(a: Scalar, b: Scalar) -> Verdict:
         return False  # 5 kg is not 5%
     if unit is not None and unit.ambiguous and not closed(without.value):
         return _equal_terms(with_unit.text, without.text)
-    return _equal_values(a, b)
+    return _equal_values(a, b, shares=unit is not None and not unit.scale)
 
 
 def _based(scalar: Scalar, unit: Unit) -> str:
@@ -330,15 +364,16 @@ def _based(scalar: Scalar, unit: Unit) -> str:
     return value if unit.scale == "1" else f"({value})*{unit.scale}"
 
 
-def _equal_values(a: Scalar, b: Scalar) -> Verdict:
-    """Values without their units. 28% is 28 and is 0.28: which of the two a plain number is, nobody knows."""
+def _equal_values(a: Scalar, b: Scalar, *, shares: bool = False) -> Verdict:
+    """Values without their units. 28% is 28 and is 0.28: which of the two a plain number is, nobody knows.
+    `shares`: the plain one counts something, so 50% is 1/2 of the total, but 5% no 5 apples."""
     if a.parts == b.parts:
         return _equal_terms(a.value, b.value)
     small, large = (a, b) if a.parts > b.parts else (b, a)
     share = _equal_terms(f"({small.value})*{large.parts}/{small.parts}", large.value)
     return (
         _any([_equal_terms(small.value, large.value), share])
-        if (large.parts, small.parts) == (1, 100)
+        if (large.parts, small.parts) == (1, 100) and not shares
         else share
     )
 

@@ -25,7 +25,8 @@ asked after its pairs together have taken `QUESTION` times that. The rules, wher
   at the sixth place: 0.333333 is 1/3, 0.33 is not, 0.6054 is not cos(π/10)^10. A tolerance of one
   question's own (a benchmark's precision of 1e-4, of 1e34) is not known here; answers that need one differ.
   1/3 ≈ 0.33 agrees with 1/3 and with 0.33, and with another such pair if the exact sides agree.
-- 28% agrees with 28 and with 0.28: questions ask for a percentage either way. 28 and 0.28 differ.
+- 28% agrees with 28 and with 0.28: questions ask for a percentage either way. 28 and 0.28 differ. Of what is
+  counted it is a share: 50% is 1/2 of the total, but 5% is no 5 apples. Percentage points are no percentage.
 - Units of one dimension are converted: 500 cm is 5 m, 1 hour 30 minutes is 90 minutes, 0 °C is 32 °F, 5 m is
   no 5 s and $5 no €5. An answer without a unit agrees with one that has any. Other words behind a number are
   compared: 12 ways is 12 different ways, not 12 apples. 204_5 agrees with 204 and 204_5, not with 204_6.
@@ -33,14 +34,15 @@ asked after its pairs together have taken `QUESTION` times that. The rules, wher
   number or a list of three. Between semicolons 1,5 is a decimal; 1.234,56 is 1234.56.
 - A bare list and a set have no order and no multiplicity: 4, 10, -2 is 10, 4, -2. Brackets and dots keep the
   order, and (1, 2) is not [1, 2]; [[1, 2], [3, 4]] is a matrix. A bare list may stand for a tuple in its
-  order: 1, 3 is (1, 3).
+  order: 1, 3 is (1, 3). A set within a set is no item of it: {{1}} is not {1}.
 - x = 5 agrees with 5, a chain of equations with its last side; x = 1 is not y = 1; an equation between terms
   (a + 3z = 0) is not its right side, unless names alone stand on its left (a + b = 7). Unknowns keep their
   names: f(x) is not f(y). z may be complex: |z|² is not z².
 - An inequality is its interval in both directions: -2 ≤ x ≤ 7 is x ∈ [-2, 7] is [-2, 7]. "k ∈ ℤ" may be left
   out where k numbers the solutions; any other domain may not.
 - Text answers agree by their words, whatever their case; a single letter keeps its case, and a sign behind a
-  letter counts (A-). 2:4 is 1:2 unless both are clock times.
+  letter counts (A-). A and B is not A or B, A × B of capitals or vectors is not B × A, ~p is not p. 2:4 is
+  1:2 unless both are clock times; 15:00 is 3:00 PM.
 - A term is what it is worth: 2√2 is √8, (x+1)² is x²+2x+1.
 
 These rules are not transitive (5 cm and 5 m both agree with 5), so a vote makes groups in which every two

@@ -96,6 +96,8 @@ STATED = 1
 """The pattern of "answer: C", whose letter counts whatever is said of it."""
 SEARCHED = (0, 2)
 """Patterns that look for a letter further on."""
+ANSWERED = 3
+"""The first pattern of a letter that is not called an answer: a list of verdicts is surer."""
 
 
 @lru_cache(maxsize=64)
@@ -125,7 +127,7 @@ def _choice_patterns(letters: str) -> tuple[re.Pattern[str], ...]:
 
 _NEGATED = re.compile(
     r"(?i:\bnot|n't|\bcannot|\bnor|\bneither|\bnever|\bexcept|\brather than|\binstead of|\bnicht|\bpas|\bnão)"
-    r"[^\w.!?;]*+(?:\w+[^\w.!?;]+){0,2}\Z|\b(?i:no|non)[\s(\[*]+(?:(?:es|la|el)\s+)?\Z"
+    r"[^\w.!?;]*+(?:\w+[^\w.!?;\n]+){0,2}\Z|\b(?i:no|non)[\s(\[*]+(?:(?:es|la|el)\s+)?\Z"
 )
 _REFUSED = re.compile(
     r"[)\]*.:}$]*+\s*+(?:(?:is|are|was|seems|looks|(?:must|can|would|should)\sbe)\s+(?:also\s+|too\s+|just\s+|\w+ly\s+)?"
@@ -161,6 +163,13 @@ _MODIFIES = re.compile(
 )
 """A noun behind a letter: C deficiency."""
 _SMALL = re.compile(r"\s++[a-z]")
+_TAKEN_BACK = (
+    r"(?i:\b(?:wait|actually|no|sorry|correction|rather|oops|hmm|scratch that|on second thought|i mean)\b)"
+    r"[\s,.:;!…—–-]++(?:(?i:wait|actually|no|sorry|correction|rather|i mean|then|so|it'?s|that'?s"
+    r"|it (?:is|must be|should be|has to be)|make (?:it|that)|i(?: think|'d say)|choose|option"
+    r"|the (?:right |correct )?answer(?: is| should be| must be)?)\b[\s,.:;!…—–-]*+)*+"
+)
+"""What leads to a letter that takes the place of the one before: wait, actually."""
 
 
 @lru_cache(maxsize=64)
@@ -188,20 +197,59 @@ def _small_letters(letters: str) -> tuple[re.Pattern[str], ...]:
 
 
 @lru_cache(maxsize=64)
+def _replaced(letters: str) -> re.Pattern[str]:
+    """A letter that is said in the place of another: "A? No, B."."""
+    return re.compile(rf"{_TAKEN_BACK}[(\[*$]*+(?P<letter>[{re.escape(letters)}])(?![A-Za-z0-9'’])")
+
+
+@lru_cache(maxsize=64)
+def _verdict(letters: str) -> re.Pattern[str]:
+    """A letter and what is said of it, a clause each: "A: wrong", "(B) - correct"."""
+    return re.compile(
+        rf"(?:^|(?<=[.;,:\s]))[(\[*]*+(?P<letter>[{re.escape(letters)}])[)\]*.]*+"
+        r"(?:\s*+(?P<apart>[:–—=-])|(?<=[)\]*.])|\s++is)[\s*]*+"
+        r"(?i:(?P<right>right|correct|true)|wrong|incorrect|false|untrue|not (?:right|correct|true)"
+        r"|(?(apart)(?:(?P<yes>yes)|no)|\b\B))\b(?![^\S\n]++(?!because|since|as\b)[A-Za-z])",
+        re.MULTILINE,
+    )
+
+
+def _judged(text: str, letters: str) -> dict[int, tuple[str, bool]]:
+    """A list of verdicts: where each letter stands, and whether it is right. Nothing for a single letter."""
+    said = {
+        one.start("letter"): (one["letter"], bool(one["right"] or one["yes"]))
+        for one in _verdict(letters).finditer(text)
+    }
+    return said if len({letter for letter, _ in said.values()}) > 1 else {}
+
+
+@lru_cache(maxsize=64)
 def _another(letters: str) -> re.Pattern[str]:
     """What follows the first letter of "A or B"."""
     return re.compile(rf"\s*+[)\]*]*+\s*+(?:,|or|and|/)\s*+[(\[*]*+\s*+[{re.escape(letters)}](?![A-Za-z])")
 
 
+def _meant(text: str, start: int, end: int, *, stated: bool = False) -> bool:
+    """Whether a letter is a choice where it stands: not negated, ruled out, in a formula or of a noun."""
+    before, after = text[max(0, start - NEAR) : start], text[end : end + NEAR]
+    if _NEGATED.search(before) or (not stated and _REFUSED.match(after)):
+        return False
+    if (text[start:end] in "AI" and _SMALL.match(after)) or _OPERATED.search(before):
+        return False
+    return not _OPERATES.match(after) and (stated or not _MODIFIES.match(after))
+
+
 def extract_choice(text: str, letters: Sequence[str]) -> str | None:
     """The letter a response settles on, or None: an unreadable answer is wrong, never a guess.
 
-    In this order: a box that holds a letter; what follows the last "final answer" or "answer"; a letter with
-    a mark at the start ("D. …", "(D) …"); "it's D", "option D"; a letter in brackets; a letter that heads a
-    line; the last letter that stands alone. A letter after a negation does not count, "A or B" decides
-    nothing, and a letter that reads as a word ("A train", "I think") is taken only where it heads a line
-    before a name. Nor does one that is ruled out ("A is wrong"), stands in a formula (A + B) or belongs to a
-    noun (vitamin C). A small letter counts where no capital does, alone, behind "answer" or in brackets.
+    In this order: a box that holds a letter; what follows the last "final answer" or "answer"; the one that
+    is right in a list of verdicts ("A: wrong, B: right"); a letter with a mark at the start ("D. …");
+    "it's D", "option D"; a letter in brackets; a letter that heads a line; the last letter that stands alone.
+    A letter said in its place counts instead ("wait, actually B"). A letter after a negation does not count,
+    "A or B" decides nothing, and a letter that reads as a word ("A train", "I think") is taken only where it
+    heads a line before a name. Nor does one that is ruled out ("A is wrong"), stands in a formula (A + B) or
+    belongs to a noun (vitamin C). A small letter counts where no capital does, alone, behind "answer" or in
+    brackets.
     """
     joined = "".join(letters)
     text = unicodedata.normalize("NFKC", text)
@@ -212,25 +260,28 @@ def extract_choice(text: str, letters: Sequence[str]) -> str | None:
             return None
         if bare is not None and not _OPERATES.match(box, bare.end(1)):
             return bare.group(1)
+    judged = _judged(text, joined)
+    right = {letter for letter, holds in judged.values() if holds}
     *sure, last = _choice_patterns(joined)
     for place, pattern in enumerate((*sure, last)):
         stated = place == STATED
+        if place == ANSWERED and right:
+            return right.pop() if len(right) == 1 else None
         for match in reversed(list(pattern.finditer(text))):
             letter, start, end = match["letter"], match.start("letter"), match.end("letter")
-            before, after = text[max(0, start - NEAR) : start], text[end : end + NEAR]
-            if _NEGATED.search(before) or (not stated and _REFUSED.match(after)):
+            if start in judged or not _meant(text, start, end, stated=stated):
                 continue
             if pattern is not last and _another(joined).match(text, end):
                 return None
-            if (letter in "AI" and _SMALL.match(after)) or _OPERATED.search(before):
-                continue
-            if _OPERATES.match(after) or (not stated and _MODIFIES.match(after)):
-                continue
+            before = text[max(0, start - NEAR) : start]
             if pattern is last and (not _LED.search(before) or _LISTED.search(before)):
                 continue
             if place in SEARCHED and _BELONGS.search(before):
                 continue
-            return letter
+            later = [
+                one for one in _replaced(joined).finditer(text, end) if _meant(text, *one.span("letter"))
+            ]
+            return later[-1]["letter"] if later else letter
     alone, *named = _small_letters(joined)
     small = alone.fullmatch(text if box is None else box)
     for pattern in named if small is None else ():

@@ -58,6 +58,10 @@ _WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}")
 _LONGEST_FIRST = sorted([*_FUNCTIONS, *_CONSTANTS], key=len, reverse=True)
 _NAME = re.compile(rf"(?<![A-Za-z\\])(?P<name>{'|'.join(_LONGEST_FIRST)})(?![A-Za-z])")
 _SIGNED_INFINITY = re.compile(r"(?<![A-Za-z])(?P<sign>minus|negative|plus|positive)\s++(?=infinity)")
+_SIGNED = re.compile(
+    r"(?:\A|(?<=[(\[,=]))\s*+(?:(?P<minus>minus|negative)|plus)\s++"
+    r"(?=[\d.(]|\\(?:frac|sqrt|pi)|[A-Za-z]\s*+(?:\Z|[-+*/^)\],]))"
+)
 _TWO_O = re.compile(r"(?<=[-+(,\[ ])oo(?=\s?[,)\]])")
 _ROOT_OF = re.compile(r"(?<![A-Za-z])(?:the\s)?square\sroot\sof\s(\d++(?:\.\d++)?|[A-Za-z](?![A-Za-z])|\\pi)")
 _BEHIND = {"squared": "^2", "cubed": "^3", "factorial": "!"}
@@ -81,6 +85,7 @@ def names_as_commands(text: str) -> str:
         return text
     if text.lower() in _REALS:
         return r"\mathbb{R}"
+    text = _SIGNED.sub(lambda match: " -" if match["minus"] else " ", text)
     text = _calls(text)
     text = _GLUED.sub(lambda match: f"\\{match['name']}", text)
     words = _WORD.findall(text)

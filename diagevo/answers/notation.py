@@ -14,7 +14,7 @@ MAX_NESTING = 60
 """Deepest brackets that are read as mathematics."""
 
 _SIGN_NAMES = """× times √ sqrt ∞ infty ≠ ne ≈ approx ∪ cup ∩ cap ∈ in ± pm ∓ mp ∅ emptyset ≡ equiv → to ∑ sum
-∏ prod ∫ int ∖ setminus · cdot ⋅ cdot ∙ cdot ≤ le ⩽ le ≥ ge ⩾ ge ⌊ lfloor ⌋ rfloor ⌈ lceil ⌉ rceil"""
+∏ prod ∫ int ∖ setminus · cdot ⋅ cdot ∙ cdot ≤ le ⩽ le ≥ ge ⩾ ge ⌊ lfloor ⌋ rfloor ⌈ lceil ⌉ rceil ¬ neg"""
 _PLAIN_SIGNS = r"""− - – - — - ‐ - ‑ - ‒ - “ " ” " ″ " ’ ' ‘ ' ′ ' 。 . 【 [ 】 ] ÷ / ⁄ / ∛ \sqrt[3]
 ∜ \sqrt[4] º ° 、 , € EUR £ GBP ¥ JPY ₹ INR"""
 
@@ -54,6 +54,7 @@ _DROPPED_NAMES = """\
 left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits
 nolimits rm bf it sf tt quad qquad hfill centering noindent ensuremath mathstrut strut enspace thinspace
 negthinspace medspace thickspace nobreakspace newline linebreak par null relax smallskip medskip bigskip
+underline uline
 """
 _DROPPED = frozenset(_DROPPED_NAMES.split())
 _TEXT = re.compile(
@@ -82,7 +83,8 @@ _COMMA = re.compile(r"(?:(?<!\s)\s++)?+\{\s*+,\s*+\}\s*+")
 _DEGREES = re.compile(r"\^\s*+(?:\{\s*+)?\\(?:circ|degree)\s*+\}?")
 _ORDINAL = re.compile(r"(?<=\d)\s*+(?:\^\s*+)?(?:\{\s*+)?(?:st|nd|rd|th)\s*\}?(?![A-Za-z])")  # 5th
 _NOON = re.compile(r"(?<![A-Za-z])([AaPp])\.\s?([Mm])(?![A-Za-z])\.?")
-_PERCENT = re.compile(r"(?<![A-Za-z\\])(?i:percent(?:age)?|pct)(?![A-Za-z])")
+_PERCENT = re.compile(r"(?<![A-Za-z\\])(?i:percent(?:age)?|pct)(?![A-Za-z-])")
+_POINTS = re.compile(r"(?<![A-Za-z\\])(?i:percent(?:age)?|pct|%)[\s-]++points?(?![A-Za-z])")
 _FRAC = re.compile(
     r"\\(frac|binom)\s*+(?:\{([^{}]*+)\}|(\\[A-Za-z]++|[0-9A-Za-z]))\s*+(?:\{([^{}]*+)\}|([0-9A-Za-z]))"
 )
@@ -95,7 +97,9 @@ _ACCENT = re.compile(
     r"\\(vec|hat|bar|overline|widehat|tilde|overrightarrow)\s*+\{\s*+(\\[A-Za-z]++|[A-Za-z])\s*+\}"
 )
 _DOTS = re.compile(r"\\(?:[lc]dots|dots[cbmio]?)(?![A-Za-z])|(?<=[-,+*/:;=<>])\s*+\.{3,}")
-_TIMES = re.compile(r"(?<=\d)(?:\s++[xX]\s++(?=\d)|[xX](?=10\s*+\^))")
+_TIMES = re.compile(r"(?<=\d)(?:\s++[xX]\s++(?=\d)|[xX](?=10\s*+\^))|(?<=\b[A-Z])\s++x\s++(?=[A-Z]\b)")
+_NEGATION = re.compile(r"(?<![\w)}\]$])~(?=\s*+(?:[A-Za-z](?![A-Za-z])|\(\s*+[A-Za-z~(]|~))")
+"""In plain text ~p is no p; in LaTeX it is a space, and ~5 is about 5."""
 _TEMPERATURE = re.compile(r"degrees\s++(?:([CFK])(?![A-Za-z])|(?=(?i:celsius|fahrenheit|kelvin)))")
 _SCALES = {"C": "celsius", "F": "fahrenheit", "K": "kelvin", None: ""}
 _MICRO = re.compile(r"(?<=[\d ])\\mu\s*+(?=(?:m|g|s|L|l|A|V|F|W|mol)(?![A-Za-z]))")
@@ -118,7 +122,17 @@ _IDLE_SPACE = re.compile(
 """A space that does not part two numbers or two words."""
 _BOX = re.compile(r"\\++(?:boxed|fbox)\s*+(?=\{)")
 _BRACES = re.compile(r"(?<!\\)[{}]")
-_DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ('"', '"'))
+_DELIMITERS = (
+    ("$$", "$$"),
+    ("$", "$"),
+    (r"\(", r"\)"),
+    (r"\[", r"\]"),
+    ("```", "```"),
+    ("`", "`"),
+    ("**", "**"),
+    ("*", "*"),
+    ('"', '"'),
+)
 
 
 def _fraction(match: re.Match[str]) -> str:
@@ -285,6 +299,8 @@ def normalise(text: str) -> str:
     if is_number(text):
         return text
     text = plain_unicode(text)
+    if "~" in text and "\\" not in text:
+        text = _NEGATION.sub(r"\\neg ", text)
     text = _TEX_ACCENT.sub(lambda m: unicodedata.normalize("NFC", (m[2] or m[3]) + _MARKS[m[1]]), text)
     text = _CHOOSE.sub(lambda m: f"\\binom{{{(m[1] or m[3]).strip()}}}{{{m[2] or m[4]}}}", text)
     text = strip_wrappers(_DOTS.sub(r"\\dots ", plain_numbers(text)))
@@ -301,7 +317,7 @@ def normalise(text: str) -> str:
     text = _TEMPERATURE.sub(lambda match: _SCALES[match[1]], text)
     text = _ORDINAL.sub("", text)
     text = _NOON.sub(r"\1\2", text)
-    text = _PERCENT.sub("%", text)
+    text = _PERCENT.sub("%", _POINTS.sub("percentage-points", text) if "oint" in text else text)
     text = _PER_MILLE.sub(lambda match: "‱" if match[0].startswith("b") else "‰", text)
     text = _TIMES.sub(r" \\times ", text)
     if "mod" in text:

@@ -127,6 +127,8 @@ _SHARES = re.compile("[%‰‱]")
 _PARTS = {"%": 100, "‰": 1000, "‱": 10_000}
 _MARKED = re.compile(r"(?:^|(?<=\s))####(?!#)\s*+(?P<answer>[^\n#]++)\s*+\Z")
 """GSM8K's mark of a final answer."""
+_TAGGED = re.compile(r"<answer>(?P<answer>(?:(?!</?answer>).)*+)</answer>\s*+\Z", re.DOTALL)
+"""The tag of a final answer in prompts that ask for one."""
 _WORDY = re.compile(r"\s*+\\?[A-Za-z][\w '()\\-]*+")
 _SHARE = re.compile(r"\d++ (?:in|of|on|at|vs) \d++")
 """3 in 5, whose word is no product of letters."""
@@ -189,6 +191,7 @@ def stated(text: str) -> Opaque | str:
     if boxed is not None:
         return boxed
     marked = _MARKED.search(text) if "####" in text else None
+    marked = marked or (_TAGGED.search(text) if "</answer>" in text else None)
     if marked:
         text = marked["answer"].strip()
     if len(text) > MAX_PROSE:
@@ -522,7 +525,7 @@ class _Reader:
             pieces = _items(inside)
             if len(pieces) < 2 and opening != "\\{":
                 return self.read(inside) if opening + closing == "()" else Opaque(text)
-            items = tuple(self.read(piece) for piece in pieces)
+            items = tuple(map(self._item, pieces))
             kind = "sequence" if any("\\dots" in piece for piece in pieces) else "list"
             return Collection(kind if opening == "\\{" else opening + closing, items)
         if "\\dots" in text:
@@ -552,6 +555,16 @@ class _Reader:
             return Collection("list", (_scalar(plus), _scalar(minus)))
         return _scalar(text)
 
+    def _item(self, text: str) -> Answer:
+        """A part of a list; a set among them is a set, where alone it is the list of its items."""
+        item = self.read(text)
+        if text.strip() in ("\\emptyset", "\\{\\}", "\\{ \\}"):
+            return Collection("set", ())
+        around = _bracketed(text.strip())
+        if around and around[0] == "\\{" and isinstance(item, Collection) and item.kind == "list":
+            return Collection("set", item.items)
+        return item
+
     def _rounded(self, exact: str, shown: str) -> Answer:
         """A value beside its decimal; alone where that is the decimal of another."""
         answer, decimal = self.read(exact), self.read(shown)
@@ -562,7 +575,7 @@ class _Reader:
         return answer if another else Rounded(answer, decimal)
 
     def _list(self, text: str, parts: Sequence[str]) -> Answer:
-        items = tuple(self.read(part) for part in parts)
+        items = tuple(map(self._item, parts))
         ordered = [_ORDER.search(part) is not None for part in parts]
         intervals = [
             in_order and isinstance(item, Assignment) and isinstance(item.value, Collection)

@@ -113,7 +113,7 @@ class _Reader:
             kind, value, _ = self.peek()
             if (kind == "sign" and value == "*") or (kind == "command" and value in ("cdot", "times")):
                 self.take()
-                term = ("*", term, self.unary())
+                term = _crossed(term, self.unary()) if value == "times" else ("*", term, self.unary())
             elif kind == "sign" and value == "/":
                 self.take()
                 term = ("/", term, self.unary())
@@ -341,6 +341,15 @@ class _Reader:
                 argument = ("*", argument, self.power())
         term: Term = (name, argument)
         return term if power is None else ("^", term, power)
+
+
+def _crossed(left: Term, right: Term) -> Term:
+    """A product; that of two vectors does not commute, so it is an unknown of its own."""
+    *rest, last = left if left[0] == "*" else [left]
+    if all(term[0] == "s" and term[1].startswith("\\vec") for term in (last, right)):
+        crossed = ("s", f"{last[1]} \\times {right[1]}")
+        return (*rest, crossed) if rest else crossed
+    return ("*", left, right)
 
 
 def _name(name: str) -> Term:

@@ -67,6 +67,7 @@ cent cents ¢ = 1/100 USD
 am a.m. AM A.M.
 pm p.m. PM P.M.
 unit units
+percentage-points
 """
 _PREFIXES = {"k": "1000", "c": "1/100", "m": "1/1000", "d": "1/10", "u": "1/10^6", "n": "1/10^9",
              "M": "10^6", "G": "10^9", "T": "10^{12}"}  # fmt: skip

@@ -12,14 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
-from diagevo.diagnosis.endpoint import Endpoint
 from diagevo.errors import ConfigError, MissingDependencyError, RefusedError, ServiceError, extra
 from diagevo.memory.events import catalogue as events
-from diagevo.sampling.service import RETRIES, Service
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from diagevo.config.models import EmbedderRole
 
 LARGEST_BATCH = 64
@@ -41,7 +39,7 @@ class Embedder(Protocol):
     @property
     def revision(self) -> str: ...
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray: ...
+    def embed(self, texts: Sequence[str]) -> "np.ndarray": ...
 
 
 def identity(embedder: Embedder) -> events.Embedder:
@@ -49,11 +47,13 @@ def identity(embedder: Embedder) -> events.Embedder:
     return events.Embedder(name=embedder.name, dimension=embedder.dimension, revision=embedder.revision)
 
 
-def unit_rows(rows: np.ndarray) -> np.ndarray:
+def unit_rows(rows: "np.ndarray") -> "np.ndarray":
     """Scale (n, d) rows to length 1, as float32. A row of zeros becomes the first axis: it has no direction.
 
     Raises ValueError where a number is not finite.
     """
+    import numpy as np
+
     rows = np.asarray(rows, dtype=np.float64)
     if not np.isfinite(rows).all():
         raise ValueError("a vector holds a number that is not finite")
@@ -82,8 +82,10 @@ class HashingEmbedder:
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
+    def embed(self, texts: Sequence[str]) -> "np.ndarray":
         """Embed texts, (n, dimension). A text without a word gets the first axis."""
+        import numpy as np
+
         rows = np.zeros((len(texts), self.dimension))
         for row, text in zip(rows, texts, strict=True):
             words = _WORD.findall(text.casefold())
@@ -98,16 +100,26 @@ class OpenAIEmbedder:
 
     revision = "served"
 
-    def __init__(self, role: "EmbedderRole", *, retries: int = RETRIES) -> None:
+    def __init__(self, role: "EmbedderRole", *, retries: int | None = None) -> None:
+        from diagevo.diagnosis.endpoint import Endpoint
+        from diagevo.sampling.service import RETRIES, Service
+
         self.name = role.model
         self.dimension = role.dimension
-        service = Service(role.base_url, key_env=role.api_key_env, timeout=role.timeout, retries=retries)
+        service = Service(
+            role.base_url,
+            key_env=role.api_key_env,
+            timeout=role.timeout,
+            retries=RETRIES if retries is None else retries,
+        )
         self._endpoint = Endpoint(service, connections=1)
         self._batch = LARGEST_BATCH
         self._ask_dimension = True
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
+    def embed(self, texts: Sequence[str]) -> "np.ndarray":
         """Embed texts, (n, dimension). Raises ServiceError, ConfigError where the dimension is another."""
+        import numpy as np
+
         rows: list[np.ndarray] = []
         done = 0
         while done < len(texts):
@@ -134,7 +146,9 @@ class OpenAIEmbedder:
                 hint="check model and base_url of the embedder role",
             ) from None
 
-    def _rows(self, texts: list[str]) -> np.ndarray:
+    def _rows(self, texts: list[str]) -> "np.ndarray":
+        import numpy as np
+
         wish: dict[str, Any] = {"dimensions": self.dimension} if self._ask_dimension else {}
         vectors = self._endpoint.embed(model=self.name, input=texts, **wish)
         found = {len(vector) for vector in vectors}
@@ -188,7 +202,9 @@ class SentenceTransformersEmbedder:
                 hint=f"set roles.embedder.dimension to {found}",
             )
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
+    def embed(self, texts: Sequence[str]) -> "np.ndarray":
+        import numpy as np
+
         if not texts:
             return np.zeros((0, self.dimension), np.float32)
         return unit_rows(self._model.encode(list(texts), convert_to_numpy=True, show_progress_bar=False))

@@ -210,7 +210,7 @@ def next_epsilon(settings: Settings, failures: int, reference: int | None) -> Fr
     Args:
         settings: they name the policy.
         failures: F, the sum of f over the Active causes.
-        reference: F₁; needed if F is above 0.
+        reference: F₁; None before the first commit with a failure, whose F will be F₁.
 
     Returns:
         A Fraction in [0, 1]; None where the policy is somebody's class, whose answer is a fact of the log.
@@ -218,4 +218,4 @@ def next_epsilon(settings: Settings, failures: int, reference: int | None) -> Fr
     policy = built_in(settings)
     if failures == 0:
         return Fraction(1)
-    return None if policy is None else policy.epsilon(Known(0, failures, reference, settings.k))
+    return None if policy is None else policy.epsilon(Known(0, failures, reference or failures, settings.k))

@@ -106,7 +106,12 @@ def counted(state: CauseState, frequency: int, failures: int) -> tuple[CauseStat
             assert_never(state)
 
 
-def reinstated(frequency: int) -> CauseState:
-    """The state of a cause whose dismissal is taken back: Active causes have an f above 0, and Mastered ones,
-    until their next failure, do not."""
-    return "active" if frequency else "mastered"
+def reinstated(frequency: int, promoted: bool) -> CauseState:
+    """The state of a cause whose dismissal is taken back, or whose failures are others'. One without failures
+    since its promotion is Mastered until the next; one that was never promoted is Active whatever its f."""
+    return "active" if frequency or not promoted else "mastered"
+
+
+def withdrawn(state: CauseState, frequency: int, promoted: bool) -> tuple[CauseState, int]:
+    """The state and frequency after somebody says that one of the f failures is of another cause."""
+    return (state if state == "dismissed" else reinstated(frequency - 1, promoted)), frequency - 1

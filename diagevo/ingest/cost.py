@@ -47,8 +47,8 @@ def cost(
     texts: list[tuple[str, ...]] = []
     failures = rounds = settling = against_answers = 0
     found, role = Rounds(memory), config.roles.diagnostician
-    asked = role.engine == "openai"
-    sifted = asked and not quick
+    by_model = role.engine == "openai"
+    sifted = by_model and not quick
     now = memory.state.open
     if now is not None and again is None:
         plain = found.plain(memory.state.batch(now.number)) if sifted else set[str]()
@@ -80,11 +80,11 @@ def cost(
     return Cost(
         rounds=rounds + len(waiting),
         failures=failures,
-        calls=failures * (1 + FURTHER) + settling * FURTHER if asked else 0,
-        input_tokens=failures * each if asked else 0,
+        calls=failures * (1 + FURTHER) + settling * FURTHER if by_model else 0,
+        input_tokens=failures * each if by_model else 0,
         against_answers=against_answers,
         diagnostician=role.engine,
-        model=role.model if asked else "",
+        model=role.model if by_model else "",
     )
 
 

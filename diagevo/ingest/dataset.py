@@ -184,8 +184,8 @@ def _prompt(place: str, number: int, row: Mapping[str, Any], names: Sequence[str
         raise ConfigError(f"{place} has none of {', '.join(names)}", hint=_A_PROMPT)
     try:
         text = messages(value).strip()
-        asked = [message for message in conversation(value) or [] if message.get("role") == "user"]
-        return DatasetPrompt(number, text, messages(asked[-1:]).strip() if asked else text)
+        user_turns = [message for message in conversation(value) or [] if message.get("role") == "user"]
+        return DatasetPrompt(number, text, messages(user_turns[-1:]).strip() if user_turns else text)
     except ConfigError as error:
         raise ConfigError(f"{place}: {error.message}", hint=_A_PROMPT) from error
 

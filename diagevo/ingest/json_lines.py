@@ -208,7 +208,9 @@ def _utf8(file: Path, number: int, text: bytes) -> None:
 
 def _as_utf8(file: Path, encoding: str) -> str:
     """How to write a file as UTF-8 whose encoding is this, or one that nothing in it names."""
-    known = " (CP1252 is what Excel writes in Western Europe)" if encoding == "CP1252" else ""
+    known = {"CP1252": " (CP1252 is what Excel writes in Western Europe)", _UNKNOWN: _EXAMPLES}.get(
+        encoding, ""
+    )
     unpack = {".gz": "gzip -dc", ".zst": "zstd -dc"}.get(file.suffix, "cat")
     new = file.with_name(f"utf8-{file.name.removesuffix('.gz').removesuffix('.zst')}")
     return (
@@ -219,9 +221,16 @@ def _as_utf8(file: Path, encoding: str) -> str:
 
 def _encoding(text: bytes) -> str:
     marked = next((name.upper() for mark, name in _MARKS.items() if text.startswith(mark)), None)
-    return marked or ("ENCODING" if text.translate(None, _IN_CP1252) else "CP1252")
+    western = not text.translate(None, _IN_CP1252) and not _WORD_BEYOND.search(text)
+    return marked or ("CP1252" if western else _UNKNOWN)
 
 
+_UNKNOWN = "ENCODING"
+_EXAMPLES = (
+    " (ENCODING: CP1251 for Cyrillic, CP1253 for Greek, GB18030 for Chinese, SHIFT_JIS for Japanese, …)"
+)
+_WORD_BEYOND = re.compile(rb"[\x80-\xff]{4}")
+"""In a Western language letters beyond ASCII stand among others; in Cyrillic or Chinese they are words."""
 _IN_CP1252 = bytes(set(range(256)) - {0x81, 0x8D, 0x8F, 0x90, 0x9D})
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with

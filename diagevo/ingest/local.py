@@ -24,6 +24,7 @@ from diagevo.memory.events import (
     GroupIngested,
     Mark,
     NodeAssigned,
+    WrittenPair,
     WrongStep,
 )
 from diagevo.memory.memory import Memory
@@ -72,7 +73,7 @@ class LocalCauses:
                 observed = {failure.failure_id: failure for failure in waiting[question]}
                 for sample, found in zip(groups[question].failed, self._levels.of(prompt), strict=True):
                     if (failure := observed.get(f"{question}.a{sample.sample}")) is not None:
-                        events.append(_diagnosed(failure, found))
+                        events.append(_diagnosed(failure, found, _pair(found, prompt, groups[question])))
             memory.diagnosed(events)
             done += len(events)
             if on_progress is not None:
@@ -89,9 +90,10 @@ class LocalCauses:
             for sample, failure, known in zip(
                 group.failed, prompt.failed, self._levels.of(prompt), strict=True
             ):
-                sibling = nearest(failure.response, prompt.passed)
+                sibling = nearest(failure.response, prompt.beside)
                 name = f"{question}.a{sample.sample}"
-                found[name] = known, _computed(known, None if sibling is None else of[id(sibling)])
+                passed = None if sibling is None else of[id(sibling)]
+                found[name] = known, _computed(known, passed, failure.response.feedback)
         return found
 
     def first_level(self, found: Mapping[str, Explained], should_stop: ShouldStop | None = None) -> None:
@@ -180,17 +182,21 @@ class LocalCauses:
             ]
             texts = self._memory.artifacts.get_many(digests)
             for group in block:
-                feedback = {each.sample: texts[each.text] for each in group.feedback}
+                said = {each.sample: texts[each.text] for each in group.feedback}
+                lost = {each.sample for each in group.failed}
+                passed = (sample for sample in range(len(group.rewards)) if sample not in lost)
                 yield Prompt(
                     group.question,
                     texts[group.question],
                     group.answer,
-                    [Response(texts[digest]) for digest in group.passed],
+                    [
+                        Response(texts[digest], said.get(sample, ""))
+                        for sample, digest in zip(passed, group.passed, strict=False)
+                    ],
                     [
                         Failure(
                             _key(group.question, each.trajectory),
-                            Response(texts[each.trajectory]),
-                            feedback.get(each.sample, ""),
+                            Response(texts[each.trajectory], said.get(each.sample, "")),
                         )
                         for each in group.failed
                     ],
@@ -224,10 +230,11 @@ def is_plain(found: Explained) -> bool:
     return found.cause is not None and found.cause.level == 1
 
 
-def _computed(found: Explained, passed: str | None) -> Computed:
+def _computed(found: Explained, passed: str | None, feedback: str) -> Computed:
     step = _step(found)
     shown = step if step is not None and step.shown else None
-    findings = [] if shown is None else [f"{shown.text}: {shown.why}"]
+    findings = [f"the feedback on it: {feedback[:LONGEST]}"] if feedback else []
+    findings += [] if shown is None else [f"{shown.text}: {shown.why}"]
     findings += [each.text[:LONGEST] for each in found.evidence]
     if found.cause is not None:
         findings.append(f"like other failures, it {found.cause.description}")
@@ -241,7 +248,25 @@ def _step(found: Explained) -> WrongStep | None:
     return WrongStep(line=step.line, text=step.text[:LONGEST], why=step.why[:LONGEST], shown=step.shown)
 
 
-def _diagnosed(failure: FailureObserved, found: Explained) -> FailureDiagnosed:
+def _pair(found: Explained, prompt: Prompt, group: GroupIngested) -> WrittenPair | None:
+    pair = found.pair
+    if pair is None:
+        return None
+    digests = dict(zip(map(id, prompt.passed), group.passed, strict=True))
+    return WrittenPair(
+        line=pair.wrote.line,
+        start=pair.wrote.start,
+        wrote=pair.wrote.text[:LONGEST],
+        passed=digests[id(pair.sibling)],
+        passed_line=pair.should.line,
+        passed_start=pair.should.start,
+        should=pair.should.text[:LONGEST],
+    )
+
+
+def _diagnosed(
+    failure: FailureObserved, found: Explained, pair: WrittenPair | None = None
+) -> FailureDiagnosed:
     cause = found.cause
     return FailureDiagnosed(
         failure_id=failure.failure_id,
@@ -254,6 +279,7 @@ def _diagnosed(failure: FailureObserved, found: Explained) -> FailureDiagnosed:
         level=None if cause is None else cause.level,
         evidence=[Mark(line=each.line, text=each.text[:LONGEST]) for each in found.evidence],
         step=_step(found),
+        pair=pair,
     )
 
 

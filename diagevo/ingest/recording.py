@@ -5,20 +5,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from diagevo.config.models import Config, IngestConfig
-from diagevo.diagnosis.embedder import Embedder, identity
 from diagevo.equations.filter import failing
 from diagevo.errors import ConfigError, ConflictError
 from diagevo.ingest.rollout_steps import RolloutGroup, RolloutStep, grouped, models
 from diagevo.ingest.rounds import LAST, Rounds, ingested
-from diagevo.memory.audit.ingested_groups import Attempts
 from diagevo.memory.events import FailedRollout, Feedback, GroupIngested, RunConfigured
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory
+from diagevo.memory.state.model import Attempts
 from diagevo.text.numbers import count, exact
+
+if TYPE_CHECKING:
+    from diagevo.config.models import Config, IngestConfig
+    from diagevo.diagnosis.embedder import Embedder
 
 Keep = Callable[[Sequence[str]], list[str]]
 
@@ -110,8 +113,10 @@ class Bar:
         return f"set the lowest reward that passes: {self.option.format(exact(self.most))}"
 
 
-def configure(memory: Memory, config: Config, embedder: Embedder) -> None:
+def configure(memory: Memory, config: "Config", embedder: "Embedder") -> None:
     """Record who diagnoses and embeds in a run that nothing was recorded in."""
+    from diagevo.diagnosis.embedder import identity
+
     values, found = config.model_dump(mode="json"), identity(embedder)
     memory.configure(RunConfigured(config=values, models={}, embedder=found, version=version("diagevo")))
 
@@ -120,12 +125,12 @@ class Recorder:
     """Appends steps to a run, each in the batch that it belongs to: `steps_per_round` steps, then the next.
     A step never goes into a batch that an open or committed round plays."""
 
-    def __init__(self, memory: Memory, settings: IngestConfig, *, resumed: bool = False) -> None:
+    def __init__(self, memory: Memory, settings: "IngestConfig", *, resumed: bool = False) -> None:
         """`resumed`: a step with other rollouts was written again, by the same training from a checkpoint."""
         self.memory = memory
         self.settings = settings
         self.resumed = resumed
-        attempts = Attempts.of(memory.log, memory.run_id)
+        attempts = Attempts(memory.log.chosen(memory.run_id, [GroupIngested]))
         self._last_attempt = attempts.last
         self.batches: dict[int, int] = {}
         """Batch of each step that is recorded: the round that it was first put into."""
@@ -255,9 +260,12 @@ def _matches(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) ->
 
 def _compared(group: GroupIngested) -> GroupIngested:
     """As version 1 kept it, and without its attempt: of passes the first, of failures those beside one. Tags
-    were not always each once."""
+    were not always each once, and the feedback on passes was not kept."""
     failed = group.failed if group.reference is not None else []
-    return replace(group, attempt=1, failed=failed, passed=[], tags=list(dict.fromkeys(group.tags)))
+    samples = {each.sample for each in group.failed}
+    feedback = [each for each in group.feedback if each.sample in samples]
+    tags = list(dict.fromkeys(group.tags))
+    return replace(group, attempt=1, failed=failed, passed=[], feedback=feedback, tags=tags)
 
 
 def _grown(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
@@ -291,9 +299,9 @@ def _digests(texts: Sequence[str]) -> list[str]:
 def events_of(
     keep: Keep, step: int, source: str, groups: Sequence[RolloutGroup], pass_at: float
 ) -> list[GroupIngested]:
-    """A step's groups as events. Every failure is kept with its feedback, every pass beside a failure, and
-    the first where all passed: what passes look like is measured on them too. `keep` stores texts, or only
-    names them, by their digests."""
+    """A step's groups as events. Every failure is kept, every pass beside a failure, and the first where all
+    passed: what passes look like is measured on them too. The feedback on each is kept with it. `keep` stores
+    texts, or only names them, by their digests."""
     parts: list[tuple[RolloutGroup, list[int], list[int]]] = []
     texts: list[str] = []
     for group in groups:
@@ -302,7 +310,7 @@ def events_of(
         kept = passed if failed else passed[:1]
         parts.append((group, failed, passed))
         texts += [group.prompt, *(group.responses[place] for place in [*kept, *failed])]
-        texts += [group.feedback[place] for place in failed if place in group.feedback]
+        texts += [group.feedback[place] for place in [*kept, *failed] if place in group.feedback]
     digests = iter(keep(texts))
     events: list[GroupIngested] = []
     for number, (group, failed, passed) in enumerate(parts):
@@ -322,7 +330,9 @@ def events_of(
                 draw=group.draw,
                 passed=kept,
                 feedback=[
-                    Feedback(sample=place, text=next(digests)) for place in failed if place in group.feedback
+                    Feedback(sample=place, text=next(digests))
+                    for place in [*(passed if failed else passed[:1]), *failed]
+                    if place in group.feedback
                 ],
                 tags=list(group.tags),
             )

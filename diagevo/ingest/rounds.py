@@ -5,22 +5,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from diagevo.answers.extraction import extract_boxed
-from diagevo.config.models import DiagnosisConfig, MemoryConfig
-from diagevo.diagnosis.cause_extraction import OnProgress, ShouldStop, diagnosed, pair_of, passed
-from diagevo.diagnosis.diagnostician import PROBED, Computed, Diagnostician, UnreadableReplyGuard
-from diagevo.diagnosis.embedder import Embedder
-from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
 from diagevo.errors import ConfigError, OutOfOrderError
-from diagevo.ingest.local import LocalCauses, is_plain
-from diagevo.memory.audit.ingested_groups import Attempts
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
     CauseMatched,
     CauseState,
+    FailureAssigned,
     FailureObserved,
     GroupIngested,
     RoundCommitted,
@@ -30,6 +24,15 @@ from diagevo.memory.events import (
 from diagevo.memory.events.catalogue import Evidence
 from diagevo.memory.log.log import Log
 from diagevo.memory.memory import Memory
+from diagevo.memory.state.model import Attempts
+
+if TYPE_CHECKING:
+    from diagevo.config.models import DiagnosisConfig, MemoryConfig
+    from diagevo.diagnosis.cause_extraction import OnProgress, ShouldStop
+    from diagevo.diagnosis.diagnostician import Computed, Diagnostician, UnreadableReplyGuard
+    from diagevo.diagnosis.embedder import Embedder
+    from diagevo.ingest.local import LocalCauses
+from diagevo.memory.state.assignments import Move, moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,14 @@ class LastFailures:
 
     def __init__(self) -> None:
         self._causes: dict[str, tuple[int, Counter[str]]] = {}
+        self._moved: dict[str, list[Move]] = {}
+        """What somebody assigned anew since, by the digest of the prompt."""
 
     def read(self, log: Log, run_id: str, rounds: Sequence[int]) -> None:
-        """Take in what was committed in these rounds, which come in order."""
+        """Take in what was committed in these rounds, which come in order, and what was said since."""
+        self._moved = {}
+        for fact in moves(log, run_id):
+            self._moved.setdefault(fact.event.failure.question, []).append(fact.event)
         if not rounds:
             return
         wanted = set(rounds)
@@ -92,7 +100,14 @@ class LastFailures:
 
     def aim(self, digest: str, states: Mapping[str, CauseState]) -> Aim | None:
         """What the prompt aims at while the causes are in these states; None: nothing, it is free."""
-        _, causes = self._causes.get(digest, (0, Counter[str]()))
+        last, causes = self._causes.get(digest, (0, Counter[str]()))
+        if moved := self._moved.get(digest):
+            last = max([last, *(one.failure.round for one in moved if isinstance(one, FailureAssigned))])
+            causes = causes.copy() if last == self._causes.get(digest, (0,))[0] else Counter[str]()
+            for one in moved:
+                if one.failure.round == last:
+                    causes[one.cause_id] += 1 if isinstance(one, FailureAssigned) else -1
+            causes = +causes
         ranked = sorted(causes, key=lambda cause_id: (-causes[cause_id], number_of(cause_id)))
         active = next((c for c in ranked if states.get(c) == "active"), None)
         if active is None:
@@ -154,7 +169,7 @@ class Rounds:
 
     @cached_property
     def _attempts(self) -> Attempts:
-        return Attempts.of(self.memory.log, self.memory.run_id)
+        return Attempts(self.memory.log.chosen(self.memory.run_id, [GroupIngested]))
 
     def groups(self, first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
         """The groups of these batches that stand, in order, with their batches."""
@@ -176,14 +191,18 @@ class Rounds:
         self.play(number, groups)
         return number
 
-    def computed(self, number: int) -> dict[str, Computed]:
+    def computed(self, number: int) -> "dict[str, Computed]":
         """What a model is shown of the failures of a round that it is asked about, by their ids."""
+        from diagevo.ingest.local import LocalCauses, is_plain
+
         named = self._named(number, self.memory.state.batch(number))
         known = LocalCauses(self.memory, named.values()).explained(named)
         return {name: words for name, (found, words) in known.items() if not is_plain(found)}
 
     def plain(self, batch: int) -> set[str]:
         """The responses of a batch, by digest, whose failure is no mistake of reasoning."""
+        from diagevo.ingest.local import LocalCauses, is_plain
+
         named = self._named(0, batch)
         known = LocalCauses(self.memory, named.values()).explained(named)
         of = {
@@ -193,14 +212,17 @@ class Rounds:
         }
         return {of[name] for name, (found, _) in known.items() if is_plain(found)}
 
-    def probe(self, first: int, diagnostician: Diagnostician) -> None:
+    def probe(self, first: int, diagnostician: "Diagnostician") -> None:
         """Ask about three failures of round `first`, as if nothing were known: a diagnostician that nobody
         can read raises ServiceError before anything is superseded. Its replies are kept."""
+        from diagevo.diagnosis.cause_extraction import diagnosed, pair_of, passed
+        from diagevo.diagnosis.diagnostician import PROBED, UnreadableReplyGuard
+
         memory = self.memory
         computed = self.computed(first)
         read = memory.log.chosen(memory.run_id, [FailureObserved], (first, first))
-        asked = (each.event for each in read if each.event.failure_id in computed)
-        observed = list(islice(asked, PROBED))
+        failures = (each.event for each in read if each.event.failure_id in computed)
+        observed = list(islice(failures, PROBED))
         legibility = UnreadableReplyGuard(whole=True)
         for failure in observed:
             scored, known = memory.question(failure.question_id), computed.get(failure.failure_id)
@@ -227,7 +249,13 @@ class Rounds:
                 hint="start again from the round before: diagevo runs fork"
                 f" {memory.run_id}@{max(first - 1, 0)}",
             )
-        return memory.supersede(first, reason)
+        from diagevo.ingest.carried import carry, name_causes
+
+        with memory.atomic():
+            event = memory.supersede(first, reason)
+            carry(memory, memory.state.counted())
+            name_causes(memory)
+            return event
 
     def play(self, number: int, groups: Sequence[GroupIngested]) -> None:
         """Open a round, score its groups as candidates, and observe their failures: one transaction."""
@@ -274,6 +302,7 @@ class Rounds:
                 [reference], against = self.memory.artifacts.put_many([""]), "nothing"
             if reference is None:
                 continue
+            feedback = {each.sample: each.text for each in group.feedback}
             for failed in group.failed:
                 yield FailureObserved(
                     failure_id=f"r{number}.q{place}.a{failed.sample}",
@@ -284,17 +313,18 @@ class Rounds:
                     trajectory=failed.trajectory,
                     reference=reference,
                     against=against,
+                    feedback=feedback.get(failed.sample),
                 )
 
     def diagnose(
         self,
-        diagnostician: Diagnostician | LocalCauses,
-        embedder: Embedder,
-        settings: DiagnosisConfig,
-        memory_settings: MemoryConfig,
-        on_progress: OnProgress | None = None,
+        diagnostician: "Diagnostician | LocalCauses",
+        embedder: "Embedder",
+        settings: "DiagnosisConfig",
+        memory_settings: "MemoryConfig",
+        on_progress: "OnProgress | None" = None,
         *,
-        should_stop: ShouldStop | None = None,
+        should_stop: "ShouldStop | None" = None,
         on_commit: Callable[[int, RoundCommitted], None] = lambda _n, _c: None,
     ) -> list[RoundCommitted]:
         """Diagnose and commit every round that waits; one that was interrupted goes on where it stood.
@@ -302,41 +332,75 @@ class Rounds:
         Raises OutOfOrderError where a round is open that is not made of ingested groups, and what `maintain`
         raises.
         """
+        from diagevo.diagnosis.diagnostician import UnreadableReplyGuard
+
         committed: list[RoundCommitted] = []
-        memory, legibility = self.memory, UnreadableReplyGuard(whole=True)
-        while memory.state.open is not None or self.open_next() is not None:
-            assert memory.state.open is not None
-            number = memory.state.open.number
-            batch = memory.state.batch(number)
-            if next(self.groups(batch, LAST), None) is None:
-                raise OutOfOrderError(
-                    f"round {number} of run {memory.run_id} is open and was not ingested",
-                    hint=f"finish it: diagevo train --run {memory.run_id} --resume",
-                )
-            named = self._named(number, batch)
-            if isinstance(diagnostician, LocalCauses):
-                self.observe_all_failed()
-                diagnostician.diagnose(named, on_progress, should_stop)
-            else:
-                local = LocalCauses(memory, named.values())
-                known = local.explained(named)
-                local.first_level({name: found for name, (found, _) in known.items()}, should_stop)
-                words = [memory.state.found_as(cause) for cause in memory.state.causes.values()]
-                memory.vectors(words, embedder.embed)  # of those that were found without a model too
-                maintain(
-                    memory,
-                    diagnostician,
-                    embedder,
-                    settings,
-                    memory_settings,
-                    on_progress,
-                    should_stop=should_stop,
-                    legibility=legibility,
-                    computed={name: words for name, (_, words) in known.items()},
-                )
-            committed.append(memory.commit())
-            on_commit(number, committed[-1])
+        legibility = UnreadableReplyGuard(whole=True)
+        while self.memory.state.open is not None or self.open_next() is not None:
+            event = self.diagnose_open(
+                diagnostician,
+                embedder,
+                settings,
+                memory_settings,
+                on_progress,
+                should_stop=should_stop,
+                legibility=legibility,
+            )
+            committed.append(event)
+            on_commit(self.memory.state.round, event)
         return committed
+
+    def diagnose_open(
+        self,
+        diagnostician: "Diagnostician | LocalCauses",
+        embedder: "Embedder",
+        settings: "DiagnosisConfig",
+        memory_settings: "MemoryConfig",
+        on_progress: "OnProgress | None" = None,
+        *,
+        should_stop: "ShouldStop | None" = None,
+        legibility: "UnreadableReplyGuard | None" = None,
+    ) -> RoundCommitted:
+        """Diagnose and commit the open round, as `diagnose` does with every one."""
+        from diagevo.diagnosis.diagnostician import UnreadableReplyGuard
+        from diagevo.diagnosis.maintain import maintain
+        from diagevo.ingest.carried import carry
+        from diagevo.ingest.local import LocalCauses
+
+        memory = self.memory
+        assert memory.state.open is not None
+        number = memory.state.open.number
+        batch = memory.state.batch(number)
+        if next(self.groups(batch, LAST), None) is None:
+            raise OutOfOrderError(
+                f"round {number} of run {memory.run_id} is open and was not ingested",
+                hint=f"finish it: diagevo train --run {memory.run_id} --resume",
+            )
+        named = self._named(number, batch)
+        if isinstance(diagnostician, LocalCauses):
+            self.observe_all_failed()
+            diagnostician.diagnose(named, on_progress, should_stop)
+        else:
+            local = LocalCauses(memory, named.values())
+            known = local.explained(named)
+            local.first_level({name: found for name, (found, _) in known.items()}, should_stop)
+            words = [memory.state.found_as(cause) for cause in memory.state.causes.values()]
+            memory.vectors(words, embedder.embed)  # of those that were found without a model too
+            maintain(
+                memory,
+                diagnostician,
+                embedder,
+                settings,
+                memory_settings,
+                on_progress,
+                should_stop=should_stop,
+                legibility=legibility or UnreadableReplyGuard(whole=True),
+                computed={name: words for name, (_, words) in known.items()},
+            )
+        with memory.atomic():
+            event = memory.commit()
+            carry(memory, [number])
+        return event
 
     def _named(self, number: int, batch: int) -> dict[str, GroupIngested]:
         """The groups of a batch by their questions' ids in the round that plays it."""
@@ -373,6 +437,8 @@ class Rounds:
         responses = len(group.rewards)
         label = group.answer
         if label is None and group.reference is not None:
+            from diagevo.answers.extraction import extract_boxed
+
             label = extract_boxed(references[group.reference])
         return CandidateScored(
             question_id=question_id,

@@ -5,12 +5,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from diagevo.config.loading import apply_overrides
-from diagevo.config.models import Config, IngestConfig
-from diagevo.config.sources import Layer, Source
-from diagevo.diagnosis.embedder import embedder_for
+from diagevo.config.models import IngestConfig
 from diagevo.errors import ConfigError, HeldError, NotFoundError, StoppedSafely, StoreError
 from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure
 from diagevo.ingest.rollout_steps import RolloutStep
@@ -21,6 +18,10 @@ from diagevo.memory.opening import open_memory
 from diagevo.memory.state.model import MemoryState
 from diagevo.progress import StopFlag
 from diagevo.text.numbers import count
+
+if TYPE_CHECKING:
+    from diagevo.config.models import Config
+    from diagevo.ingest.steering import Steering
 
 T = TypeVar("T")
 POLL_SECONDS = 2.0
@@ -39,30 +40,33 @@ class IngestSession:
     Args:
         database: Its URL.
         run: The run's name.
-        asked: Settings of `ingest` that were asked for, by name.
-        configured: The configuration that a new run gets; asked only for one.
-        stop: Asked between steps; a followed training is waited for until it is set.
+        options: Settings of `ingest` given by the user, by name.
+        configured: Makes the configuration of a new run; called only for one.
+        stop: Checked between steps; a followed training is waited for until it is set.
         follow: Whether the training still writes.
         resumed: Whether the training resumed, so that steps may have new rollouts.
         say: Receives what happens while a training is followed.
+        steering: Of a followed training, diagnoses each round and serves the draws of the next.
     """
 
     def __init__(
         self,
         database: str,
         run: str,
-        asked: Mapping[str, Any],
-        configured: Callable[[], Config],
+        options: Mapping[str, Any],
+        configured: "Callable[[], Config]",
         *,
         stop: StopFlag,
         follow: bool,
         resumed: bool,
         say: Callable[[str], None],
+        steering: "Steering | None" = None,
     ) -> None:
-        self._database, self._run, self._asked, self._configured = database, run, asked, configured
+        self._database, self._run, self._options, self._configured = database, run, options, configured
+        self._steering = steering
         self._stop, self._follow, self._resumed, self._say = stop, follow, resumed, say
         self._known = False
-        """Whether the run was ingested before, once its settings were asked for."""
+        """Whether the run was ingested before, once `settings` was called."""
         self._memory: Memory | None = None
         self._recorder: Recorder | None = None
 
@@ -73,7 +77,7 @@ class IngestSession:
         self._leave()
 
     def settings(self) -> IngestConfig:
-        """Those that the run was ingested with before, else those asked for now."""
+        """Those that the run was ingested with before, else those given now."""
         try:
             history = open_history(self._database, self._run)
         except (NotFoundError, StoreError):  # opening it for writing says what is wrong, if anything is
@@ -92,20 +96,24 @@ class IngestSession:
         where there is no rollout, or no such beginning, and for what is no rollout: then the steps before it
         are recorded."""
         begun = self._known or self._follow
+        recorded = 0
+        if self._steering is not None:
+            self._steering.serve(self.memory)
         try:
             found = steps() if begun else self._begun(steps, path, pass_at, report)
             for together in self._together(found):
                 self.recorder.record(together, report)
+                recorded += len(together)
                 if self._follow:
                     [step] = together
                     self._say(f"step {step.number}: {len(step.rollouts)} rollouts")
             if not report.rollouts and not self._follow:
                 raise _nothing(path, report)
-            if report.steps:
+            if report.steps and self._steering is None:  # which diagnoses whole rounds alone
                 self._open_next(full=False)
         except ConfigError as error:
-            if report.steps:
-                going = f"{count(report.steps, 'step')} before it recorded: the same command goes on there"
+            if recorded:
+                going = f"{count(recorded, 'step')} before it recorded: the same command goes on there"
                 hint = going if error.hint is None else f"{error.hint}; {going}"
                 raise ConfigError(error.message, hint=hint) from error
             raise
@@ -115,7 +123,7 @@ class IngestSession:
     ) -> Iterable[RolloutStep]:
         """All steps, once a pass beside a failure was seen among them, or none had to be."""
         held: list[RolloutStep] = []
-        bar = Bar(pass_at, named="pass_at" in self._asked)
+        bar = Bar(pass_at, named="pass_at" in self._options)
         source = iter(steps())
         for step in source:
             self._stop.check(f"before step {step.number}")
@@ -181,18 +189,22 @@ class IngestSession:
     def wait(self) -> bool:
         """Let others write, and look again; False once nobody wants to wait."""
         if self._memory is not None:
-            self._open_next(full=True)
+            while self._open_next(full=True) and self._steering is not None and not self._stop:
+                if not self._steering.play(self.memory):
+                    break
             self._leave()
         if not self._stop:
             time.sleep(POLL_SECONDS)
         return not self._stop
 
-    def _open_next(self, *, full: bool) -> None:
-        """Open the round that comes next, if none is open; with `full` only one that has all its steps."""
+    def _open_next(self, *, full: bool) -> bool:
+        """Open the round that comes next, if none is open; with `full` only one that has all its steps.
+        Whether one is open now."""
         enough = self.recorder.settings.steps_per_round if full else 1
         state = self.memory.state
         if self.recorder.filled[state.batch(state.round + 1)] >= enough:
             Rounds(self.memory).open_next()
+        return self.memory.state.open is not None
 
     @property
     def served(self) -> bool:
@@ -223,15 +235,19 @@ class IngestSession:
         try:
             memory.claim()
             if memory.state.config is None:
+                from diagevo.diagnosis.embedder import embedder_for
+
                 config = self._config()
+                self._check(config.model_dump())
                 configure(memory, config, embedder_for(config.roles.embedder))
             elif memory.played_by_train:
                 raise ConfigError(
                     f"run {self._run} is played by diagevo train: its rounds are its own",
                     hint="ingest into another run: --run NAME",
                 )
+            self._check(memory.config)
             stored = _ingest_settings(memory.state.config)
-            for name, value in self._asked.items():
+            for name, value in self._options.items():
                 if getattr(stored, name) != value:
                     was, wanted = (_as_option(each) for each in (getattr(stored, name), value))
                     raise ConfigError(
@@ -243,9 +259,16 @@ class IngestSession:
             raise
         return memory
 
-    def _config(self) -> Config:
+    def _check(self, config: Mapping[str, Any]) -> None:
+        if self._steering is not None:
+            self._steering.check(config)
+
+    def _config(self) -> "Config":
+        from diagevo.config.loading import apply_overrides
+        from diagevo.config.sources import Layer, Source
+
         given = Layer()
-        for name, value in self._asked.items():
+        for name, value in self._options.items():
             given.put(("ingest", name), value, Source("flag", f"--{name.replace('_', '-')}"))
         return apply_overrides(self._configured().model_dump(), given, self._run)
 

@@ -28,7 +28,7 @@ from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder, embedder_for, identity
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.errors import ConfigError, DiagEvoError
-from diagevo.ingest.formats import messages
+from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.formats.rows import terms, total
 from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure, events_of
 from diagevo.ingest.rollout_steps import RolloutGroup, RolloutStep

@@ -22,6 +22,7 @@ from diagevo.evaluation.benchmarks import Loaded, benchmark
 from diagevo.evaluation.question_files import labelled, limited, load
 from diagevo.loop.players import ChallengerReward, PlayContext, World, plays_here
 from diagevo.memory.memory import Memory
+from diagevo.memory.nearest.index import lancedb
 from diagevo.planning.footprint import SAME_SHAPE, shape_mismatch
 from diagevo.private import private
 from diagevo.progress import StopFlag
@@ -81,8 +82,7 @@ class Roles(PlayContext):
         _check_warm_start(config)
         _need_reporters(config.hardware.report_to)
         if config.memory.index == "lancedb":
-            with extra("index", "memory.index lancedb"):
-                import lancedb  # noqa: F401  (reported here where it is missing)
+            lancedb("memory.index lancedb")  # reported here where it is missing
         for role in ("challenger", "solver", "templates", "validation", "embedder"):
             getattr(self, role)
         if (why := shape_mismatch(config)) is not None:

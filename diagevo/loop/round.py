@@ -98,13 +98,17 @@ class Round:
         """(1) challenger, (2) candidates, votes, filter and solver, (3) maintenance, (4) next schedule."""
         began = time.monotonic()
         private_folder(self.folder)
+        # Opened anew it is the same schedule: it is in the log, and a resumed round reads it back.
         schedule = self.memory.open_round(self.number, seed=self.roles.seed(self.number, "schedule"))
         self.stages.scheduled(time.monotonic() - began)
+        # The challenger is trained against the solver as the round before left it.
         self.train_challenger(schedule)
         written = self.write_candidates(schedule)
         self.vote(written)
         lessons = self.keep_learnable()
         self.train_solver(lessons)
+        # Causes change only now, when all of the round's failures are known: matches must not depend on the
+        # order in which steps arrived.
         self.maintain()
         began = time.monotonic()
         committed = self.memory.commit()
@@ -189,10 +193,12 @@ class Round:
 
         self.stages.play("challenger", train, total=settings.max_steps, checkpoints=work)
         shutil.rmtree(work, ignore_errors=True)
+        # Also where the stage was complete already: what follows plays the weights that it left.
         self.challenger = Challenger(output, self.roles)
 
     def write_candidates(self, schedule: Schedule) -> list[Written]:
         """A fresh pool from the updated challenger under the same schedule."""
+        # A seed of its own: other draws than those that the challenger was trained on.
         plan = schedule.draw(self.roles.config.round.candidates, seed=self.roles.seed(self.number, "pool"))
         file, answers = self.folder / "candidates.jsonl", self.folder / "candidates-answers.jsonl"
 
@@ -203,6 +209,7 @@ class Round:
             return Outcome((file,), summary={**Counter(draw.mode for draw in plan), "valid": valid})
 
         self.stages.play("candidates", write, total=len(plan))
+        # Kept replies of an interrupted stage; its result is a file of the completed one.
         answers.unlink(missing_ok=True)
         return load_written(file, plan, self.roles)
 
@@ -216,7 +223,12 @@ class Round:
             summary: dict[str, object] = {**Counter(candidate.verdict for candidate in scored)}
             if undecided := sum(candidate.undecided for candidate in scored):
                 summary["undecided comparisons"] = undecided
-            return Outcome(record=lambda: self.memory.score(scored), summary=summary)
+
+            def record() -> None:
+                self.memory.score(scored)
+                self.memory.promote()
+
+            return Outcome(record=record, summary=summary)
 
         self.stages.play("votes", vote, total=len(written))
         answers.unlink(missing_ok=True)
@@ -239,6 +251,7 @@ class Round:
         """GRPO towards the pseudo-labels. Each failed trajectory is observed, and diagnosed as it arrives."""
         settings = self.roles.config.solver_grpo
         output, work = self.folder / "solver", self.folder / "solver-work"
+        # One pass, as in the paper: no question is trained on twice.
         steps = min(settings.max_steps, -(-len(lessons) // settings.batch_questions))
 
         def train() -> Outcome:
@@ -249,11 +262,15 @@ class Round:
             with Diagnoser(self.memory, self.context.diagnostician, self.roles.config.diagnosis) as diagnoser:
                 diagnosing = self.roles.config.diagnosis.enabled
                 if diagnosing:
+                    # Of an earlier attempt: steps before the checkpoint are not played again, their
+                    # failures still wait.
                     diagnoser.submit(self.memory.undiagnosed())
                 failed = FailureCapture(self.roles, self.memory, lessons)
 
                 def on_step(step: int, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> None:
                     failures = failed.of_step(rollouts, rewards)
+                    # In the log before the step's checkpoint counts: a kill between them repeats the step,
+                    # never loses it.
                     self.memory.observe(failures)
                     if diagnosing:
                         diagnoser.submit(failures)
@@ -271,6 +288,7 @@ class Round:
                         on_step=on_step,
                         on_update=trained.updated,
                     )
+                # The stage's end waits for what is asked: settlement needs every verdict of the round.
                 diagnoser.drain(lambda: bool(self.stages.stop))
             reward = trained.reward(summary.steps)
             return Outcome(
@@ -318,6 +336,8 @@ class Round:
         section = "hardware" if error.setting == "rows_at_once" else f"{stage}_grpo"
         key = f"{section}.{error.setting}"
         before = getattr(getattr(self.roles.config, section), error.setting)
+        # Of what was held, if that was less than the setting: halving the setting alone might change
+        # nothing.
         if (after := min(before, error.held) // 2) < 1:
             raise OutOfMemoryError(
                 f"round {self.number}, training of the {stage}: {error.message}",

@@ -148,11 +148,14 @@ class Stages:
         asked for, and StoreError where a completed stage's files are gone or changed, or the disk is full.
         """
         status = self.memory.stage(name)
+        # Its files are checked, not its word: a resumed round would go on from weights that somebody
+        # replaced.
         if status.status == "completed":
             self._check(name, status.artifacts)
             self.passed(name)
             return
         self.check_stop(f"before the stage {name} of round {self.round}")
+        # A process that was killed leaves its stage running: what it observed past the checkpoint is void.
         if status.status == "running":
             self._abandon(name, checkpoints)
         started = time.monotonic()
@@ -164,6 +167,7 @@ class Stages:
             Artifact(path=file.relative_to(self.folder).as_posix(), sha256=sha256_of(file, self.stop))
             for file in outcome.files
         ]
+        # One transaction: a stage is complete with its events and files, or is played again.
         with self.memory.atomic():
             if outcome.record is not None:
                 outcome.record()
@@ -202,6 +206,7 @@ class Stages:
                 reason = error.message
             except OutOfMemoryError as error:
                 reason = f"{error.message} {self.shrink(name, error)}"
+            # Who asked to stop gets no further attempt.
             self.check_stop(f"in the stage {name} of round {self.round}: {reason}")
             self.observer.message(f"round {self.round}: {reason}")
             self._abandon(name, checkpoints, reason=reason)

@@ -14,6 +14,7 @@ from diagevo.memory.events.records import UnstorableText, recordable, storable_e
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def checked(verb: Callable[P, T]) -> Callable[P, T]:
@@ -98,7 +99,8 @@ def _spelled(hint: Any) -> str:
 
 def refuse_other_id(id_: str, of: str, letter: str) -> None:
     """Raises ConfigError where an id is not `of`, a dot, the letter and a number: all readers go by these."""
-    if re.fullmatch(rf"{re.escape(of)}\.{letter}(?:0|[1-9][0-9]{{0,8}})", id_) is None:
+    before = f"{of}.{letter}"
+    if not id_.startswith(before) or _NUMBER.fullmatch(id_, len(before)) is None:
         raise ConfigError(
             f"{_shown(id_)} cannot be an id here",
             hint=f"number them {of}.{letter}0, {of}.{letter}1, …, and keep ids of your own beside these",

@@ -79,10 +79,11 @@ class RunFrames:
         return _frame(columns, rows)
 
     def history(self) -> "polars.DataFrame":
-        """A row a cause and committed round that counts: how states and frequencies went."""
-        columns = "round cause_id node_id state frequency probability probability_exact"
+        """A row a cause and committed round that counts: how states and frequencies went, and p of the
+        next round as the commit recorded it."""
+        columns = "round cause_id node_id state frequency probability_committed probability_committed_exact"
         query = (
-            "SELECT round, cause_id, node_id, state, frequency, probability FROM v_cause_history"
+            "SELECT round, cause_id, node_id, state, frequency, probability_committed FROM v_cause_history"
             " WHERE run_id = :run ORDER BY round, length(cause_id), cause_id"
         )
         rows = (
@@ -246,7 +247,9 @@ _WHOLE = (
     " kept observed promoted reactivated created responses first second label_true right_answer rollouts"
     " passes completions"
 )
-_FRACTIONAL = "probability z epsilon_next p1 p2 pass_rate reward loss entropy grad_norm kl"
+_FRACTIONAL = (
+    "probability probability_committed z epsilon_next p1 p2 pass_rate reward loss entropy grad_norm kl"
+)
 _TIMES = "committed_at recorded_at"
 """What each column of any frame holds, where it is no text: a frame without rows has its types too."""
 

@@ -41,7 +41,6 @@ from diagevo.memory.state.projection import load
 from diagevo.memory.state.stored_config import Configured, configured, read_today
 from diagevo.progress import WARM_START
 from diagevo.text.escaping import shortened
-from diagevo.text.steps import common_head
 
 E = TypeVar("E", bound=Event)
 
@@ -297,6 +296,8 @@ class History:
         if self._last_group is None:
             return ""
         read = self.log.read(self.run_id, types=["GroupIngested"], limit=PROMPTS)
+        from diagevo.text.steps import common_head
+
         prompts = set(self.texts([expect(each, GroupIngested).question for each in read]).values())
         return next(iter(prompts), "")[: common_head(prompts)]
 

@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 from msgspec import structs
 
 from diagevo.equations.policy import BUILT_IN, Policy, epsilon_of
@@ -35,6 +34,7 @@ from diagevo.memory.events import (
     Artifact,
     CandidateScored,
     Cause,
+    CauseAdded,
     CauseDismissed,
     CausePromoted,
     CauseReinstated,
@@ -42,14 +42,17 @@ from diagevo.memory.events import (
     CheckpointEvaluated,
     DuplicateJudged,
     Embedder,
+    FailureAssigned,
     FailureDiagnosed,
     FailureObserved,
+    FailureUnassigned,
     GroupIngested,
     Node,
     NodeAssigned,
     NodePairJudged,
     NodesMerged,
     PhaseMeasured,
+    PlacedFailure,
     RoundCommitted,
     RoundOpened,
     RoundsSuperseded,
@@ -60,12 +63,13 @@ from diagevo.memory.events import (
     StageStarted,
     StepTrained,
 )
+from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import event_id, payload_of
+from diagevo.memory.history import VoidedAttempts, fact_of
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.vectors import Embed, Vectors
-from diagevo.memory.nearest.similarity import NodeCandidate, Similarity
 from diagevo.memory.policy_file import load, named
 from diagevo.memory.state import decide, projection
+from diagevo.memory.state.assignments import Move, causes_of, diagnosed_as, moves
 from diagevo.memory.state.effects import unsettled
 from diagevo.memory.state.fold import STAGES
 from diagevo.memory.state.model import KnownCause, MemoryState, OpenRound, Stage, played_again
@@ -73,11 +77,18 @@ from diagevo.memory.state.projected_schedule import Schedule
 from diagevo.memory.state.stored_config import read_today, unread
 from diagevo.memory.writer import Item, RunWriter
 from diagevo.progress import WARM_START
+from diagevo.text.escaping import shortened
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from diagevo.memory.log.vectors import Embed
+    from diagevo.memory.nearest.similarity import NodeCandidate, Similarity
 
 LONGEST_LINE = 500
-"""Characters of a person's words about a cause: half a dozen lines of a terminal."""
+"""Characters of a description or reason that a person gives: half a dozen lines of a terminal."""
 PORTION = 256
-"""Texts that a change of the embedding model embeds and keeps at a time."""
+"""Texts that `change_embedder` embeds and stores at a time."""
 
 
 class Memory:
@@ -99,12 +110,17 @@ class Memory:
         self.log = self._run.log
         self.artifacts = self._run.artifacts
         self._config = config
-        self._similarity = Similarity(self._run)
         self._own_policy = named(config)  # by the user's own words
         self._load_policy = cache(load)
         self._embedder = embedder or UNNAMED
         if embedder is not None:
             self.check_embedder(embedder)
+
+    @cached_property
+    def _similarity(self) -> "Similarity":
+        from diagevo.memory.nearest.similarity import Similarity  # numpy: an ingest needs none
+
+        return Similarity(self._run)
 
     @property
     def state(self) -> MemoryState:
@@ -117,7 +133,7 @@ class Memory:
         return self._run.folder
 
     def claim(self) -> None:
-        """Become the run's writer now; else the first verb that writes does it.
+        """Take the run's writer lock now instead of at the first write.
 
         Raises:
             HeldError: Another process is the writer; the message names it.
@@ -125,11 +141,11 @@ class Memory:
         self._run.claim()
 
     def atomic(self) -> AbstractContextManager[None]:
-        """Several verbs in one transaction: all or nothing, the state too."""
+        """Run several verbs in one transaction: all or nothing, including the state."""
         return self._run.atomic()
 
     def close(self) -> None:
-        """Keep the chain's head outside the database, give the run's lock back and close the connections."""
+        """Save the chain's head outside the database, release the run's lock and close the connections."""
         self._run.close()
 
     def __enter__(self) -> Self:
@@ -139,20 +155,20 @@ class Memory:
         try:
             self.close()
         except StoreError:
-            if kind is None:  # else what went wrong first is told
+            if kind is None:  # else the first error is the one to report
                 raise
 
     @checked
     def configure(self, event: RunConfigured) -> None:
-        """Record the run's configuration, once. The same again is fine.
+        """Record the run's configuration, once. Idempotent.
 
         Args:
-            event: Values of the method, models by role, and whose vectors the run will hold.
+            event: The method's settings, the models by role, and the embedder.
 
         Raises:
             ConflictError: The run was configured differently.
-            ConfigError: Its vectors are another model's, its policy cannot be loaded, or a key of `memory`,
-                `schedule`, `filter` or `round` is no setting's.
+            ConfigError: The run has another embedder, its policy cannot be loaded, or `memory`, `schedule`,
+                `filter` or `round` has an unknown key.
         """
         if unknown := unread(event.config):
             from diagevo.config.sources import no_such_key
@@ -175,7 +191,7 @@ class Memory:
                 )
 
     def _record_default_config(self) -> None:
-        """A run that nobody configured gets what it was opened with. Within `atomic()`."""
+        """Configure a run that has no configuration with what it was opened with. Within `atomic()`."""
         if self.state.config is not None:
             return
         default = RunConfigured(
@@ -200,19 +216,19 @@ class Memory:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The run's configuration: as recorded, or what it was opened with while none is recorded."""
+        """The run's recorded configuration, or the one it was opened with while none is recorded."""
         return self._config if self.state.config is None else self.state.config
 
     @checked
     def reconfigure(self, config: Mapping[str, Any]) -> None:
-        """Record a further configuration, where it is another one.
+        """Record a new configuration if it differs from the current one.
 
         Args:
             config: The whole configuration, not only what changes.
 
         Raises:
-            OutOfOrderError: A round is open, and this changes what it is played with (who is asked, and how,
-                may change at any time); or the run was never configured.
+            OutOfOrderError: A round is open and the change affects it (the diagnostician may change at any
+                time), or the run was never configured.
         """
         with self.atomic():
             last = self._configured()
@@ -227,22 +243,22 @@ class Memory:
 
     @property
     def names_embedder(self) -> bool:
-        """Whether the run says whose its vectors are: `diagevo.open(embedder=…)` or `configure` told it."""
+        """Whether the run's embedder is known, from `diagevo.open(embedder=…)` or `configure`."""
         return self._own_embedder not in (None, UNNAMED)
 
     @property
     def _own_embedder(self) -> Embedder | None:
-        """Whose the run's vectors are, or will be; None where that is open."""
+        """The run's embedder, None while undecided."""
         if self.state.config is not None:
             return self.state.embedder
         return None if self._embedder == UNNAMED else self._embedder
 
     @checked
     def check_embedder(self, embedder: Embedder) -> None:
-        """Refuse another embedding model than the run's: cosines between two models mean nothing.
+        """Refuse an embedder other than the run's: cosines between vectors of two models mean nothing.
 
         Raises:
-            ConfigError: The run's vectors are another model's.
+            ConfigError: The run has another embedder.
         """
         stored = self._own_embedder
         if self.state.config is None and stored not in (None, embedder):
@@ -262,22 +278,22 @@ class Memory:
     def change_embedder(
         self,
         embedder: Embedder,
-        embed: Embed,
+        embed: "Embed",
         *,
         config: Mapping[str, Any] | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Embed every cause and node label with another model, and record that the run belongs to it now.
+        """Embed every cause and node label with another model, and switch the run to it.
 
-        Decisions of the past stay. The vectors come first, in portions that are kept, and the event that
-        switches to them last: killed in between, the run is still the old model's, and called again this goes
-        on. With the run's own model it makes the vectors that are missing.
+        Past decisions stay. Vectors are stored first, in batches, and the event that switches to them last.
+        If this is interrupted, the run keeps its old model, and calling it again continues. With the run's
+        own model it adds missing vectors.
 
         Args:
             embedder: The model's name, revision and dimension.
-            embed: Called with a portion of the texts; returns an array (m, d).
-            config: The configuration that names the model, where one does.
-            on_progress: Called with the number of texts done, and of all.
+            embed: Called with a batch of texts; returns an array (m, d).
+            config: The configuration that names the model, if there is one.
+            on_progress: Called with the numbers of texts done and in total.
 
         Returns:
             The number of texts.
@@ -300,6 +316,8 @@ class Memory:
             texts = [state.found_as(c) for c in state.causes.values()] + [
                 n.label for n in state.nodes.values()
             ]
+            from diagevo.memory.log.vectors import Vectors
+
             vectors = Vectors(self.database, self.run_id, embedder)
             for start in range(0, len(texts), PORTION):
                 vectors.embed(texts[start : start + PORTION], embed)
@@ -313,7 +331,7 @@ class Memory:
                     self._run.append([Item(changed)])
             return len(texts)
 
-    def vectors(self, texts: Sequence[str], embed: Embed) -> np.ndarray:
+    def vectors(self, texts: Sequence[str], embed: "Embed") -> "np.ndarray":
         """Vectors of texts. Those that the database does not hold are embedded and stored.
 
         Args:
@@ -325,7 +343,7 @@ class Memory:
         """
         return self._similarity.vectors(texts, embed)
 
-    def similar_causes(self, vector: np.ndarray, *, above: float | None = None) -> list[SimilarCause]:
+    def similar_causes(self, vector: "np.ndarray", *, above: float | None = None) -> list[SimilarCause]:
         """Every stored cause with its cosine, best first. A cause made a moment ago is there.
 
         Args:
@@ -334,7 +352,7 @@ class Memory:
         """
         return self._similarity.causes(vector, above)
 
-    def similar_nodes(self, vector: np.ndarray, k: int) -> list[NodeCandidate]:
+    def similar_nodes(self, vector: "np.ndarray", k: int) -> "list[NodeCandidate]":
         """The k nodes whose nearest member is nearest, best first.
 
         Args:
@@ -343,7 +361,7 @@ class Memory:
         """
         return self._similarity.nodes(vector, k)
 
-    def node_pairs(self, theta: float, embed: Embed) -> list[tuple[str, str, float]]:
+    def node_pairs(self, theta: float, embed: "Embed") -> list[tuple[str, str, float]]:
         """Pairs of nodes that may be one skill.
 
         Args:
@@ -494,6 +512,7 @@ class Memory:
                     hint="after the commit nobody can: diagnose them, or record the verdict unresolved for"
                     " those that shall not count",
                 )
+            self.promote()
             policy_epsilon = (
                 None if (policy := self.policy()) is None else epsilon_of(policy, self.state.known())
             )
@@ -534,16 +553,16 @@ class Memory:
 
     @checked
     def rename(self, cause_id: str, description: str) -> CauseRenamed:
-        """Correct a cause's words. Its id, state, frequency and vector stay; the old words stay in its story.
+        """Correct a cause's description. Its id, state, frequency and vector stay; `why` shows the old one.
 
         Args:
             cause_id: The cause.
-            description: The new words.
+            description: The new description.
 
         Raises:
             NotFoundError: There is no such cause.
-            ConfigError: They are no line, or too long for one.
-            OutOfOrderError: A round is open, or these are the words that it has.
+            ConfigError: The description is empty, too long, or more than one line.
+            OutOfOrderError: A round is open, or the description is unchanged.
         """
         refuse_no_line("description", description)
         with self.atomic():
@@ -556,17 +575,18 @@ class Memory:
 
     @checked
     def dismiss(self, cause_id: str, because: str, by: str) -> CauseDismissed:
-        """Say that a cause is no fault of the model. It leaves F, ε, p and the schedule, and later failures
-        of it, which are still counted under it, do not raise it again.
+        """Dismiss a cause that is no fault of the model. It leaves F, ε, p and the schedule. Later failures
+        are still counted under it but do not reactivate it.
 
         Args:
             cause_id: The cause.
-            because: Why, for its story.
-            by: Who says so.
+            because: The reason, which `why` shows.
+            by: Who dismisses it.
 
         Raises:
             NotFoundError: There is no such cause.
-            ConfigError: The reason is empty, no line or too long for one, or the cause is dismissed already.
+            ConfigError: The reason is empty, too long or more than one line, or the cause is already
+                dismissed.
             OutOfOrderError: A round is open.
         """
         refuse_no_line("reason", because)
@@ -584,12 +604,12 @@ class Memory:
 
     @checked
     def reinstate(self, cause_id: str, by: str) -> CauseReinstated:
-        """Take a dismissal back: the cause is Active, with the failures that were counted since, or Mastered
-        where it has none.
+        """Undo a dismissal. The cause becomes Active with the failures counted since, or Mastered if it has
+        none.
 
         Args:
             cause_id: The cause.
-            by: Who takes it back.
+            by: Who undoes it.
 
         Raises:
             NotFoundError: There is no such cause.
@@ -606,22 +626,231 @@ class Memory:
             return event
 
     @checked
+    def add_cause(self, description: str, failure_id: str, by: str) -> CauseAdded:
+        """Name a cause in one's own words. No failure is counted under it until one is assigned to it.
+
+        It goes under the skill node of the failure's cause, or under a new one where it has none.
+
+        Args:
+            description: The words.
+            failure_id: A failure that it is named for.
+            by: Who names it.
+
+        Raises:
+            NotFoundError: There is no such failure.
+            ConfigError: The words are no line, or too long for one, or those of a cause that is stored.
+            OutOfOrderError: A round is open.
+        """
+        refuse_no_line("description", description)
+        refuse_no_line("name", by)
+        with self.atomic():
+            state = self.state
+            if known := [c.cause_id for c in state.causes.values() if c.description == description]:
+                raise ConfigError(f"{known[0]} is called so already", hint=f"assign failures to {known[0]}")
+            observed = self._observation(failure_id, superseded=True)
+            counts = bool(state.counted([observed.round]))
+            cause_id = self._placed([failure_id])[failure_id][1] if counts else None
+            event = CauseAdded(
+                cause_id=f"c{state.next_cause}",
+                description=description,
+                node_id=f"n{state.next_node}" if cause_id is None else state.causes[cause_id].node_id,
+                label=description if cause_id is None else None,
+                failure_id=failure_id,
+                by=by,
+            )
+            self._run.append([Item(event, round=state.round)])
+            self._run.keep_head()
+            return event
+
+    @checked
+    def assign(
+        self, failures: Sequence[str], cause_id: str, by: str, note: str | None = None
+    ) -> list[FailureAssigned]:
+        """Say that failures are of a cause, whatever their diagnosis says: each is counted there, as a match
+        of its own round would be, and no more under the cause that it had. What is so already stays.
+
+        Args:
+            failures: Their ids.
+            cause_id: The cause.
+            by: Who says so.
+            note: Why.
+
+        Returns:
+            What was recorded, of those that were not assigned so before.
+
+        Raises:
+            NotFoundError: There is no such cause or failure, or its round is superseded.
+            ConfigError: The note is no line, or too long for one.
+            OutOfOrderError: A round is open.
+        """
+        refuse_no_line("name", by)
+        if note is not None:
+            refuse_no_line("note", note)
+        with self.atomic():
+            self.cause(cause_id)
+            found = self._placed(failures)
+            stands = {f for f, was in self._said().items() if was == cause_id}
+            to = {failure_id: (cause_id, note, False) for failure_id in found if failure_id not in stands}
+            return [e for e in self._move(found, to, by) if isinstance(e, FailureAssigned)]
+
+    @checked
+    def unassign(self, failures: Sequence[str], by: str) -> list[FailureAssigned | FailureUnassigned]:
+        """Take back what was said of failures: each is of its diagnosed cause again, or of none.
+
+        Args:
+            failures: Their ids.
+            by: Who takes it back.
+
+        Raises:
+            NotFoundError: There is no such failure, or its round is superseded.
+            ConfigError: Nobody assigned it.
+            OutOfOrderError: A round is open.
+        """
+        refuse_no_line("name", by)
+        with self.atomic():
+            found, before = self._placed(failures), self._said()
+            if unsaid := [failure_id for failure_id in found if failure_id not in before]:
+                raise ConfigError(
+                    f"nobody assigned {unsaid[0]} to a cause", hint=f"see: diagevo memory why {unsaid[0]}"
+                )
+            to: dict[str, tuple[str | None, str | None, bool]] = {
+                failure_id: (diagnosed_as(self.log, self.state, failure_id, placed.round), None, True)
+                for failure_id, (placed, _) in found.items()
+            }
+            return self._move(found, to, by)
+
+    @checked
+    def causes_of(self, failures: Sequence[str]) -> dict[str, str | None]:
+        """The cause that each failure is counted under now; None for a slip, or one that is not diagnosed.
+
+        Args:
+            failures: Their ids.
+
+        Raises:
+            NotFoundError: There is no such failure, or its round is superseded.
+        """
+        return {failure_id: cause for failure_id, (_, cause) in self._placed(failures).items()}
+
+    @checked
+    def diagnosed_as(self, failures: Sequence[str]) -> dict[str, str | None]:
+        """The cause that the diagnosis of each failure counted it under, whatever somebody said since.
+
+        Args:
+            failures: Their ids.
+
+        Raises:
+            NotFoundError: There is no such failure, or its round is superseded.
+        """
+        return {
+            failure_id: diagnosed_as(self.log, self.state, failure_id, placed.round)
+            for failure_id, (placed, _) in self._placed(failures).items()
+        }
+
+    def _said(self) -> dict[str, str]:
+        """The cause of each failure that somebody assigned, and nobody took it back."""
+        last = {fact.event.failure.failure_id: fact.event for fact in moves(self.log, self.run_id)}
+        return {
+            failure_id: event.cause_id
+            for failure_id, event in last.items()
+            if isinstance(event, FailureAssigned) and not event.undo
+        }
+
+    def _move(
+        self,
+        found: Mapping[str, tuple[PlacedFailure, str | None]],
+        to: Mapping[str, tuple[str | None, str | None, bool]],
+        by: str,
+    ) -> list[Move]:
+        """Take failures out of the causes that they have, into those of `to`, each with a note and whether
+        that takes something back."""
+        events: list[Move] = []
+        for failure_id, (cause_id, note, undo) in to.items():
+            placed, before = found[failure_id]
+            number = self.state.assignments + len(events) + 1
+            if before is not None:  # its own too: what a person confirms is their word from here on
+                events.append(FailureUnassigned(number=number, cause_id=before, failure=placed, by=by))
+                number += 1
+            if cause_id is not None:
+                events.append(
+                    FailureAssigned(
+                        number=number, cause_id=cause_id, failure=placed, by=by, note=note, undo=undo
+                    )
+                )
+        if events:
+            self._run.append([Item(event, round=self.state.round) for event in events])
+            self._run.keep_head()
+        return events
+
+    def _placed(self, failures: Sequence[str]) -> dict[str, tuple[PlacedFailure, str | None]]:
+        """Failures of rounds that count, each with the cause that it is counted under."""
+        now = causes_of(moves(self.log, self.run_id))
+        found: dict[str, tuple[PlacedFailure, str | None]] = {}
+        for failure_id in dict.fromkeys(failures):
+            observed = self._observation(failure_id)
+            scored = self.question(observed.event.question_id)
+            placed = PlacedFailure(
+                failure_id=failure_id,
+                round=observed.round,
+                trajectory=observed.event.trajectory,
+                question=scored.question,
+                responses=scored.responses,
+                first=scored.first,
+            )
+            if failure_id in now:
+                found[failure_id] = placed, now[failure_id]
+            else:
+                found[failure_id] = placed, diagnosed_as(self.log, self.state, failure_id, observed.round)
+        return found
+
+    def _observation(self, failure_id: str, *, superseded: bool = False) -> Fact[FailureObserved]:
+        """Of a failure that counts, or one whose round is `superseded`. Raises NotFoundError where there is
+        none."""
+        named = re.fullmatch(r"r([0-9]{1,9})\.q[0-9]+\.a[0-9]+", failure_id)
+        if named is None:
+            raise NotFoundError(
+                f"{shortened(failure_id)} is not the id of a failure",
+                hint="failures are named like r3.q318.a5",
+            )
+        round, question = int(named[1]), failure_id.rpartition(".")[0]
+        if not superseded and (again := played_again(self.state.superseded).get(round)) is not None:
+            raise NotFoundError(
+                f"round {round} of run {self.run_id} is superseded by round {again}",
+                hint=f"list those of it: diagevo memory log --type FailureObserved --round {again}",
+            )
+        given_up = VoidedAttempts()
+        for fact in self.log.chosen(self.run_id, [StageAbandoned], (round, round)):
+            given_up.add(fact.round, fact.event)
+        asked = event_id(round, CandidateScored.__name__, question)
+        for recorded in self.log.read(self.run_id, causation_id=asked):
+            event = recorded.event
+            if (
+                isinstance(event, FailureObserved)
+                and event.failure_id == failure_id
+                and not given_up.void(round, event)
+            ):
+                return fact_of(recorded, FailureObserved)
+        raise NotFoundError(
+            f"run {self.run_id} has no failure {failure_id}",
+            hint=f"list those of a round: diagevo memory log --type FailureObserved --round {round}",
+        )
+
+    @checked
     def evaluated(self, event: CheckpointEvaluated, round: int) -> None:
-        """Record a measurement of the policy after `round` (0: before any training). At any time; the same
-        again is fine."""
+        """Record a measurement of the policy after `round` (0: before any training). Allowed at any
+        time; idempotent."""
         with self.atomic():
             self._record_default_config()
             self._run.append([Item(event, round=round)])
 
     @checked
     def ingested(self, groups: Sequence[GroupIngested], round: int) -> None:
-        """Keep groups of another trainer's rollouts for `round`. At any time; the same again is fine.
+        """Record groups of another trainer's rollouts for `round`. Allowed at any time; idempotent.
 
         A run without a configuration gets that of `diagevo.open`.
 
         Raises:
-            ConfigError: The groups of a step are not all there, numbered from 0.
-            OutOfOrderError: The round was opened before, without these groups.
+            ConfigError: A step's groups are not all given, numbered from 0.
+            OutOfOrderError: The round was already opened without these groups.
         """
         with self.atomic():
             places = Counter[tuple[int, int]]()
@@ -645,7 +874,7 @@ class Memory:
 
     @checked
     def stage(self, stage: str) -> Stage:
-        """Where a stage of the open round stands; an abandoned one is not started."""
+        """The status of a stage of the open round; an abandoned one counts as not started."""
         refuse_other_stage(stage, (*STAGES, WARM_START))
         found = self._run.opened().stages.get(stage, Stage("not_started", 0))
         return Stage("not_started", found.attempt) if found.status == "abandoned" else found
@@ -655,7 +884,7 @@ class Memory:
         """Begin a stage of the open round.
 
         Returns:
-            The attempt, from 1. While one is open it is that one again.
+            The attempt's number, from 1. If one is running already, its number.
 
         Raises:
             OutOfOrderError: No round is open, or the stage is complete.
@@ -666,6 +895,8 @@ class Memory:
                 return status.attempt
             if status.status == "completed":
                 raise OutOfOrderError(f"stage {stage} of round {self._run.opened().number} is complete")
+            if stage == "solver":
+                self.promote()
             event = StageStarted(stage=stage, attempt=status.attempt + 1)
             self._run.append([Item(event, self._run.id_of("RoundOpened", ""))])
             return event.attempt
@@ -680,11 +911,11 @@ class Memory:
         parts: Mapping[str, float] | None = None,
         reward: float | None = None,
     ) -> None:
-        """End a stage. The same again is fine.
+        """End a stage. Idempotent.
 
         Args:
             stage: Its name.
-            artifacts: The files that it leaves behind.
+            artifacts: The files it produced.
             seconds: Wall time.
             parts: Wall time of its parts, in seconds.
             reward: The mean reward of training, over its completions.
@@ -705,14 +936,14 @@ class Memory:
 
     @checked
     def step_trained(self, event: StepTrained) -> None:
-        """Record a step of the attempt of training under way. The same again is fine."""
+        """Record a step of the running training attempt. Idempotent."""
         with self.atomic():
             started = self._run.id_of("StageStarted", f"{event.stage}.{event.attempt}")
             self._run.append([Item(event, started)])
 
     @checked
     def phase_measured(self, event: PhaseMeasured) -> None:
-        """Record what the attempt of training under way measured of itself. The same again is fine."""
+        """Record the measurements of the running training attempt. Idempotent."""
         with self.atomic():
             started = self._run.id_of("StageStarted", f"{event.stage}.{event.attempt}")
             self._run.append([Item(event, started)])
@@ -721,13 +952,13 @@ class Memory:
     def abandon_stage(
         self, stage: str, *, after_step: int, seconds: float | None = None, reason: str | None = None
     ) -> None:
-        """Give up the running attempt. The same again is fine.
+        """Abandon the running attempt. Idempotent.
 
         Args:
             stage: Its name.
-            after_step: The last step that counts; what was observed past it is void, and observed again.
-            seconds: How long the attempt ran, where that is known.
-            reason: What was lost.
+            after_step: The last step that counts; failures observed after it are void and observed again.
+            seconds: How long the attempt ran, if known.
+            reason: Why it was abandoned.
 
         Raises:
             OutOfOrderError: The stage is not running.
@@ -748,25 +979,25 @@ class Memory:
 
     @checked
     def score(self, candidates: Sequence[CandidateScored]) -> list[CausePromoted]:
-        """Record the votes of all candidates of the round, then the promotions that follow (Equations 6, 7).
+        """Record votes of candidates of the round: all at once, some, or one by one, in any order.
+
+        The promotions wait for the last candidate (`promote`). The same again is fine.
 
         Args:
-            candidates: all candidates of the round, in one call. The same again gives the same promotions.
+            candidates: Of the open round.
 
         Returns:
-            The promotions.
+            The promotions that all votes so far give.
 
         Raises:
-            OutOfOrderError: no round is open, other candidates of it were scored already, or a candidate's
-                counts, label or verdict do not follow from its votes.
+            ConflictError: A candidate was scored before with other content.
+            OutOfOrderError: No round is open, its promotions or failures are recorded already, or a
+                candidate's counts, label or verdict do not follow from its votes.
         """
         with self.atomic():
             now_, opened = self._run.opened(), self._run.id_of("RoundOpened", "")
             for each in candidates:
                 refuse_other_id(each.question_id, f"r{now_.number}", "q")
-            scored = {c.question_id for c in candidates}
-            if now_.candidates and now_.candidates.keys() != scored:
-                raise OutOfOrderError(f"the candidates of round {now_.number} were scored already")
             batch = self.state.batch(now_.number)
             waits = self.log.chosen(self.run_id, [GroupIngested], (batch, batch))
             if (
@@ -777,20 +1008,39 @@ class Memory:
                     f"round {now_.number} is made of rollouts that were ingested for it",
                     hint=f"play it with: diagevo diagnose --run {self.run_id}",
                 )
-            fresh = self._run.append([Item(c, opened) for c in candidates])
-            if not any(fresh):
-                number = now_.number
-                promotions = self.log.read(self.run_id, types=["CausePromoted"], rounds=(number, number))
-                return [r.event for r in promotions if isinstance(r.event, CausePromoted)]
+            self._run.append([Item(c, opened) for c in candidates])
+            return self._promoted() + decide.promotions(self.state)
+
+    @checked
+    def promote(self) -> list[CausePromoted]:
+        """End the scoring of the round: record the promotions that its votes give (Equations 6, 7).
+
+        The first failure, the solver's stage and the commit do it too. The same again is fine.
+
+        Returns:
+            The promotions.
+
+        Raises:
+            OutOfOrderError: No round is open.
+        """
+        with self.atomic():
+            now_ = self._run.opened()
             promoted = decide.promotions(self.state)
             last = {c.cause_id: c.question_id for c in now_.candidates.values() if c.verdict != "invalid"}
             follows = [self._run.id_of("CandidateScored", last[p.cause_id]) for p in promoted]
             self._run.append([Item(p, cause) for p, cause in zip(promoted, follows, strict=True)])
-            return promoted
+            return self._promoted()
+
+    def _promoted(self) -> list[CausePromoted]:
+        """The promotions that are recorded in the open round."""
+        if not (now_ := self._run.opened()).promoted:
+            return []
+        found = self.log.read(self.run_id, types=["CausePromoted"], rounds=(now_.number, now_.number))
+        return [one.event for one in found if isinstance(one.event, CausePromoted)]
 
     @checked
     def observe(self, failures: Sequence[FailureObserved]) -> None:
-        """Record failed optimization trajectories. The same again is fine.
+        """Record failed optimization trajectories. Idempotent.
 
         Args:
             failures: failures on kept questions of the open round.
@@ -808,12 +1058,14 @@ class Memory:
                         f"{failure.failure_id} was already observed with other content",
                         hint="abandon a stage before repeating it: abandon_stage(stage, after_step=...)",
                     )
+            if failures and not now_.failures:
+                self.promote()
             self._run.append([Item(f, self._run.id_of("CandidateScored", f.question_id)) for f in failures])
             if any(f.failure_id not in self._run.opened().failures for f in failures):
                 raise OutOfOrderError("an observation of an abandoned attempt stays void")
 
     def _refuse_unfit(self, failure: FailureObserved) -> None:
-        """Raises ConfigError for an observation that no reader would find again, or that no step made."""
+        """Raises ConfigError for an observation with a bad id, stage or step."""
         refuse_other_id(failure.failure_id, failure.question_id, "a")
         refuse_other_stage(failure.stage, STAGES)
         question = self._run.opened().candidates.get(failure.question_id)
@@ -835,14 +1087,14 @@ class Memory:
 
     @checked
     def times_asked(self, failure_id: str) -> int:
-        """How often the failure's valid observation was diagnosed: `asked` of the next diagnosis is one
-        more."""
+        """How often the failure was diagnosed since its valid observation. The next diagnosis has `asked` one
+        higher."""
         diagnosis = self._run.opened().diagnoses.get(failure_id)
         return 0 if diagnosis is None else diagnosis.asked
 
     @checked
     def diagnosed(self, events: Sequence[FailureDiagnosed]) -> None:
-        """Record diagnoses. The same again is fine.
+        """Record diagnoses. Idempotent.
 
         Args:
             events: diagnoses of observed failures, in any order and at any time after the observation.
@@ -862,6 +1114,7 @@ class Memory:
             if items:
                 self._run.append(items)
 
+    @checked
     def unsettled(self) -> list[FailureDiagnosed]:
         """Diagnosed failures not yet assigned to a cause, by question number and sample."""
         with self._run.lock:
@@ -874,7 +1127,7 @@ class Memory:
     ) -> None:
         """Assign one diagnosed failure to a cause: facts and consequences, in one transaction.
 
-        The same again is fine.
+        Idempotent.
 
         Args:
             failure_id: a diagnosed failure of the open round.
@@ -905,7 +1158,7 @@ class Memory:
 
     @checked
     def judge_nodes(self, judged: NodePairJudged) -> None:
-        """Record whether two nodes are one skill, and merge them if they are. The same again is fine.
+        """Record whether two nodes are one skill, and merge them if they are. Idempotent.
 
         Args:
             judged: the judgement on the pair. The lower id survives a merge.
@@ -926,7 +1179,7 @@ class Memory:
 
     @checked
     def node_pair_refused(self, a: str, b: str) -> bool:
-        """Whether the two nodes were judged to be two, with the contents that they have now."""
+        """Whether the two nodes, with their present contents, were judged to be different."""
         first, second = self.state.pair(self.node(a).node_id, self.node(b).node_id)
         refused = self.state.refused.get(f"{first}.{second}")
         return refused is not None and refused == self.state.fingerprint(first, second)
@@ -973,7 +1226,7 @@ class Memory:
 
     @checked
     def supplied(self, question_id: str) -> tuple[KnownCause, ...]:
-        """Causes that the question's writer was given, in their state as committed in the round before."""
+        """The causes given to the question's writer, as committed in the round before."""
         now_ = self._run.opened()
         candidate = now_.candidates.get(question_id)
         if candidate is None:
@@ -983,16 +1236,17 @@ class Memory:
 
 
 def refuse_no_line(what: str, text: str) -> None:
-    """Raises ConfigError for words of a person that no table or page shows as a line."""
+    """Raises ConfigError for a text that is not one printable line."""
     if not text.strip():
-        raise ConfigError(f"the {what} is empty", hint="say it in a line")
+        raise ConfigError(f"the {what} is empty", hint="write one line")
     if found := next((c for c in text if unicodedata.category(c) in ("Cc", "Zl", "Zp")), None):
         raise ConfigError(
-            f"the {what} is no line: it has {found!r}", hint="say it in one, without control characters"
+            f"the {what} must be one line of text: it has {found!r}",
+            hint="leave out line breaks and control characters",
         )
     if len(text) > LONGEST_LINE:
         raise ConfigError(
-            f"the {what} has {len(text):,} characters, a line here at most {LONGEST_LINE}",
+            f"the {what} has {len(text):,} characters, at most {LONGEST_LINE} are allowed",
             hint="make it shorter",
         )
 

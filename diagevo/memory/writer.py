@@ -13,7 +13,7 @@ from pathlib import Path
 from diagevo.errors import ConfigError, InconsistentError, OutOfOrderError
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact
-from diagevo.memory.events.named_texts import named_texts
+from diagevo.memory.events.named_texts import digests_of, named_texts
 from diagevo.memory.events.records import Pending, UnstorableText, event_id, storable_event, wrapped
 from diagevo.memory.log import heads
 from diagevo.memory.log.artifacts import Artifacts
@@ -128,11 +128,12 @@ class RunWriter:
 
     def _refuse_unstored(self, events: Sequence[Event]) -> None:
         """Raises ConfigError for a text that nobody stored: no reader could show it, now or ever."""
-        named = {digest: (event, where) for event in events for where, digest in named_texts(event)}
+        named = dict.fromkeys(digest for event in events for digest in digests_of(event))
         if unstored := self.artifacts.unstored(list(named)):
-            event, where = named[unstored[0]]
+            fields = ((event, *field) for event in events for field in named_texts(event))
+            event, where, digest = next(field for field in fields if field[2] == unstored[0])
             raise ConfigError(
-                f"{type(event).__name__} {event.key()}: {where} is {unstored[0]}, of which no text is stored",
+                f"{type(event).__name__} {event.key()}: {where} is {digest}, of which no text is stored",
                 hint="memory.artifacts.put(TEXT) stores a text and returns its digest",
             )
 

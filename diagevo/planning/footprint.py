@@ -101,12 +101,14 @@ def card_for(found: Sequence[Load]) -> int | None:
     """The smallest card that is sold, in GB, on which all of it fits and no engine decodes few at once; else
     the smallest on which it fits, if there is one."""
     fitting = [card for card, size in CARDS.items() if all(load.fits(size) for load in found)]
-    roomy = (
-        card
-        for card in fitting
-        if not any(engine.more(CARDS[card]) for load in found for engine in load.engines)
-    )
+    roomy = (card for card in fitting if low_concurrency(found, CARDS[card]) is None)
     return next(roomy, next(iter(fitting), None))
+
+
+def low_concurrency(found: Sequence[Load], card: float) -> str | None:
+    """The first stage in which an engine on such a card decodes few answers at once, and what helps."""
+    engines = ((load.stage, engine.more(card)) for load in found for engine in load.engines)
+    return next((f"{stage}: {words}" for stage, words in engines if words is not None), None)
 
 
 def memory_advice(config: Config) -> str:

@@ -10,7 +10,7 @@ from diagevo.answers.equivalence import AnswerChecker
 from diagevo.arithmetic import WRITES
 from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
-from diagevo.memory.events import RunConfigured
+from diagevo.memory.events import CauseAdded, CauseCreated, RunConfigured
 from diagevo.memory.history import History
 from diagevo.memory.read.asking import select_rows
 from diagevo.memory.read.opened_rounds import opened_rounds
@@ -74,7 +74,6 @@ class StageTime:
 class _First:
     """`v_trajectory`: the failure that a cause was created for."""
 
-    cause_id: str
     failure_id: str
     trajectory: str | None
     reference: str | None
@@ -163,8 +162,12 @@ def gather(history: History) -> Material:
     for stage in rows("v_stage", StageTime, " AND seconds IS NOT NULL"):
         for part, spent in spent_on(stage):
             seconds[stage.round, part] += spent
-    firsts = rows("v_trajectory", _First, " AND via = 'new cause'")
     promoted = {promotion.cause_id for promotion in promotions}
+    made = history.events(CauseCreated, CauseAdded)
+    origins = {fact.event.cause_id: fact.event.failure_id for fact in made}
+    named = {f"f{place}": origins[cause_id] for place, cause_id in enumerate(sorted(promoted))}
+    among = f"failure_id IN ({', '.join(f':{name}' for name in named)})"
+    firsts = select_rows(history, "v_trajectory", _First, among, named) if named else []
     aimed = " AND verdict = 'kept' AND cause_id IS NOT NULL AND reference IS NOT NULL"
     kept = rows("v_candidate", _Kept, aimed)
     agreeing = {one.question_id: one.reference for one in kept if one.cause_id in promoted}
@@ -187,12 +190,8 @@ def gather(history: History) -> Material:
         validations=tuple(one for one in measurements(history) if one.round in {0, *committed}),
         evaluations=tuple(e for e in EvaluationStore(history.database).list(history.run_id) if e.metrics),
         labels=tuple(labels),
-        origins={one.cause_id: one.failure_id for one in firsts},
-        trajectories={
-            one.failure_id: (one.trajectory or "", one.reference or "")
-            for one in firsts
-            if one.cause_id in promoted
-        },
+        origins=origins,
+        trajectories={one.failure_id: (one.trajectory or "", one.reference or "") for one in firsts},
         agreeing={name: texts.get(digest, "") for name, digest in agreeing.items()},
         ingested=history.ingested is not None,
     )

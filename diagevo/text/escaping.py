@@ -83,7 +83,13 @@ def csv_text(text: str) -> str:
     """A text for a cell of a CSV file. A spreadsheet would run one that begins like a formula: an apostrophe
     before it makes it text. A text that is a number stays one."""
     shown = _visible(_IN_FILES, text, one_line=False)
-    return f"'{shown}" if _FORMULA.match(shown) and not _NUMBER.fullmatch(shown) else shown
+    formula = _FORMULA.match(shown.lstrip("'")) and not _NUMBER.fullmatch(shown)
+    return f"'{shown}" if formula else shown
+
+
+def from_csv(text: str) -> str:
+    """The text of a cell that `csv_text` may have written."""
+    return text[1:] if text[:1] == "'" and csv_text(text[1:]) == text else text
 
 
 _MARKUP = re.compile(r"[\\`*\[\]<>|~$]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")

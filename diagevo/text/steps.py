@@ -3,6 +3,8 @@
 import re
 from collections.abc import Collection
 
+from diagevo.text.thoughts import answered
+
 END = "no further step"
 """In place of a step, where a response has none left."""
 HEAD = 80
@@ -33,9 +35,12 @@ def parted(passed: str, failed: str) -> tuple[int, str, str]:
     """The place of the first step in which they differ, and that step of each.
 
     Where they end in different numbers, a step that has the same numbers in other words is no difference,
-    nor is one that adds no number before they meet again: the wrong end hangs on neither.
+    nor is one that adds no number before they meet again: the wrong end hangs on neither. What was thought
+    before the answer is looked at only where the answers are the same.
     """
-    right, wrong = steps(passed), steps(failed)
+    right, wrong = steps(answered(passed)), steps(answered(failed))
+    if right == wrong:
+        right, wrong = steps(passed), steps(failed)
     sums = [[_SUM.findall(step) for step in each] for each in (right, wrong)]
     i = j = 0
     if right and wrong and sums[0][-1] != sums[1][-1]:

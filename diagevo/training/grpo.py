@@ -54,12 +54,13 @@ def play_phase(
     check_model_folder(phase.start)
     check_adapter(phase.start, training.lora)
     _check_rows(phase.rows, settings)
-    _refuse_wrong_sharding()
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
     from diagevo.training.saving import Saving
+    from diagevo.training.sharding import refuse_wrong_sharding
 
+    refuse_wrong_sharding()
     on_cpu = uses_cpu(hardware)
     processes = PartialState(cpu=on_cpu)
     plan = plan_phase(
@@ -129,11 +130,6 @@ def keep_reports(trainer: Any, logs: Path) -> None:
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback):
             callback.logging_dir = str(logs)
-
-
-def is_sharded() -> bool:
-    """Whether accelerate's launcher asked for FSDP."""
-    return os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
 
 
 def computes_in(hardware: HardwareConfig) -> dict[str, Any]:
@@ -251,21 +247,6 @@ def _check_rows(rows: Sequence[TrainingRow], settings: GRPOConfig) -> None:
         raise ConfigError("a phase needs at least one row and one step.", hint="Skip the phase instead.")
     if len({row.row_id for row in rows}) != len(rows):
         raise ConfigError("two training rows have the same row_id.", hint="Give every row an id of its own.")
-
-
-def _refuse_wrong_sharding() -> None:
-    """FSDP's first version gathers its layers at each token, for which all ranks must draw equally long; so
-    does DeepSpeed, whose checkpoints would belong to a number of ranks besides."""
-    if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
-        raise ConfigError(
-            "the accelerate file asks for DeepSpeed, which is not supported.",
-            hint="hardware.accelerate_config: fsdp shards what ZeRO-3 does",
-        )
-    if is_sharded() and os.environ.get("FSDP_VERSION") != "2":
-        raise ConfigError(
-            "the accelerate file asks for version 1 of FSDP, from which a policy cannot be sampled.",
-            hint="set fsdp_version to 2 there",
-        )
 
 
 def _refuse_long_prompts(tokenizer: Any, rows: Sequence[TrainingRow], sampling: SamplingConfig) -> None:

@@ -10,8 +10,8 @@ from diagevo.errors import NodeLostError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag, now_playing
 from diagevo.sampling.sampler import Answers, Completion, Prompt, SamplingParams
 from diagevo.training.checkpoints import checkpoint_folder
-from diagevo.training.launch_spec import SamplingRequest
 from diagevo.training.phase import OnStep, OnUpdate, Phase
+from diagevo.training.ranks import SamplingRequest
 
 _PARTS = 16  # into which a call is cut at least, where it has so many prompts
 

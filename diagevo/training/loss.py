@@ -26,10 +26,14 @@ def ratios(
 ) -> torch.Tensor:
     """New probability over that of the policy that drew the tokens: of each token, or for each of a
     completion's the geometric mean over them (GSPO, Zheng et al., arXiv:2507.18071)."""
+    # Padding becomes 0 before the subtraction: -inf less -inf is NaN, which no mask takes out again.
     apart_B_T = _counted(logps_B_T, mask_B_T) - _counted(old_B_T, mask_B_T)
     if level == "sequence":
+        # A completion of padding alone has no token: without the clamp its 0/0 would make the whole step
+        # NaN.
         lengths_B_1 = mask_B_T.sum(1, keepdim=True).clamp(min=1)
         apart_B_T = (apart_B_T.sum(1, keepdim=True) / lengths_B_1).expand_as(apart_B_T)
+    # Only above: exp of something very negative is 0, which is the right ratio.
     return torch.exp(apart_B_T.clamp(max=LARGEST))
 
 
@@ -63,15 +67,22 @@ def grpo_loss(
     """
     logps_B_T = _counted(logps_B_T, weights_B_T)
     ratio_B_T = _counted(ratio_B_T, weights_B_T)
+    # A padded row's advantage may be NaN too, which a weight of 0 alone would not remove.
     advantages_B_1 = _counted(advantages_B, weights_B_T.any(1)).unsqueeze(1)
     if capped:
+        # CISPO: detached, the ratio weighs the gradient of log π and has none, so that no token is dropped.
         loss_B_T = -ratio_B_T.clamp(max=1 + clip_high).detach() * advantages_B_1 * logps_B_T
     else:
+        # PPO's pessimistic choice: the minimum drops the gradient where a ratio has left the range for its
+        # gain, and keeps it where a step back is due.
         clipped_B_T = ratio_B_T.clamp(1 - clip_low, 1 + clip_high)
+        # With A < 0 the minimum takes the ratio as it is, however large: delta alone bounds that side.
         bounded_B_T = ratio_B_T if delta is None else ratio_B_T.clamp(max=delta)
         loss_B_T = -torch.min(bounded_B_T * advantages_B_1, clipped_B_T * advantages_B_1)
+    # Before the KL, which compares the policy to its reference and knows no sampler.
     loss_B_T = loss_B_T * correction_B_T
     if reference_B_T is not None:
+        # The reference's padding is replaced like the policy's: both stand in an exponent.
         loss_B_T = loss_B_T + beta * kl_to(_counted(reference_B_T, weights_B_T), logps_B_T)
     return (loss_B_T * weights_B_T).sum()
 
@@ -79,11 +90,14 @@ def grpo_loss(
 def truncated(old_B_T: torch.Tensor, sampled_B_T: torch.Tensor, cap: float) -> torch.Tensor:
     """The policy's probability over the sampler's, `cap` at most (TIS, Yao et al. 2025); 1 where the sampler
     gave none."""
+    # A token that the sampler gave no probability is NaN here: it counts as drawn by the policy itself.
     return torch.exp((old_B_T - sampled_B_T).nan_to_num(nan=0.0)).clamp(max=cap)
 
 
 def kl_to(reference_B_T: torch.Tensor, logps_B_T: torch.Tensor) -> torch.Tensor:
     """Each token's estimate of the KL to the reference: π_ref/π − log(π_ref/π) − 1, never below 0."""
+    # Schulman's k3: unbiased, and of less variance than log(π/π_ref), which is negative for half of the
+    # tokens.
     difference_B_T = (reference_B_T - logps_B_T).clamp(max=LARGEST)
     return torch.exp(difference_B_T) - difference_B_T - 1
 

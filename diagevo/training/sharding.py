@@ -14,7 +14,27 @@ from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 from torch.distributed.fsdp import FSDPModule
 from transformers.modeling_utils import PreTrainedModel
 
-from diagevo.training.grpo import is_sharded
+from diagevo.errors import ConfigError
+
+
+def is_sharded() -> bool:
+    """Whether accelerate's launcher asked for FSDP."""
+    return os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+
+
+def refuse_wrong_sharding() -> None:
+    """FSDP's first version gathers its layers at each token, for which all ranks must draw equally long; so
+    does DeepSpeed, whose checkpoints would belong to a number of ranks besides."""
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
+        raise ConfigError(
+            "the accelerate file asks for DeepSpeed, which is not supported.",
+            hint="hardware.accelerate_config: fsdp shards what ZeRO-3 does",
+        )
+    if is_sharded() and os.environ.get("FSDP_VERSION") != "2":
+        raise ConfigError(
+            "the accelerate file asks for version 1 of FSDP, from which a policy cannot be sampled.",
+            hint="set fsdp_version to 2 there",
+        )
 
 
 @contextmanager

@@ -131,17 +131,23 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         losses: list[torch.Tensor] = []
         tokens = self.state.num_input_tokens_seen  # to which TRL adds those that are drawn
         try:
+            # The same draws whether the phase was resumed before this step or not: nothing random is
+            # carried over.
             set_seed(self._seed_of_step())
             self._rows, self._updated = inputs["rows"], False
             with in_memory("micro_batch", lambda: self._held):
                 batch = self._generate_and_score_completions(self._rows)
                 self._leave_out_padding(batch)
                 for part in self._parts(batch):
+                    # The first part is trained with what was drawn from; TRL's loop makes the last part's
+                    # update itself.
                     if losses:
                         self._update(model)
                     losses.append(self._add_gradients(model, part))
             return torch.stack(losses).mean()
         except StoppedSafely:
+            # Only while the weights are those of the step before: after an update inside the step there is
+            # no state that a resumed phase could go on from.
             if len(losses) == 0 and self.saved < self.state.global_step:
                 model.zero_grad()
                 self.state.num_input_tokens_seen = tokens
@@ -152,14 +158,19 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         """Micro-batch by micro-batch. Ranks with whole models exchange them once, after the last; shards are
         sent with each, or those of all would add up unsharded, and in bfloat16."""
         mask = batch["completion_mask"]
+        # Of all ranks and all micro-batches: a mean of means would weigh a short micro-batch's tokens more.
         of_all = {
             "num_items_in_batch": self._gathered(mask.sum()).sum(),
             "completions": self._gathered(mask.any(1).sum()).sum(),
         }
         micro_batches = self._dealt(batch).micro_batches
+        # `compute_loss` divides the routers' loss by it, a mean; the policy's is divided by the tokens
+        # above.
         self.current_gradient_accumulation_steps = len(micro_batches)
         total = torch.zeros((), device=self.accelerator.device)
         for number, part in enumerate(micro_batches, 1):
+            # Between micro-batches all ranks agree: a gradient that is half added up is thrown away by all
+            # or none.
             self._stop_together()
             last = number == len(micro_batches)
             self.accelerator.gradient_state._set_sync_gradients(last)
@@ -178,6 +189,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
 
     def _update(self, model: Any) -> None:
         """In the midst of a step, what transformers does at its end."""
+        # Before the step, as transformers does: an update of a part must be bounded like the last one.
         self.accelerator.clip_grad_norm_(model.parameters(), self._phase.settings.max_grad_norm)
         optimizer: Any = self.optimizer
         optimizer.step()
@@ -187,8 +199,11 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
     def _dealt(self, batch: dict[str, Any]) -> Dealt:
         """A step's rows as micro-batches of all ranks."""
         sampling = self._phase.sampling
+        # `micro_batch` counts rows of the longest allowed; short rows come in larger micro-batches of as
+        # many tokens.
         row = sampling.max_prompt_tokens + sampling.max_new_tokens
         dealt = Dealt(batch, self._phase.settings.micro_batch * row, self.accelerator)
+        # Rounded up: what runs out of memory is halved from what a step really held, not from the setting.
         self._held = -(-dealt.most // row)
         return dealt
 
@@ -217,6 +232,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
     def _leave_out_padding(self, batch: dict[str, Any]) -> None:
         step = self.state.global_step + 1
         if any(slot.padding for rank in range(self._plan.ranks) for slot in self._plan.slots(step, rank)):
+            # Padding makes ranks equally many rows; it was drawn for nothing, and must not train.
             mask = batch["completion_mask"]
             mask[torch.tensor([row["padding"] for row in self._rows], device=mask.device)] = 0
 
@@ -232,6 +248,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             return super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, **options
             )
+        # Prompts are padded on the left and completions on the right: `Dealt` cuts each side's own padding.
         prompt = input_ids.size(1) - logits_to_keep
         parts = {
             "prompt_ids": input_ids[:, :prompt],
@@ -262,6 +279,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             settings.importance_sampling_level,
         )
         sampled, reference = (inputs.get(f"{of}_per_token_logps") for of in ("sampling", "ref"))
+        # The sampler's numbers differ from the trainer's (other kernels, other precision): without this,
+        # tokens that vLLM finds likelier than the policy are learnt too often.
         correction: torch.Tensor | float = 1.0
         if settings.sampler_correction is not None and sampled is not None:
             correction = truncated(old, sampled, settings.sampler_correction)
@@ -273,6 +292,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             completions=inputs["completions"],
             longest=self._phase.sampling.max_new_tokens,
         )
+        # The ranks' gradients are averaged, and the weights count the tokens of all of them: times the
+        # ranks, the average is the sum.
         loss = self._plan.ranks * grpo_loss(
             logps,
             ratio,
@@ -291,6 +312,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         with torch.no_grad():
             if reference is not None:
                 self._meter.mean("kl", kl_to(reference, logps), mask)
+                # Before the first update policy and reference are the same weights, so that a KL above 0 is
+                # a wrong reference (measures.py).
                 if not self._updated:
                     self._metrics["train"][FIRST_KL].append(self._metrics["train"]["kl"][-1])
             self._meter.mean("entropy", entropies, mask)
@@ -315,6 +338,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         if self.use_vllm:
             generation = self.vllm_generation
             adapter = is_peft_model(self.model)
+            # Anew before each step, and counted: a tensor that the engine did not take would go on sampling
+            # from old weights without any other sign.
             count = send_adapter(generation, self._served) if adapter else send_weights(generation)
             apart = torch.tensor(float(count), device=self.accelerator.device)
             self._metrics["train"][TENSORS_APART].append(self._gathered(apart).sum().item())
@@ -335,6 +360,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             threads=torch.get_num_threads() if self.accelerator.device.type == "cpu" else 1,
             stop=self._stop,
         )
+        # A group's rows share their prompt: it is read once, and its cache is shared.
         groups: dict[str, list[int]] = {}
         for place, row in enumerate(self._rows):
             groups.setdefault(row["row_id"], []).append(place)
@@ -382,6 +408,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             ]
             with self._alone():
                 measures = self._reward.measure(rollouts)
+            # A reward may compare the rollouts of a whole step (repetition), whichever rank drew them.
             everyone = gather_object(list(zip(rollouts, measures, strict=True)))
             rewards = self._reward.rewards([r for r, _ in everyone], [m for _, m in everyone])
             self._meter.rollouts([r for r, _ in everyone], rewards)

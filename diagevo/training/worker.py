@@ -26,8 +26,8 @@ from diagevo.sampling.sampler import Completion, Row
 from diagevo.sampling.transformers_sampler import TransformersSampler, loaded
 from diagevo.text.redaction import masked
 from diagevo.training.grpo import play_phase
-from diagevo.training.launch_spec import LaunchSpec, SamplingRequest
 from diagevo.training.phase import Phase, Reward, Rollout, TrainingSummary
+from diagevo.training.ranks import LaunchSpec, SamplingRequest
 
 
 class _Watched:

@@ -2,7 +2,7 @@
 
 They are started once and stay: each holds its vLLM for the whole run, and policies take turns in it. A rank
 that dies or hangs ends what is under way with its name, and all of them; what is asked next starts others.
-FSDP goes through `accelerate launch` with the configured file. On a Ray cluster (ray_ranks.py)
+FSDP goes through `accelerate launch` with the configured file. On a Ray cluster (ranks.py)
 the run's folder is on a disk that all nodes see.
 """
 
@@ -23,9 +23,8 @@ from diagevo.errors import DiagEvoError, NodeLostError, ServiceError
 from diagevo.progress import StopFlag
 from diagevo.sampling.supervised import ending
 from diagevo.training.jobs import PhaseJob
-from diagevo.training.launch_spec import NAME, LaunchSpec
 from diagevo.training.phase import OnStep, OnUpdate, Phase, TrainingSummary, no_update
-from diagevo.training.ranks import LocalRanks, Rank, Ranks, log_of
+from diagevo.training.ranks import NAME, LaunchSpec, LocalRanks, Rank, Ranks, RayRanks, log_of
 
 _RESUME = (
     "The last complete checkpoint is kept: continue with diagevo train --resume, where --set may give "
@@ -173,7 +172,7 @@ class _Group:
         self._placed: Ranks | None = None
         self._listener: _RankListener | None = None
         try:
-            self._placed = placed = _ranks(hardware, stop)
+            self._placed = placed = LocalRanks() if hardware.cluster == "local" else RayRanks(hardware, stop)
             key = secrets.token_bytes(32)
             here = str(Path(self._folder.name) / "ranks")
             address = here if placed.listen_at is None else (placed.listen_at, 0)
@@ -331,11 +330,3 @@ class _Group:
 
     def _log(self, rank: int) -> Path:
         return log_of(self._spec_file, self._hardware, rank)
-
-
-def _ranks(hardware: HardwareConfig, stop: StopFlag) -> Ranks:
-    if hardware.cluster == "local":
-        return LocalRanks()
-    from diagevo.training.ray_ranks import RayRanks
-
-    return RayRanks(hardware, stop)

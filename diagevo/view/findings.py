@@ -1,7 +1,8 @@
 """What a run's first page finds: what the model kept getting wrong, and what the curriculum did about it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from diagevo.evaluation.protocol import share_interval
 from diagevo.memory.history import History
@@ -9,8 +10,10 @@ from diagevo.memory.log.tables import RoundCounts
 from diagevo.memory.read.asking import select_rows
 from diagevo.memory.read.counts import Counts
 from diagevo.memory.read.runs import RunStory
+from diagevo.memory.state.assignments import causes_of, moves
 from diagevo.memory.stories.examples import Example, examples_of
-from diagevo.memory.stories.failures import FailureStory, counted_under, stories_of
+from diagevo.memory.stories.failures import FailureStory, counted_under, failure_story, stories_of
+from diagevo.memory.stories.references import Reference
 from diagevo.text.numbers import count, percent
 from diagevo.view.page import Sentence
 
@@ -40,7 +43,8 @@ class Mistake:
 def mistakes(history: History, counts: Counts) -> list[Mistake]:
     """The causes of most failures. Where the truth is known, a failure that was wrong is shown."""
     causes = history.state(history.end).causes
-    last = {cause: _failure(history, counts, cause) for cause in list(counts.failures)[:SHOWN]}
+    moved = causes_of(moves(history.log, history.run_id))
+    last = {cause: _failure(history, counts, cause, moved) for cause in list(counts.failures)[:SHOWN]}
     shown = examples_of(history, last.values())
     of_all = sum(one.questions_with_cause for one in counts.rounds)
     return [
@@ -58,15 +62,20 @@ def mistakes(history: History, counts: Counts) -> list[Mistake]:
     ]
 
 
-def _failure(history: History, counts: Counts, cause: str) -> FailureStory:
-    """The last failure by a cause that is not known to be right; of the last round that has any."""
+def _failure(history: History, counts: Counts, cause: str, moved: Mapping[str, str | None]) -> FailureStory:
+    """The last failure by a cause that is not known to be right, of the last round that has any. `moved`:
+    failures that somebody assigned, with their causes."""
     last = max(one.round for one in counts.causes if one.cause_id == cause and one.failures)
     story = None
-    for fact in counted_under(history, cause, last, newest_first=True, limit=LOOKED):
+    limit = None if moved else LOOKED
+    counted = counted_under(history, cause, last, newest_first=True, limit=limit)
+    for fact in islice((one for one in counted if one.event.failure_id not in moved), LOOKED):
         [story] = stories_of(history, [fact])
         if story.right is not True:
             break
-    assert story is not None
+    came = (name for name, of in moved.items() if of == cause and name.startswith(f"r{last}."))
+    if story is None:
+        story = failure_story(history, Reference("failure", next(came)), history.end)
     return story
 
 

@@ -5,16 +5,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import select
-
 from diagevo.errors import NotFoundError
-from diagevo.memory.audit.verify import Verification, verify
+from diagevo.memory.audit.verification import Verification
+from diagevo.memory.audit.verify import verify
 from diagevo.memory.history import History
 from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.heads import ChainHead
 from diagevo.memory.log.log import Head, Log
-from diagevo.memory.log.tables import EVENT
 from diagevo.memory.places import runs_folder
 from diagevo.memory.read.runs import RunStory, run_line, run_story
 
@@ -96,11 +94,7 @@ class Checks:
         kept = heads.read(self._folder_of(run) / heads.NAME).heads
         head = self._log.head(run)
         last = kept[-1] if kept else None
-        same = True
-        if last is not None:
-            query = select(EVENT.c.hash).where(EVENT.c.run_id == run, EVENT.c.sequence == last.sequence)
-            with self._log.database.read() as connection:
-                same = connection.execute(query).scalar_one_or_none() == last.hash
+        same = last is None or self._log.hash_of(run, last.sequence) == last.hash
         done = self._done.get(run)
         return LogCheck(head, last, same, done[1] if done and done[0] == head else None)
 

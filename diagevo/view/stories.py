@@ -2,22 +2,37 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from typing import cast
 
-from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
+from diagevo.memory.events import (
+    CandidateScored,
+    CauseCreated,
+    CauseMatched,
+    FailureAssigned,
+    FailureObserved,
+    WrittenPair,
+)
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, expect
-from diagevo.memory.read.asking import select_rows
+from diagevo.memory.read.counts import RoundFailures, failures_by_round
+from diagevo.memory.state.assignments import moves
 from diagevo.memory.stories.cause_story import CauseStory, Sampled
 from diagevo.memory.stories.examples import Example, examples, examples_of
-from diagevo.memory.stories.failures import counted_under, failure_story, question_story
+from diagevo.memory.stories.failures import (
+    contradicted_causes,
+    counted_under,
+    failure_story,
+    question_story,
+)
 from diagevo.memory.stories.nodes import why_node
-from diagevo.memory.stories.references import Reference, resolve
+from diagevo.memory.stories.references import Reference, observation, resolve
 from diagevo.memory.stories.story_wording import failure_lines, question_lines, turn_lines
 from diagevo.memory.stories.why import why_cause
 from diagevo.text.numbers import count
 from diagevo.text.steps import parted
+from diagevo.text.thoughts import answered, thought
 from diagevo.view.outcomes import MeanOfQuestions
 from diagevo.view.page import TEXT, Page, Sentence, Site, part_of
 from diagevo.view.pages import below
@@ -42,6 +57,9 @@ class LinePair:
     left: str | None
     right: str | None
     same: bool
+    left_place: tuple[int, int] | None = None
+    right_place: tuple[int, int] | None = None
+    """Where in either the place begins and ends that the cause is about."""
 
 
 def _steps(text: str) -> list[str]:
@@ -78,17 +96,64 @@ class Sides:
     cut: bool
     against: str
     """A response, the known answer, or nothing."""
+    thoughts: tuple[str, str] = "", ""
+    """What either thought, which is folded."""
 
 
 def _sides(example: Example, reference: str | None, trajectory: str | None) -> Sides:
-    lines = tuple(side_by_side(reference or "", trajectory or ""))
+    lines = tuple(side_by_side(answered(reference or ""), answered(trajectory or "")))
     _, expected, actual = parted((reference or "")[:TEXT], (trajectory or "")[:TEXT])
     if example.wrong is not None and example.actual:
         actual = expected = example.actual
+    before = thought((reference or "")[:TEXT]), thought((trajectory or "")[:TEXT])
+    if (pair := example.pair) is not None:
+        marked = _with_places(lines, reference or "", trajectory or "", pair)
+        first = next((n for n, line in enumerate(marked) if line.left_place or line.right_place), None)
+        if first is not None:
+            cut = _any_cut(reference, trajectory)
+            return Sides(tuple(marked), first, cut, example.against, before)
     differ = [n for n, line in enumerate(lines) if not line.same]
     part = (n for n in differ if actual in (lines[n].right or "") or expected in (lines[n].left or ""))
     first = next(part, next(iter(differ), None))
-    return Sides(lines, first, any(_is_cut(one or "") for one in (reference, trajectory)), example.against)
+    return Sides(lines, first, _any_cut(reference, trajectory), example.against, before)
+
+
+def _any_cut(*texts: str | None) -> bool:
+    return any(_is_cut(text or "") for text in texts)
+
+
+def _with_places(lines: Sequence[LinePair], left: str, right: str, pair: WrittenPair) -> list[LinePair]:
+    """The lines with the place of the pair marked on either side, where it has words there."""
+    places = [
+        _step_of(left, pair.passed_line, pair.passed_start, pair.should),
+        _step_of(right, pair.line, pair.start, pair.wrote),
+    ]
+    seen = [-1, -1]
+    found: list[LinePair] = []
+    for line in lines:
+        for side, text in enumerate((line.left, line.right)):
+            seen[side] += text is not None
+            place = places[side]
+            if text is not None and place is not None and place[0] == seen[side]:
+                line = replace(line, **{("left_place", "right_place")[side]: place[1:]})
+        found.append(line)
+    return found
+
+
+def _step_of(text: str, line: int, start: int, words: str) -> tuple[int, int, int] | None:
+    """The step with these words of a line, and where they begin and end in it; None where it is not shown."""
+    rows, own = text.split("\n"), answered(text)
+    if not words or line >= len(rows) or rows[line][start : start + len(words)] != words:
+        return None
+    shown = own.split("\n")[line]  # without what was thought before it in its line
+    at = sum(len(row) + 1 for row in own.split("\n")[:line]) + start - len(rows[line]) + len(shown)
+    end = 0
+    for number, step in enumerate(_steps(own)):
+        begin = own.find(step, end)
+        end = begin + len(step)
+        if begin <= at and at + len(words) <= end:
+            return number, at - begin, at - begin + len(words)
+    return None
 
 
 def cause(history: History, site: Site, cause: str, part: str | None = None) -> Page:
@@ -104,13 +169,13 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     ]
     questions = [(number, one) for number, one in aimed if number in promoting]
     texts = history.texts([one.question for _, one in questions[-PROMOTING:]])
-    failed = _failed(history, cause)
+    failed, moved = failures_by_round(history, cause), _Moved.of(history, cause)
     total = sum(one.failures for one in failed)
     page = part_of(total, part)
-    shown = _counted(history, cause, failed, page.start, page.rows)
+    shown = _counted(history, cause, failed, moved, page.start, page.rows)
     observed = _observed(history, shown)
     in_words = examples(history, observed)
-    last = _counted(history, cause, failed, max(total - LOOKED_AT, 0), LOOKED_AT)
+    last = _counted(history, cause, failed, moved, max(total - LOOKED_AT, 0), LOOKED_AT)
     data = {
         "story": story,
         "turns": [(turn, list(turn_lines(turn, {}, rest=", listed below"))) for turn in story.turns],
@@ -118,7 +183,7 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
         "whole": _whole(history, _observed(history, last)) if page.number == 1 else [],
         "questions": [(n, one, texts.get(one.question)) for n, one in questions[-PROMOTING:]],
         "promoting": len(questions),
-        "failures": [(fact, in_words[fact.event.failure_id]) for fact in shown],
+        "failures": [(fact, in_words[_name(fact)]) for fact in shown],
         "counted": total,
         "part": page,
         "base": f"{history.run_id}/causes/{cause}",
@@ -131,30 +196,42 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     return Page("cause.html", f"{cause} of {run}", data, (*below(run), ("causes", f"{run}/causes.html")))
 
 
+Counting = CauseCreated | CauseMatched | FailureAssigned
+
+
+def _name(fact: Fact[Counting]) -> str:
+    event = fact.event
+    return event.failure.failure_id if isinstance(event, FailureAssigned) else event.failure_id
+
+
 @dataclass(frozen=True, slots=True)
-class _Failed:
-    """What was counted under a cause in a round: `cause_question`, added up."""
+class _Moved:
+    """What somebody assigned: failures that the cause has no more, and by round those that it has since."""
 
-    round: int
-    failures: int
-    questions: int
+    out: frozenset[str]
+    came: dict[int, list[Fact[Counting]]]
 
-
-def _failed(history: History, cause: str) -> list[_Failed]:
-    """Of every round that counted some, in order; of those that count no more, too."""
-    of_rounds = "SELECT run_id, round, sum(failures) AS failures, count(*) AS questions"
-    of_rounds += " FROM cause_question WHERE cause_id = :cause GROUP BY run_id, round"
-    return select_rows(history, f"({of_rounds}) counted", _Failed, values={"cause": cause}, order="round")
+    @classmethod
+    def of(cls, history: History, cause: str) -> "_Moved":
+        last = {fact.event.failure.failure_id: fact for fact in moves(history.log, history.run_id)}
+        came: dict[int, list[Fact[Counting]]] = {}
+        for fact in last.values():
+            if isinstance(fact.event, FailureAssigned) and fact.event.cause_id == cause:
+                came.setdefault(fact.event.failure.round, []).append(cast("Fact[Counting]", fact))
+        return cls(frozenset(last), came)
 
 
 def _counted(
-    history: History, cause: str, failed: Sequence[_Failed], start: int, most: int
-) -> list[Fact[CauseCreated | CauseMatched]]:
-    """Some of what was counted, in order; only the rounds that they are of are looked through."""
-    found, before = list[Fact[CauseCreated | CauseMatched]](), 0
+    history: History, cause: str, failed: Sequence[RoundFailures], moved: _Moved, start: int, most: int
+) -> list[Fact[Counting]]:
+    """Some of what is counted, in order; only the rounds that they are of are looked through."""
+    found, before = list[Fact[Counting]](), 0
     for one in failed:
         if before < start + most and start < before + one.failures:
-            own = list(counted_under(history, cause, one.round))
+            own: list[Fact[Counting]] = [
+                fact for fact in counted_under(history, cause, one.round) if _name(fact) not in moved.out
+            ]
+            own += moved.came.get(one.round, [])
             found += own[max(start - before, 0) : start + most - before]
         before += one.failures
     return found
@@ -164,16 +241,18 @@ def _was_aimed_at(story: CauseStory) -> bool:
     return any(isinstance(turn, Sampled) and turn.questions for turn in story.turns)
 
 
-def _observed(
-    history: History, counted: Sequence[Fact[CauseCreated | CauseMatched]]
-) -> dict[str, tuple[int, FailureObserved]]:
-    """The failures that were counted, with their rounds."""
-    return {
-        fact.event.failure_id: (link.round, expect(link, FailureObserved))
-        for fact, chain in zip(counted, history.chains(counted), strict=True)
-        for link in chain
-        if link.type == FailureObserved.__name__
-    }
+def _observed(history: History, counted: Sequence[Fact[Counting]]) -> dict[str, tuple[int, FailureObserved]]:
+    """The failures that are counted, with their rounds."""
+    found: dict[str, tuple[int, FailureObserved]] = {}
+    for fact, chain in zip(counted, history.chains(counted), strict=True):
+        if isinstance(fact.event, FailureAssigned):
+            seen = observation(history, Reference("failure", _name(fact)), history.end)
+            assert seen is not None
+            found[_name(fact)] = seen.round, seen.event
+        for link in chain:
+            if link.type == FailureObserved.__name__:
+                found[_name(fact)] = link.round, expect(link, FailureObserved)
+    return found
 
 
 def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -> list[tuple[Example, Sides]]:
@@ -185,9 +264,13 @@ def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -
             last[failure.question_id] = number, failure
     chosen = list(last.values())[-SHOWN:][::-1]
     in_words = examples(history, {failure.failure_id: (number, failure) for number, failure in chosen})
-    texts = history.texts([digest for _, one in chosen for digest in (one.reference, one.trajectory)])
+    beside = {
+        one.failure_id: one.reference if (pair := in_words[one.failure_id].pair) is None else pair.passed
+        for _, one in chosen
+    }
+    texts = history.texts([*beside.values(), *(one.trajectory for _, one in chosen)])
     return [
-        (example, _sides(example, texts.get(one.reference), texts.get(one.trajectory)))
+        (example, _sides(example, texts.get(beside[one.failure_id]), texts.get(one.trajectory)))
         for _, one in chosen
         if (example := in_words[one.failure_id])
     ]
@@ -196,10 +279,12 @@ def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -
 def _cause_sentences(
     history: History,
     story: CauseStory,
-    failed: Sequence[_Failed],
+    failed: Sequence[RoundFailures],
     aimed: Sequence[tuple[int, CandidateScored]],
 ) -> Iterator[Sentence]:
-    """How often, what was asked, and how the answers went."""
+    """What speaks against it, how often, what was asked, and how the answers went."""
+    if (why := contradicted_causes(history).get(story.cause_id)) is not None:
+        yield Sentence("contradicted", f"{why}.")
     gone = history.superseded()
     counts = [one for one in failed if one.round not in gone]
     failures, questions = sum(one.failures for one in counts), sum(one.questions for one in counts)

@@ -231,6 +231,43 @@ def test_what_is_said_of_other_letters_does_not_choose_one(letters, sayings, cho
     assert extract_choice(said, "ABCDE") == (letters[0] if chosen else None), said
 
 
+WRONG = ["wrong", "incorrect", "False", "not correct", "untrue because it is cold"]
+RIGHT = ["right", "correct", "True", "correct since x > 0"]
+CLAUSES = ["{}: {}", "({}) - {}", "{}) {}", "**{}:** {}", "Option {} is {}", "{} — {}."]
+
+
+@given(LETTERS, st.integers(2, 5), st.sampled_from(CLAUSES), st.sampled_from(["\n", "; "]), st.data())
+def test_a_list_of_verdicts_chooses_the_one_that_is_right(letters, judged, clause, between, data):
+    chosen = data.draw(st.integers(0, judged))  # the last is none of them
+    said = [data.draw(st.sampled_from(RIGHT if i == chosen else WRONG)) for i in range(judged)]
+    clauses = [clause.format(letter, verdict) for letter, verdict in zip(letters, said, strict=False)]
+    expected = letters[chosen] if chosen < judged else None
+    assert extract_choice(between.join(clauses), "ABCDE") == expected, clauses
+    assert extract_choice(between.join([*clauses, f"Answer: {letters[0]}"]), "ABCDE") == letters[0]
+    both = [clause.format(letter, "right") for letter in letters[:2]]
+    assert extract_choice(between.join(both), "ABCDE") is None
+
+
+FIRST = ["Answer: {}?", "The answer is {}.", "I think {}.", "{}.", "I choose ({}).", "It's {}..."]
+INSTEAD = [
+    "Wait, actually {}.", "No, {}.", "Actually, it's {}.", "Sorry, I mean ({}).", "no wait, it must be {}!",
+    "On second thought, the answer is {}.", "Hmm. Actually I think the correct answer should be **{}**.",
+]  # fmt: skip
+NOT_INSTEAD = [
+    "No other option fits.", "No, {} is wrong.", "Actually, {} fails.", "Wait, {} has five electrons.",
+    "Actually, not {}.", "No, A train is late.", "Actually, {} + 1 is even.",
+]  # fmt: skip
+
+
+@given(LETTERS, st.sampled_from(FIRST), st.sampled_from(INSTEAD), st.sampled_from(NOT_INSTEAD))
+def test_a_letter_that_takes_the_place_of_another_is_the_choice(letters, first, instead, no_change):
+    one, other, third = letters[:3]
+    said = f"{first.format(one)} {instead.format(other)}"
+    assert extract_choice(said, "ABCDE") == other, said
+    said = f"{first.format(one)} {no_change.format(third)}"
+    assert extract_choice(said, "ABCDE") == one, said
+
+
 def test_only_the_letters_offered_count():
     assert extract_choice("The answer is E.", "ABCD") is None
     assert extract_choice("The answer is E.", ["A", "B", "C", "D", "E"]) == "E"

@@ -22,6 +22,24 @@ def checker():
         yield shared
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ("3!", "6", True),
+        ("n!", "n!+1", False),
+        ("(3!)!", "720", None),  # nobody knows what a factorial of a factorial is where 3!! is another
+        ("|x|", "|-x|", True),
+        ("|3-5|", "2", True),
+        ("x mod 7", "y mod 7", False),
+        ("1.5 mod 7", "8.5 mod 7", False),
+        ("-3 mod 7", "4 mod 7", True),
+    ],
+)
+def test_terms_are_decided_at_once(a, b, same):
+    assert decide(a, b) is same
+    assert decide(b, a) is same
+
+
 @pytest.mark.parametrize(("a", "b"), SAME_BY_A_NAME)
 def test_names_in_letters_are_the_mathematics_that_they_name(a, b, checker):
     assert checker.agree(a, b)

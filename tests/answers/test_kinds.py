@@ -208,7 +208,53 @@ def test_other_bases_are_their_number(n, m, written):
     assert decide(written(n).replace("0x", "0X"), str(n + 1)) is False
 
 
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.sampled_from(["", " cm", " apples"]))
+def test_a_sign_in_words_is_the_sign(n, m, unit):
+    for sign, word in (("-", "minus"), ("-", "negative"), ("", "plus")):
+        assert decide(f"{word} {n}{unit}", f"{sign}{n}{unit}") is True
+        assert decide(f"x = {word} {n}", f"{sign}{n}") is True
+        assert decide(f"{word} {n}{unit}", f"{m}{unit}") is (not sign and n == m)
+
+
+@given(st.integers(1, 100), st.integers(1, 10_000))
+def test_a_percentage_is_a_share_of_what_is_counted(percent, n):
+    assert decide(f"{percent}%", f"{n} apples") is (percent == 100 * n)
+    assert decide(f"{percent}%", f"{n}/100 of the apples") is (percent == n)
+    assert decide(f"{percent}%", f"{percent} percentage points") is False
+    assert decide(f"{percent} percentage points", f"{percent} percent points") is True
+    assert decide(f"{percent} percentage points", str(percent)) is True
+
+
 # Types
+
+TIMES = st.times()
+
+
+@given(TIMES, TIMES)
+def test_a_time_of_day_is_one_minute_in_either_notation(one, other):
+    same = (one.hour, one.minute) == (other.hour, other.minute)
+    half = f"{other.hour % 12 or 12}:{other:%M} {other:%p}"
+    assert decide(f"{one.hour % 12 or 12}:{one:%M} {'ap'[one.hour > 11]}.m.", half) is same
+    if one.hour > 12 or not one.hour:  # the hours before may be of either half
+        assert decide(f"{one:%H:%M}", half) is same
+    if not one.minute:
+        assert decide(f"{one.hour % 12 or 12} {one:%p}", half) is same
+
+
+SETS = st.recursive(st.integers(0, 3), lambda inner: st.frozensets(inner, max_size=3), max_leaves=6)
+
+
+def as_set(value) -> str:
+    inner = ", ".join(sorted(as_set(item) for item in value)) if isinstance(value, frozenset) else value
+    return f"\\{{{inner}\\}}" if isinstance(value, frozenset) else str(value)
+
+
+@given(st.frozensets(SETS, min_size=1, max_size=3), st.frozensets(SETS, min_size=1, max_size=3))
+def test_a_set_in_a_set_is_no_item_of_it(one, other):
+    """Python's frozensets say which sets are equal."""
+    assert decide(as_set(one), as_set(other)) is (one == other)
+    assert decide(as_set(one), as_set(frozenset([one]))) is False
+
 
 SPANS = st.tuples(st.integers(0, 60), st.integers(0, 60))
 
@@ -276,6 +322,49 @@ def test_a_sequence_with_dots_is_read_as_it_is_written(a, b, dots):
     assert decide(f"1, {a}, \\{dots}, n", f"1,{b},…,n") is (a == b)
     assert decide(f"1+{a}+\\{dots}+n", f"1+{b}+...+n") is (a == b)
     assert decide(f"\\{{1, {a}, \\{dots}\\}}", f"\\{{{b}, 1, \\dots\\}}") is (a == b == 1)
+
+
+# Marks around an answer
+
+AROUND = ["`{}`", "```{}```", "*{}*", "**{}**", "<answer>{}</answer>", "so it is\n<answer>\n{}\n</answer>",
+          r"\underline{{{}}}", r"$\underline{{\text{{{}}}}}$"]  # fmt: skip
+PLAIN = st.one_of(
+    st.integers(-99, 99).map(str), st.sampled_from(["x+1", "no", "3/4", "B", "5 cm", "(1, 2)", "x = 5"])
+)
+
+
+@given(st.sampled_from(AROUND), st.sampled_from(AROUND), PLAIN, PLAIN)
+def test_marks_around_an_answer_say_nothing(marks, others, one, other):
+    assert decide(marks.format(one), one) is True
+    assert decide(marks.format(one), others.format(other)) is decide(one, other)
+
+
+@given(st.permutations("ABC"), st.sampled_from([r"\times", "×", " x "]), st.sampled_from(["", r"\mathbb"]))
+def test_a_product_of_sets_keeps_its_order(letters, times, style):
+    times = "×" if style else times
+    sets = [f"{style}{{{letter}}}" if style else letter for letter in letters]
+    one, other = (f" {times} ".join(order) for order in (sets, sets[::-1]))
+    assert decide(one, other) is False
+    assert decide(one, " × ".join(sets)) is True
+    vectors = [f"\\vec{{{letter}}}" for letter in letters[:2]]
+    assert decide(r"\times".join(vectors), r"\times".join(vectors[::-1])) is False
+    assert decide("2" + r"\times".join(vectors), r"\times".join(vectors) + r"\cdot 2") is True
+
+
+@given(st.permutations("ABCD"), st.integers(2, 4))
+def test_all_of_several_letters_is_not_one_of_them(letters, n):
+    *first, last = letters[:n]
+    every, either = (f"{', '.join(first)} {word} {last}" for word in ("and", "or"))
+    assert decide(every, either) is False
+    assert decide(every, ", ".join(letters[:n])) is decide(either, ", ".join(letters[:n])) is True
+
+
+@given(st.sampled_from("abpqPQ"), st.sampled_from("abpqPQ"))
+def test_what_is_negated_is_not_what_it_negates(one, other):
+    assert decide(f"~{one}", one) is False
+    assert decide(f"~{one}", f"¬{other}") is (one == other)
+    assert decide(f"~({one} and {other})", f"({one} and {other})") is False
+    assert decide(r"5~\text{cm}", "5 cm") is decide("~5", "5") is True  # a space of LaTeX; about five
 
 
 # Letters

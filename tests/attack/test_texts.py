@@ -71,6 +71,8 @@ ELSEWHERE = {
         "memory rebuild",
         "memory rename",
         "memory dismiss",
+        "memory assign",
+        "memory label",
         "eval run",
     ),
     "read below": ("runs import", "report build"),

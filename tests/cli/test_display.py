@@ -10,11 +10,11 @@ from queue import SimpleQueue
 import pytest
 from diagevo.cli.call import CommandContext  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.screens.board import (  # pyright: ignore[reportMissingImports]  (cli/, as installed)
-    Board,
     clock,
     round_line,
 )
 from diagevo.cli.screens.display import (  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+    Board,
     JsonDisplay,
     LiveDisplay,
     PlainDisplay,
@@ -157,20 +157,28 @@ def test_the_display_fits_where_it_is_shown(kind: str | None, call: CommandConte
 def test_the_time_left_comes_from_the_pace_then_from_the_round_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("diagevo.cli.screens.board.time.monotonic", lambda: 130.0)
-    board = Board("a", round=2, rounds=5, stage="solver", started=100.0)
+    now = 100.0
+    monkeypatch.setattr("diagevo.progress.time.monotonic", lambda: now)
+    board = Board("a")
+    board.round_started(2, 5, Fraction(1), 4)
+    board.stage_started(2, "solver", 1, None)
+    now = 130.0
     assert board.stage_left() is None
     assert board.run_left() is None
     board.before = {"challenger": 10.0, "candidates": 1.0, "votes": 9.0, "solver": 40.0, "diagnosis": 5.0}
     assert board.stage_left() == 10.0  # 40 in the round before, 30 gone
     assert board.run_left() == 10.0 + 5.0 + 3 * 65.0
-    board.done, board.total = 3, 12
+    board.stage_progress(2, "solver", StageProgress(3, 12))
     assert board.stage_left() == 90.0  # 10 seconds a step
 
 
 def test_shares_are_of_the_time_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diagevo.cli.screens.board.time.monotonic", lambda: 110.0)
-    board = Board("a", stage="votes", started=100.0, played={"challenger": 30.0})
+    now = 100.0
+    monkeypatch.setattr("diagevo.progress.time.monotonic", lambda: now)
+    board = Board("a")
+    board.stage_finished(1, "challenger", 30.0, {})
+    board.stage_started(1, "votes", 1, None)
+    now = 110.0
     shares = board.shares()
     assert (shares["challenger"], shares["votes"], shares["solver"]) == (75.0, 25.0, 0.0)
 
@@ -178,7 +186,7 @@ def test_shares_are_of_the_time_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_resumed_stage_is_timed_from_where_it_went_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six of ten steps were done before; the first here came after 20 seconds, two more after 10 each."""
     now = 100.0
-    monkeypatch.setattr("diagevo.cli.screens.board.time.monotonic", lambda: now)
+    monkeypatch.setattr("diagevo.progress.time.monotonic", lambda: now)
     board = Board("a")
     board.resumed({1: dict.fromkeys(STAGES, 30.0), 2: {"challenger": 40.0, "candidates": 5.0}}, "c1 adds")
     board.round_started(2, 3, Fraction(1), 4)

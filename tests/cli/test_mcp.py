@@ -11,7 +11,7 @@ import pytest
 from diagevo.cli.call import CommandContext  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.commands.mcp_tools import ANSWER, LIST, _bounded, _fitting, server  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
-from diagevo.memory.audit.query import AGENT
+from diagevo.memory.audit.query_limits import AGENT
 from tests.cli.program import invoke
 from tests.ingest.conftest import ingest_verl
 
@@ -106,7 +106,7 @@ def test_a_query_is_bounded_and_its_rows_are_untrusted(ask: Ask) -> None:
 def test_an_agents_statement_ends_after_ten_seconds(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """Played with a fifth of a second in place of the ten."""
     assert AGENT.seconds == 10
-    monkeypatch.setattr("diagevo.memory.audit.query.AGENT", replace(AGENT, seconds=0.2))
+    monkeypatch.setattr("diagevo.memory.audit.query_limits.AGENT", replace(AGENT, seconds=0.2))
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
     failed, told = ask("query", sql=endless)
     assert failed

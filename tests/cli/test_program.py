@@ -110,7 +110,7 @@ def test_what_ends_a_command_is_said_with_its_exit_code(raised: BaseException, c
 def test_a_word_that_is_json_asks_for_none(tmp_path: Path) -> None:
     done = invoke("ingest", "json", tmp_path, "--run", "json")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: Invalid value for 'FORMAT': 'json' is not one of")
+    assert done.stderr.startswith("error: there is no format json\nhint: did you mean jsonl?")
 
 
 def test_a_file_in_no_folder_is_refused_and_makes_none(tmp_path: Path) -> None:

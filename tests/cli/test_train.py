@@ -15,6 +15,7 @@ import diagevo
 from diagevo.config.loading import of_profile
 from diagevo.config.resources import ClusterNode
 from diagevo.memory.events import CheckpointEvaluated
+from diagevo.planning.run_plan import plan_run
 from diagevo.progress import StopFlag
 from tests.cli.program import STARTED, clean_environment, invoke
 from tests.forked import Forked
@@ -125,6 +126,7 @@ def test_a_plan_runs_nothing_and_writes_nothing() -> None:
     # Five rounds of two policies in float32, and three checkpoints with AdamW's moments inside a phase.
     assert plan["disk_bytes"] == (10 + 3 * 3) * 4 * 8_190_735_360
     assert list(Path().iterdir()) == []
+    assert json.loads(json.dumps(plan_run(of_profile("qwen3-8b").config))) == plan  # as a library has it
 
 
 def test_a_plan_for_a_cluster_that_does_not_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,8 +262,8 @@ def test_a_plan_names_idle_gpus_and_refuses_ranks_for_which_there_are_none(
     processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = [ClusterNode(f"10.0.0.{k}", 96, 8) for k in (1, 2)]
-    monkeypatch.setattr("diagevo.sampling.cluster.connected", lambda: None)
-    monkeypatch.setattr("diagevo.sampling.cluster.nodes_of", lambda _: nodes)
+    monkeypatch.setattr("diagevo.planning.run_plan.connected", lambda: None)
+    monkeypatch.setattr("diagevo.planning.run_plan.nodes_of", lambda _: nodes)
     asked = ["train", "--plan", "--profile", "qwen3-8b-2x8"]
     done = invoke(*asked, f"--set=hardware.processes={processes}")
     if processes == 24:

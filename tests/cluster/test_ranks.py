@@ -9,8 +9,7 @@ from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import ServiceError
 from diagevo.progress import StopFlag
 from diagevo.sampling.cluster import Places, connected
-from diagevo.training.launch_spec import LaunchSpec
-from diagevo.training.ray_ranks import RayRanks
+from diagevo.training.ranks import LaunchSpec, RayRanks
 from tests.cluster.nodes import cluster
 from tests.training import phase
 

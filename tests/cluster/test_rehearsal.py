@@ -14,6 +14,7 @@ from diagevo.doctor import Check
 from diagevo.planning.footprint import CARDS
 from diagevo.planning.shapes import KNOWN
 from diagevo.rehearsal import _at_once, rehearse
+from diagevo.training.ranks import worker_command
 from tests.cluster import forked_rank
 from tests.cluster.nodes import cluster
 from tests.forked import server_address
@@ -34,7 +35,7 @@ SIMULATED = (
 @pytest.fixture(autouse=True)
 def _ranks_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     program = [sys.executable, str(Path(forked_rank.__file__)), server_address()]
-    monkeypatch.setattr("diagevo.training.ray_ranks.worker_command", lambda spec: [*program, str(spec)])
+    monkeypatch.setattr("diagevo.training.ranks.worker_command", lambda spec: [*program, str(spec)])
 
 
 def shape(model: Path, *settings: str) -> Config:
@@ -145,6 +146,7 @@ def test_every_other_profile_passes_it_as_far_as_a_machine_without_gpus_goes(
         return ForkedRank(argv, log=log, env=env)
 
     monkeypatch.setattr("diagevo.training.ranks.SupervisedProcess", start)
+    monkeypatch.setattr("diagevo.training.ranks.worker_command", worker_command)  # and not a cluster's
     model = make_tiny_model(tmp_path / "model")
     named = [f"roles.{role}.model={model}" for role in ("challenger", "solver") if profile != "embedded"]
     settings = [*named, "validation.questions=null", *SIMULATED]

@@ -14,7 +14,7 @@ from diagevo.loop.run import Until
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import open_history
 from diagevo.progress import StageProgress
-from diagevo.training.ray_ranks import RayRanks
+from diagevo.training.ranks import RayRanks
 from tests.cluster import forked_rank
 from tests.cluster.nodes import Nodes, cluster
 from tests.forked import server_address
@@ -80,7 +80,7 @@ def test_it_is_the_same_round_when_a_node_is_lost_in_each_stage(
 ) -> None:
     # The test above starts ranks as users do.
     program = [sys.executable, str(Path(forked_rank.__file__)), server_address()]
-    monkeypatch.setattr("diagevo.training.ray_ranks.worker_command", lambda spec: [*program, str(spec)])
+    monkeypatch.setattr("diagevo.training.ranks.worker_command", lambda spec: [*program, str(spec)])
     with cluster(2) as nodes:
         watcher = play(tmp_path, CONFIG, rounds=1, watcher=Losing(nodes, monkeypatch))
     assert [(stage, attempt) for _, stage, attempt in watcher.stages] == [

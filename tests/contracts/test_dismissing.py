@@ -56,7 +56,9 @@ def _well(history: History, run: str, root: Path) -> None:
         shown = text("SELECT cause_id, state, frequency FROM v_cause WHERE run_id = :run ORDER BY number")
         rows = [tuple(row) for row in connection.execute(shown, {"run": run})]
         assert rows == [("c1", "dismissed", 4), ("c2", "active", 1)]
-        shown = text("SELECT state, probability FROM v_cause_history WHERE run_id = :run AND round = 2")
+        shown = text(
+            "SELECT state, probability_committed FROM v_cause_history WHERE run_id = :run AND round = 2"
+        )
         assert {tuple(row) for row in connection.execute(shown, {"run": run})} == {
             ("dismissed", None),
             ("active", "1"),

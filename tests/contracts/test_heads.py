@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from diagevo.errors import OutOfOrderError, StoreError
-from diagevo.memory.audit.verify import Verification, verify
+from diagevo.memory.audit.verification import Verification
+from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.log import heads
 from diagevo.memory.log.artifacts import digest_of

@@ -6,7 +6,8 @@ import pytest
 from msgspec import json, structs
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.audit.verify import Verification, verify
+from diagevo.memory.audit.verification import Verification
+from diagevo.memory.audit.verify import verify
 from diagevo.memory.history import History
 from diagevo.memory.log import heads
 from diagevo.memory.log.heads import ChainHead, of

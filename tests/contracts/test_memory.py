@@ -48,13 +48,13 @@ def test_the_memory_as_of_any_round_is_plain_sql(store: Store) -> None:
     with store.open() as memory:
         three_rounds(memory)
         query = (
-            "SELECT cause_id, state, frequency, probability FROM v_cause_history"
+            "SELECT cause_id, state, frequency, probability_committed FROM v_cause_history"
             " WHERE round = 2 ORDER BY cause_id"
         )
         with memory.database.read() as connection:
             rows = [tuple(row) for row in connection.execute(text(query))]
             rounds = connection.execute(
-                text("SELECT failures, epsilon_next FROM v_round ORDER BY round")
+                text("SELECT failures, epsilon_committed FROM v_round ORDER BY round")
             ).fetchall()
             kept = connection.execute(
                 text("SELECT count(*) FROM v_candidate WHERE verdict = 'kept'")
@@ -197,7 +197,7 @@ def test_steps_out_of_order_are_refused(store: Store) -> None:
         memory.start_stage("solver")
         with pytest.raises(OutOfOrderError, match="stage solver is under way"):
             memory.start_stage("votes")
-        with pytest.raises(OutOfOrderError, match="scored already"):
+        with pytest.raises(OutOfOrderError, match="all candidates are scored before promotions"):
             memory.score([candidate("r1.q1")])
         memory.observe([failure("r1.q0.a0")])
         memory.diagnosed([new_cause("r1.q0.a0", "drops a carry")])
@@ -223,6 +223,7 @@ def test_only_supplied_causes_recur_and_in_the_state_committed_before(store: Sto
         first_round(memory, [("drops a carry", "add", 1), ("swaps digits", "add", 1)])
         memory.open_round(2)
         memory.score([candidate("r2.q0", 12, cause="c1"), candidate("r2.q1", 3, cause="c2")])
+        memory.promote()
         assert memory.cause("c1").state == "mastered"
         [known] = memory.supplied("r2.q0")
         assert (known.cause_id, known.state, known.description) == ("c1", "active", "drops a carry")

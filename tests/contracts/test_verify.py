@@ -4,7 +4,8 @@ import pytest
 from msgspec import structs
 from sqlalchemy import select, text
 
-from diagevo.memory.audit.verify import Verification, verify
+from diagevo.memory.audit.verification import Verification
+from diagevo.memory.audit.verify import verify
 from diagevo.memory.log.tables import EVENT
 from diagevo.memory.memory import Memory
 from diagevo.memory.state import projection

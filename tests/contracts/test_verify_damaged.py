@@ -7,7 +7,8 @@ import pytest
 from msgspec import structs
 
 from diagevo.errors import DamagedError
-from diagevo.memory.audit.verify import Verification, verify
+from diagevo.memory.audit.verification import Verification
+from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import CandidateScored, Embedder
 from diagevo.memory.log.artifacts import Artifacts, Reply
 from diagevo.memory.log.log import Log

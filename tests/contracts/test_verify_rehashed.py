@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec import structs
 
-from diagevo.memory.audit.verify import Fault, verify
+from diagevo.memory.audit.verification import Fault
+from diagevo.memory.audit.verify import verify
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log import heads
 from tests.contracts.databases import Store

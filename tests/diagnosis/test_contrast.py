@@ -5,9 +5,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from diagevo.diagnosis.levels import contrast
+from diagevo.diagnosis.levels.cause_levels import Levels
 from diagevo.diagnosis.levels.clustering import grouped
 from diagevo.diagnosis.levels.contrast import Side, Signed
 from diagevo.diagnosis.levels.features import Vocabulary
+from diagevo.diagnosis.levels.inputs import Failure, Prompt, Response
+from diagevo.diagnosis.levels.step_location import located
 
 MODE, OTHER, COMMON = 1, 2, 3
 
@@ -106,3 +109,39 @@ def same(one: Iterable[object], other: Iterable[object]) -> bool:
 
 def test_a_word_has_the_same_number_in_every_process() -> None:
     assert Vocabulary([]).id("join") == 5828604845654783540
+
+
+def test_failures_that_end_below_zero_are_not_said_to_end_above() -> None:
+    """The sign of the last number alone sets four failures apart from four passes, in nine prompts."""
+    ways = ["calm", "deep", "even", "fair"]
+    prompts: list[Prompt] = []
+    for place, word in enumerate(["ask", "bat", "cod", "dim", "elk", "fur", "gin", "hop", "ink"]):
+        passed, failed = (
+            [
+                Response(f"We take the {way} {word}.\nSo it is {sign}{13 * place + 5 + each}.")
+                for each, way in enumerate(ways)
+            ]
+            for sign in ("", "-")
+        )
+        failures = [Failure(f"{word}{each}", response) for each, response in enumerate(failed)]
+        prompts.append(Prompt(word, f"What is the {word} balance?", None, passed, failures))
+    levels = Levels(prompts, [])
+    explained = [each for prompt in prompts for each in levels.of(prompt)]
+    causes = {each.cause for each in explained}
+    assert all(len(list(each.evidence)) == len(list(each.evidence)) > 0 for each in explained)
+    [cause] = causes
+    assert cause is not None
+    assert cause.key in ("3:-§a number at the end", "3:+§a negative number at the end")
+
+
+def test_what_nothing_computed_tells_is_placed_at_the_first_line_that_differs() -> None:
+    """No numbers, and no near copy: the first step that the passing response has otherwise."""
+    passed = Response("Water runs down.\nThe mill turns with it.\nSo flour is made.")
+    failed = Response(
+        "Water runs down.\nNobody owns the valley since the war ended long ago.\nThus sheep graze."
+    )
+    prompt = Prompt("q", "What does a brook do?", None, [passed], [Failure("f", failed)])
+    found = located(prompt, failed, passed)
+    assert found is not None
+    assert (found.line, found.text) == (1, "Nobody owns the valley since the war ended long ago.")
+    assert found.why == "passed has: The mill turns with it."

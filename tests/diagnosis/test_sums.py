@@ -30,11 +30,12 @@ the square root of 16 + 9 = 5|3 squared + 4 = 13|twice 5 + 3 = 13|half of 10 + 2
 sum of 3 and 4 + 2 = 9|add 3 to 5 * 2 = 13|17 / 5 = 3 R 2|17/5 = 3 remainder 2|1,5 + 2,5 = 4
 1.000 + 500 = 1.500|100 - 10% = 90|2020-01-05 + 1 = 2020-01-06|3 + 4 != 8|abs(-3) + 1 = 4|5'3" + 2 = 5'5"
 v1.2 + 3 = 5|pages 5-7 = 3 pages|1990-2000 = 10 years|3 of 4 = 75%|1+1=10 in binary|101 + 1 = 110 (binary)
-9 + 5 = 4 (carry 1)|5 ^ 3 = 6 (xor)"""
+9 + 5 = 4 (carry 1)|5 ^ 3 = 6 (xor)|2 dimes + 1 nickel = 25 cents|3 dimes * 2 = 60 cents
+2 tens + 3 ones = 23|2 + 2 = 2)|2+2 = 2*|2+2 = 2**|So 2 full boxes + 3 loose apples = 27 apples."""
 
 
 @pytest.mark.parametrize("line", AS_PEOPLE_WRITE.replace("\n", "|").strip("|").split("|"))
-def test_what_is_true_as_people_write_it_is_never_called_false(line):
+def test_what_is_true_or_not_whole_as_people_write_it_is_never_called_false(line):
     assert claims(line) == []
 
 
@@ -44,12 +45,33 @@ FALSE = """
 Step 2: 5 * 8 = 48|1. 5 + 3 = 9|- 5 + 3 = 9|**Total:** 5 + 3 = 9
 He bought 5 apples and spent 5 * 2 = 11 dollars|(5 + 3 = 9)|So 5 apples + 3 apples = 9 apples.
 \\frac{1}{2} + \\frac{1}{2} = 2|2x3x4 = 25|We get 12 - 5 = 8 left.|24 / 4 = 5 each
-1/2 of 10 = 6|50% of 80 = 41|0.5 of 10 = 6|7-5 = 3|5 - 7 = 3"""
+(so 5 + 3 = 9)|*5 + 3 = 9*|1/2 of 10 = 6|50% of 80 = 41|0.5 of 10 = 6|7-5 = 3|5 - 7 = 3"""
 
 
 @pytest.mark.parametrize("line", FALSE.replace("\n", "|").strip("|").split("|"))
 def test_what_is_read_whole_and_false_is_called_so(line):
     assert claims(line)
+
+
+THINGS = {
+    "dimes": 10,
+    "nickels": 5,
+    "pennies": 1,
+    "tens": 10,
+    "pairs": 2,
+    "tricycles": 3,
+    "bikes": 2,
+    "crates": 24,
+}
+
+
+@given(st.permutations(sorted(THINGS)), st.integers(1, 40), st.integers(1, 40), st.sampled_from("+-"))
+def test_a_sum_of_things_that_differ_is_worth_what_they_are_worth(things, a, b, sign):
+    """And a sum of things of one kind is a sum."""
+    one, other, worth = *things[:2], THINGS
+    value = a * worth[one] + (b if sign == "+" else -b) * worth[other]
+    assert claims(f"{a} {one} {sign} {b} {other} = {value}") == []
+    assert claims(f"{a} apples {sign} {b} apples = {a + b + 1000} apples")
 
 
 OPERATORS = {
@@ -85,7 +107,7 @@ def python_value(text: str) -> Fraction | None:
 
 PIECES = [*"23457", "12", "1.5", "2e3", " ", " ", *"+-*/^()", " + ", " * ", " - ", *"x_:!.", "0x1f"]
 SIDE = st.lists(st.sampled_from(PIECES), min_size=1, max_size=9).map("".join)
-MARK = re.compile(r"\s*(-\s|\(?\d{1,2}[.):]\s|\(?x[.):]\s)")
+MARK = re.compile(r"\s*([-*]\s|\(?\d{1,2}[.):]\s|\(?x[.):]\s)")
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
@@ -98,6 +120,18 @@ def test_a_claim_is_made_only_where_both_whole_sides_are_unequal_arithmetic(left
         assert a is not None, line
         assert b is not None, line
         assert a != b, line
+
+
+@given(st.integers(2, 9), st.integers(2, 30), st.integers(1, 50), st.integers(1, 9))
+def test_a_letter_with_a_value_is_a_factor_on_either_side(n, x, more, off):
+    known = {"x": Fraction(x)}
+    for line, holds in [
+        (f"{n}x = {n * x}", True),
+        (f"{n}x + {more} = {n * x + more}", True),
+        (f"{more} + {n}x = {n * x + more + off}", False),
+        (f"{n * x + more} = {n}x + {more}", True),
+    ]:
+        assert [each.holds for each in equations([(1, line)], known)] == [holds], line
 
 
 NUMBERS = st.integers(1, 60)

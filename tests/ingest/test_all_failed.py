@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from diagevo.config.loading import resolve
 from diagevo.errors import OutOfOrderError
+from diagevo.ingest.cost import cost
 from diagevo.ingest.recording import IngestSummary, Recorder, events_of
 from diagevo.ingest.rollout_steps import grouped
 from diagevo.ingest.rounds import Rounds
@@ -173,6 +175,16 @@ def opened(memory: Memory) -> Memory:
     Rounds(memory).open_next()
     assert first_mismatch(memory.log, memory.state) is None
     return memory
+
+
+def test_the_cost_of_an_open_round_counts_those_that_were_observed(opened: Memory) -> None:
+    """One failure is held against a response that passed, two against the answer."""
+    config = resolve(settings=["roles.diagnostician.engine=local"], environ={}).config
+    before = cost(opened, config, all_failed=False)
+    assert (before.failures, before.against_answers) == (1, 0)
+    opened.observe([against(opened, sample, "7") for sample in range(2)])
+    after = cost(opened, config, all_failed=False)
+    assert (after.failures, after.against_answers) == (3, 2)
 
 
 def test_another_answer_than_the_known_one_is_refused(opened: Memory) -> None:

@@ -11,9 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, messages, read
+from diagevo.ingest.formats import Format, read
+from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.rollout_steps import IngestedRollout
 from tests.ingest.conftest import complaint
+
+
+def test_lines_that_are_empty_are_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        "\n" * 1000 + json.dumps({"prompt": "q", "response": "b", "reward": 1}) + "\n\n"
+    )
+    [step] = read("jsonl", tmp_path / "a.jsonl", on_cut=pytest.fail, on_note=pytest.fail)
+    assert step.rollouts == [IngestedRollout("q", "b", 1.0)]
+
 
 ROWS: dict[str, tuple[Format, str, dict[str, Any]]] = {
     "jsonl": ("jsonl", "a.jsonl", {"prompt": "é?", "response": "b", "reward": 1.0}),
@@ -165,7 +175,7 @@ def test_a_message_without_content_is_refused(message: dict[str, Any], tmp_path:
 
 def test_a_message_may_call_a_tool_or_think_and_say_nothing() -> None:
     assert messages([{"role": "assistant", "tool_calls": [{"name": "add"}]}]) == "[tool call] add({})"
-    assert messages([{"role": "assistant", "reasoning_content": "Hm."}]) == "Hm."
+    assert messages([{"role": "assistant", "reasoning_content": "Hm."}]) == "<think>\nHm.\n</think>"
     assert messages([{"role": "assistant", "content": None}]) == ""
 
 

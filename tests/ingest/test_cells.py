@@ -119,24 +119,34 @@ def test_a_comma_that_may_be_a_decimals_or_a_thousands_is_refused(tmp_path: Path
     assert "its reward is not a number" in complaint(lambda: rollouts(tmp_path / "a.csv"))
 
 
-@pytest.mark.parametrize(
-    ("encoding", "named"), [("cp1252", "CP1252"), ("utf-16-le", "UTF-16LE"), ("cp1251", "CP1252")]
-)
+WRITTEN = {
+    "cp1252": "“Größe” – à l’école 5 €",
+    "utf-16-le": "plain",
+    "cp1251": "Привет мир",
+    "koi8-r": "Привет мир",
+    "cp1253": "Καλημέρα",
+    "gb18030": "你好世界",
+    "shift_jis": "こんにちは",
+}
+
+
+@pytest.mark.parametrize("encoding", WRITTEN)
 def test_an_encoding_that_nothing_names_is_refused_and_the_hint_writes_it_anew(
-    tmp_path: Path, encoding: str, named: str
+    tmp_path: Path, encoding: str
 ) -> None:
-    """An encoding without a mark is never guessed: the hint says CP1252 where it may be that."""
-    text = {"cp1251": "Привет", "cp1252": "“Größe” – €"}.get(encoding, "plain")
-    file = tmp_path / "a sheet.csv"
-    file.write_bytes(f"prompt,response,reward\n{text},b,1\n".encode(encoding))
+    """An encoding without a mark is never guessed: the hint says CP1252 where it may be that, and leaves it
+    open where words are beyond it."""
+    file, named = (
+        tmp_path / "a sheet.csv",
+        {"cp1252": "CP1252", "utf-16-le": "UTF-16LE"}.get(encoding, "ENCODING"),
+    )
+    file.write_bytes(f"prompt,response,reward\n{WRITTEN[encoding]},b,1\n".encode(encoding))
     with pytest.raises(ConfigError) as refused:
         rollouts(file)
     hint = str(refused.value.hint)
     assert f"iconv -f {named} -t UTF-8" in hint
-    subprocess.run(hint.partition(": ")[2], shell=True, check=True)
-    assert rollouts(tmp_path / "utf8-a sheet.csv") == [
-        IngestedRollout(text if encoding != "cp1251" else text.encode("cp1251").decode("cp1252"), "b", 1.0)
-    ]
+    subprocess.run(hint.rpartition(": ")[2].replace("ENCODING", encoding), shell=True, check=True)
+    assert rollouts(tmp_path / "utf8-a sheet.csv") == [IngestedRollout(WRITTEN[encoding], "b", 1.0)]
 
 
 WHOLE = [{"prompt": "é?", "response": n, "reward": n % 2} for n in range(3)]

@@ -84,6 +84,9 @@ FIELDS = (
         "reasoning",
         "json",
         "x-y",
+        "detail",
+        "phase",
+        "caller",
     ),
 )
 NAMED = st.sampled_from(FIELDS)
@@ -122,6 +125,7 @@ def test_no_text_of_a_message_that_nobody_described_is_dropped(message: dict[str
 
 
 CALLED = {"name": "get", "arguments": '{"city": "Rome"}'}
+LOOK = "<think>\nLook.\n</think>"
 ROME = '[tool call] get({"city": "Rome"})'
 SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
     "a call as it was before tools": (
@@ -145,7 +149,7 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
             {"role": "user", "content": [{"type": "tool_result", "content": "21 C"}, {"text": "And?"}]},
             {"role": "user", "content": [{"type": "tool_result", "content": "no", "is_error": True}]},
         ],
-        f"assistant: Look.\n\nassistant: {ROME}\n\ntool: 21 C\n\nuser: And?\n\ntool: [error]\nno",
+        f"assistant: {LOOK}\n\nassistant: {ROME}\n\ntool: 21 C\n\nuser: And?\n\ntool: [error]\nno",
     ),
     "OpenAI's Responses": (
         [
@@ -154,7 +158,7 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
             {"type": "function_call_output", "call_id": "1", "output": "21 C"},
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Warm."}]},
         ],
-        f"assistant: Look.\n{ROME}\n\ntool: 21 C\n\nassistant: Warm.",
+        f"assistant: {LOOK}\n{ROME}\n\ntool: 21 C\n\nassistant: Warm.",
     ),
     "Gemini": (
         [
@@ -162,7 +166,7 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
             {"role": "model", "parts": [{"functionCall": {"name": "get", "args": {"city": "Rome"}}}]},
             {"role": "user", "parts": [{"functionResponse": {"name": "get", "response": {"c": 21}}}]},
         ],
-        f'model: Look.\n\nmodel: {ROME}\n\ntool get: {{"c": 21}}',
+        f'model: {LOOK}\n\nmodel: {ROME}\n\ntool get: {{"c": 21}}',
     ),
     "Bedrock": (
         [
@@ -174,7 +178,7 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
         ],
         f'assistant: {ROME}\n\ntool: [error]\n{{"c": 21}}',
     ),
-    "Ollama": ([{"role": "assistant", "thinking": "Hm.", "content": "No."}], "Hm.\nNo."),
+    "Ollama": ([{"role": "assistant", "thinking": "Hm.", "content": "No."}], "<think>\nHm.\n</think>\nNo."),
     "LangChain": (
         [
             {"type": "human", "content": "Rome?"},
@@ -193,9 +197,104 @@ SHOWN: dict[str, tuple[list[dict[str, Any]], str]] = {
         ],
         f"assistant: {ROME}\n\ntool get: 21 C",
     ),
+    "ShareGPT": (
+        [
+            {"from": "human", "value": "Rome?"},
+            {"from": "function_call", "value": json.dumps(CALLED)},
+            {"from": "observation", "value": "21 C"},
+            {"from": "gpt", "value": "Warm."},
+        ],
+        f"human: Rome?\n\nassistant: {ROME}\n\nobservation: 21 C\n\ngpt: Warm.",
+    ),
+    "OpenInference, nested": (
+        [
+            {
+                "message": {
+                    "role": "user",
+                    "contents": [{"message_content": {"type": "text", "text": "Rome?"}}],
+                }
+            },
+            {"message": {"role": "assistant", "tool_calls": [{"tool_call": {"function": CALLED}}]}},
+        ],
+        f"user: Rome?\n\nassistant: {ROME}",
+    ),
+    "OpenInference, with dots": (
+        [
+            {"message.role": "user", "message.content": "Rome?"},
+            {
+                "message.role": "assistant",
+                "message.tool_calls": [
+                    {
+                        "tool_call.id": "1",
+                        "tool_call.function.name": CALLED["name"],
+                        "tool_call.function.arguments": CALLED["arguments"],
+                    }
+                ],
+            },
+        ],
+        f"user: Rome?\n\nassistant: {ROME}",
+    ),
+    "LlamaIndex": (
+        [
+            {"role": "user", "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": "Rome?"}]},
+            {
+                "role": "assistant",
+                "additional_kwargs": {},
+                "blocks": [
+                    {
+                        "block_type": "tool_call",
+                        "tool_call_id": "1",
+                        "tool_name": "get",
+                        "tool_kwargs": {"city": "Rome"},
+                    },
+                    {"block_type": "text", "text": "Warm."},
+                ],
+            },
+        ],
+        f"user: Rome?\n\nassistant: {ROME}\nWarm.",
+    ),
+    "Cohere, version 1": (
+        [
+            {"role": "USER", "message": "Rome?"},
+            {
+                "role": "CHATBOT",
+                "message": "",
+                "tool_calls": [{"name": "get", "parameters": {"city": "Rome"}}],
+            },
+            {"role": "TOOL", "tool_results": [{"call": {"name": "get"}, "outputs": [{"c": "21 C"}]}]},
+        ],
+        f"user: Rome?\n\nassistant: {ROME}\n\n"
+        'tool: [tool_results] {"call": {"name": "get"}, "outputs": {"c": "21 C"}}',
+    ),
+    "a service's words, and somebody's in their place": (
+        [
+            {"role": "assistant", "phase": "commentary", "content": "Hm.", "status": "completed"},
+            {
+                "role": "user",
+                "phase": "two",
+                "detail": "small print",
+                "caller": "Ann",
+                "status": "It is late.",
+                "content": "Hi.",
+            },
+        ],
+        "assistant: Hm.\n\nuser: Hi.\n[phase] two\n[detail] small print\n[caller] Ann\n[status] It is late.",
+    ),
     "one thought under two names": (
         [{"role": "assistant", "reasoning": "Hm.", "reasoning_content": "Hm.", "content": "No."}],
-        "Hm.\nNo.",
+        "<think>\nHm.\n</think>\nNo.",
+    ),
+    "a thought that holds its own end": (
+        [{"role": "assistant", "reasoning": "So </think> ends it.", "content": "No."}],
+        "<think>\nSo < /think> ends it.\n</think>\nNo.",
+    ),
+    "a thought with its marks": (
+        [{"role": "assistant", "reasoning_content": "<think>\nHm.\n</think>", "content": "No."}],
+        "<think>\nHm.\n</think>\nNo.",
+    ),
+    "Bedrock's thought": (
+        [{"role": "assistant", "content": [{"reasoningContent": {"reasoningText": {"text": "Look."}}}]}],
+        LOOK,
     ),
     "a refusal": ([{"role": "assistant", "content": None, "refusal": "I may not."}], "[refusal] I may not."),
     "a picture at an address": (

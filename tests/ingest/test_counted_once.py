@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from diagevo.errors import InconsistentError
 from diagevo.ingest.recording import IngestSummary, Recorder, events_of
 from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep, grouped
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.history import open_history
 from diagevo.memory.memory import Memory
-from diagevo.memory.transfer.bundle import check_bundle, export_bundle
+from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
 from tests.ingest.conftest import SETTINGS
 from tests.ingest.test_one_sided import Home
-from tests.memory.audit.forging import Rows, forge_events
 
 TAGGED = {"step": 1, "prompt": "q", "tags": ["x", "x", "", "y"]}
 PAIR = [TAGGED | {"response": "a", "reward": 1}, TAGGED | {"response": "b", "reward": 0}]
@@ -65,29 +63,18 @@ def exported(tmp_path: Path) -> Path:
     return tmp_path / "bundle"
 
 
-TWICE = r"#\d+: a tag of s1\.g0 stands twice"
-
-
-def test_a_bundle_that_has_a_tag_twice_is_refused(memory: Memory, tmp_path: Path) -> None:
-    Recorder(memory, SETTINGS).record([STEP], IngestSummary())
-    bundle = exported(tmp_path)
-
-    def rewrite(rows: Rows) -> None:
-        for row in rows:
-            row["payload"] = row["payload"].replace('"tags":["x"]', '"tags":["x","x"]')
-
-    forge_events(bundle, rewrite)
-    with pytest.raises(InconsistentError, match=TWICE):
-        check_bundle(bundle)
-
-
-def test_a_run_that_has_a_tag_twice_is_not_exported_and_the_hint_is_another_run(
-    memory: Memory, tmp_path: Path
-) -> None:
+def test_a_log_that_has_a_tag_twice_is_exported_and_read_as_it_was(memory: Memory, tmp_path: Path) -> None:
+    """Its chain forbids to mend it, and the tags of a group are a set wherever they are read."""
     before(memory)
-    with pytest.raises(InconsistentError, match=TWICE) as refused:
-        exported(tmp_path)
-    assert refused.value.hint == "ingest the run's files again, into a new run, and export that one"
+    bundle = exported(tmp_path)
+    check_bundle(bundle)
+    import_bundle(bundle, memory.database, "again", root=tmp_path / "runs")
+    with memory.database.read() as connection:
+        found = connection.exec_driver_sql(
+            "SELECT run_id, tag, rollouts, passes FROM v_tag ORDER BY run_id"
+        ).all()
+    assert [tuple(row) for row in found] == [("a", "x", 2, 1), ("again", "x", 2, 1)]
+    assert verify(memory.log, "again", tmp_path / "runs" / "again").faults == []
 
 
 def answered(*rows: tuple[str | None, int]) -> list[dict[str, Any]]:
@@ -98,9 +85,15 @@ def answered(*rows: tuple[str | None, int]) -> list[dict[str, Any]]:
     ]
 
 
-def test_two_models_are_not_compared_with_each_other(home: Home) -> None:
+@pytest.mark.parametrize("name", ["model", "engine", "provider", "model.name", "model.id"])
+def test_two_models_are_not_compared_with_each_other(home: Home, name: str) -> None:
     """One passes what the other fails: no reference, a pass rate of each, and a line that says so."""
-    said = home.ingest(answered(("a", 1), ("b", 0), ("a", 1), ("b", 0))).stdout
+    rows = answered(("a", 1), ("b", 0), ("a", 1), ("b", 0))
+    first, _, within = name.partition(".")
+    for row in rows:
+        model = row.pop("model")
+        row[first] = {within: model, "temperature": 1} if within else model
+    said = home.ingest(rows).stdout
     assert "4 rollouts in 2 groups" in said
     assert "0  with passes and failures" in said
     assert "2  models named in a step, a tag and groups for each: a, b" in said
@@ -134,5 +127,5 @@ def test_rows_that_are_the_same_in_every_field_are_counted_and_told(home: Home) 
     done = home.ingest(rows, "--json")
     assert json.loads(done.stdout)["data"]["repeated"] == 2
     said = home.ingest(rows).stdout
-    assert "2  identical to an earlier row, and counted like it: retries?" in said
+    assert "2  identical to an earlier row, and counted all the same: retries?" in said
     assert "6 rollouts" in said

@@ -50,7 +50,7 @@ def test_a_failure_is_told_by_what_its_cause_rests_on(home: Path) -> None:
     run(home, "diagnose", "--run", "own", "--local")
     for words in (("c1",), ("r1.q3.a2",), ("r1.q3",)):
         told = run(home, "memory", "why", *words, "--run", "own")
-        assert "missing: `distinct`" in told
+        assert 'left out "distinct"; a pass has: ' in told
         assert "first difference" not in told
 
 

@@ -3,12 +3,14 @@
 import json
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import polars
 import pytest
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, messages, prime_rl, read
+from diagevo.ingest.formats import EVALUATIONS, TRAINERS, Format, prime_rl, read, reader_of
+from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.rollout_steps import RolloutGroup, RolloutStep, grouped
 from tests.ingest.conftest import DATA
 
@@ -238,3 +240,16 @@ def plain(step: int) -> str:
 def test_a_prompt_that_is_neither_text_nor_messages_is_refused(value: object) -> None:
     with pytest.raises(ConfigError, match="neither a text nor messages"):
         messages(value)
+
+
+@pytest.mark.parametrize("format", get_args(Format))
+def test_every_format_has_a_reader_and_a_row_in_the_table_of_formats(format: Format) -> None:
+    """Readers are named by a text, which nobody checks before the format is used."""
+    if format in TRAINERS:
+        assert callable(reader_of(TRAINERS[format][2]))
+    elif format in EVALUATIONS:
+        assert callable(reader_of(EVALUATIONS[format]))
+    else:
+        assert format in ("jsonl", "prime-rl")  # which have a case of their own
+    page = Path(__file__).parents[2] / "docs/howto/ingest.md"
+    assert f"\n| `{format}` |" in page.read_text(encoding="utf-8")

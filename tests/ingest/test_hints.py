@@ -132,6 +132,8 @@ CASES: dict[str, Case] = {
     "evaluation followed": lm_eval("--follow", metrics=["exact"]),
     "array in a folder": Case(lambda file: file.with_name("b.json").write_text(json.dumps(rows())), name=""),
     "other rewards": Case(rows(), ["--pass-at", "1"], before=[]),
+    "any of two": Case(rows(), [], "", "1.jsonl"),
+    "any of none": Case([{"q": "2 + 2?", "said": f"{n}", "ok": n} for n in range(2)], [], ""),
     "a step again": Case(rows(response=["4", "6"]), before=[]),
 }
 
@@ -158,7 +160,7 @@ class Try:
 
 def told(hint: str, now: Try) -> Iterator[Try]:
     """What somebody does who reads the hint. FIELD is each name that it lists."""
-    listed = re.search(r"(?:fields: |metrics: |, of |rewards: )([^;()]*)", hint)
+    listed = re.search(r"(?:fields: |metrics: |, of |\(of |rewards: )([^;()]*)", hint)
     names = [name.strip() for name in re.split(r"[,;] ", listed[1])] if listed else now.known
     if "METRIC,FILTER" in hint:
         names = hint.partition("METRIC,FILTER: ")[2].split("; ")
@@ -170,7 +172,7 @@ def told(hint: str, now: Try) -> Iterator[Try]:
     if named := re.search(r"name (?:one|a JSON array alone): (\S+)", hint):
         yield now.but([now.words[0], named[1], *now.words[2:]])
     if whole := re.search(r"diagevo ingest ([a-z-]+) (\S+)((?: --\S+ \S+)*)", hint):
-        path = now.words[1] if whole[2] in ("FILE", "PATH") else whole[2]
+        path = now.words[1] if whole[2] in ("FILE", "PATH") else whole[2].removesuffix(",")
         for fields in _filled(whole[3].split(), names):
             yield now.but([whole[1], path, *fields])
     if gone := re.search(
@@ -218,7 +220,8 @@ def test_a_hint_that_is_followed_leads_on(tmp_path: Path, name: str) -> None:
     else:
         file.write_text("".join(json.dumps(row) + "\n" for row in case.rows))
     known = [] if callable(case.rows) else sorted(case.rows[-1])
-    start = Try([case.format, str(file if case.name else file.parent), *case.words], known)
+    words = [case.format] if case.format else []
+    start = Try([*words, str(file if case.name else file.parent), *case.words], known)
     if case.before is not None:
         same = tmp_path / "before.jsonl"
         same.write_text("".join(json.dumps(row) + "\n" for row in [GOOD, BAD]))

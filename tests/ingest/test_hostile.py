@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow
 import pytest
@@ -15,8 +15,8 @@ import torch
 from pyarrow import parquet
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, messages, read
-from diagevo.ingest.formats.messages import unpadded
+from diagevo.ingest.formats import Format, read
+from diagevo.ingest.formats.messages import messages, unpadded
 from diagevo.ingest.formats.table_rows import COLUMNS, FACTOR, LEAST
 from diagevo.ingest.rollout_steps import IngestedRollout, grouped
 from tests.cli.program import STARTED, clean_environment, invoke, run
@@ -30,6 +30,7 @@ NAMES: dict[Format, str] = {
     "slime": "rollout_1.pt",
     "areal": "rollout/3/7.jsonl",
     "lm-eval": "samples_sums_2026.jsonl",
+    "openai-evals": "evals.jsonl",
     "jsonl": "rollouts.jsonl",
 }
 
@@ -41,7 +42,7 @@ def refused(format: Format, path: Path) -> str:
     return error.value.message
 
 
-@pytest.mark.parametrize("format", NAMES)
+@pytest.mark.parametrize("format", sorted({*get_args(Format)} - {"inspect"}))  # its reader is an extra
 @pytest.mark.parametrize("kind", ["folder", "dangling", "loop", "fifo"])
 def test_what_is_no_file_is_refused_by_name_and_never_waited_for(
     tmp_path: Path, format: Format, kind: str
@@ -75,6 +76,35 @@ def test_steps_before_a_broken_file_are_recorded_and_the_same_command_goes_on(tm
     assert run(*asked, cwd=tmp_path).stdout.startswith(f"v: {steps} steps ({steps - 2} new), ")
     (folder / "1.jsonl").write_text("no JSON\n")
     assert "recorded" not in run("ingest", "verl", str(folder), "--run", "w", cwd=tmp_path).stderr
+
+
+def test_steps_that_the_log_refused_are_not_said_to_be_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps of one transaction stand or fall together."""
+    rows = [
+        {"step": n, "prompt": "2?", "response": "x" * (9 if n < 2 else 99), "reward": place}
+        for n in (1, 2)
+        for place in range(2)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr("diagevo.memory.log.artifacts.LONGEST_TEXT", 50)
+    words = ["ingest", "jsonl", tmp_path / "a.jsonl", "--run", "v", "--db", tmp_path / "m.db"]
+    done = invoke(*words)
+    assert done.exit_code == 2
+    assert "the log keeps texts of up to 50 bytes" in done.stderr
+    assert "recorded" not in done.stderr
+    monkeypatch.setattr("diagevo.memory.log.artifacts.LONGEST_TEXT", 100)
+    assert "2 steps (2 new)" in invoke(*words).stdout
+
+
+@pytest.mark.parametrize("format", ["trl", "jsonl"])
+def test_a_path_that_is_too_long_is_not_one_that_was_written(tmp_path: Path, format: str) -> None:
+    done = invoke("ingest", format, tmp_path / ("a" * 300), "--run", "v", "--db", tmp_path / "m.db")
+    assert done.exit_code == 2
+    assert f"cannot open {tmp_path}" in done.stderr
+    assert "255" in done.stderr
+    assert "space" not in done.stderr
 
 
 def test_a_pipe_is_no_backup(tmp_path: Path) -> None:

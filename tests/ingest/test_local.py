@@ -9,13 +9,22 @@ from typing import Any
 
 import pytest
 
+import diagevo
+from diagevo.config.models import Config
+from diagevo.config.sources import from_settings
 from diagevo.ingest import local
+from diagevo.ingest.cost import Cost
+from diagevo.ingest.diagnosing import DiagnosisObserver, diagnose, estimate
+from diagevo.memory.events import RoundCommitted, RoundsSuperseded
 from diagevo.memory.log.log import Log
 from tests.cli.program import invoke
 from tests.diagnosis.server import Answer, Server
 
 FALSE = "has a step that does not hold when it is computed"
-ADDS = "leaves out a product; uses another operation than the nearest passing response"
+ADDS = (
+    "leaves out a product of two given numbers, which passes have (24 of 24 failures, 0 of 48 passes);"
+    " uses another operation than the nearest passing response (24 of 24 failures, 0 of 48 passes)"
+)
 EACH = 24
 """Failures of either kind: a run of a few shows nothing that chance does not."""
 CAUSE = "adds where the question asks for a product of equal groups of things"
@@ -93,6 +102,40 @@ def test_where_nothing_waits_the_next_step_is_told_and_nothing_recorded(home: Pa
     assert run(home, "memory", "query", count, "--format", "csv").stdout == before
 
 
+def test_a_library_call_does_what_the_command_does(
+    home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = Path(shutil.copytree(home, tmp_path_factory.mktemp("other") / "home"))
+    assert run(other, "diagnose", "--local").exit_code == 0
+    seen: list[str] = []
+
+    class Watching(DiagnosisObserver):
+        def superseded(self, event: RoundsSuperseded) -> None:
+            seen.append(f"superseded from {event.first}")
+
+        def begins(self, found: Cost) -> None:
+            seen.append(f"{found.failures} wait")
+
+        def committed(self, number: int, event: RoundCommitted) -> None:
+            seen.append(f"round {number}: F = {event.failures}")
+
+    keep = ("roles.diagnostician.engine=local",)
+    with diagevo.open(str(home / "diagevo.db"), "own", create=False) as memory:
+        config = Config.model_validate(from_settings(keep).nested(memory.state.config or {}))
+        cost = estimate(memory, config)
+        assert (cost.rounds, cost.failures, cost.calls) == (1, 2 * EACH, 0)
+        first = diagnose(memory, config, keep=keep, observer=Watching()) or {}
+        assert [(number, commit.undiagnosed) for number, commit in first.items()] == [(1, 0)]
+        assert causes(home) == causes(other)
+        assert sum(causes(home).values()) == first[1].failures == 2 * EACH
+        assert diagnose(memory, config) is None
+        assert list(diagnose(memory, config, again=True, observer=Watching()) or {}) == [2]
+    waits, done = f"{2 * EACH} wait", f"F = {2 * EACH}"
+    assert seen == [waits, f"round 1: {done}", "superseded from 1", waits, f"round 2: {done}"]
+    assert run(other, "diagnose", "--again").exit_code == 0
+    assert causes(home) == causes(other)
+
+
 def test_what_only_a_played_run_has_is_not_suggested_of_an_ingested_one(home: Path) -> None:
     assert run(home, "diagnose", "--local").exit_code == 0
     for name in ("performance", "difficulty"):
@@ -125,8 +168,9 @@ def test_each_cause_says_of_which_level_it_is_and_rests_on_evidence(home: Path) 
         " FROM v_event WHERE type = 'FailureDiagnosed' ORDER BY position LIMIT 2"
     )
     first, second = json.loads(run(home, "memory", "query", query, "--json").stdout)["data"]
-    assert (first["name"], first["level"], first["line"]) == ("3:-§a product", 3, 0)
-    assert first["shown"] == "missing: a product"
+    known = "3:-§a product of a given number and a given number"
+    assert (first["name"].partition("\n")[0], first["level"], first["line"]) == (known, 3, 0)
+    assert first["shown"] == "missing: a product of two given numbers"
     assert (second["name"], second["level"]) == ("2:false", 2)
     assert second["shown"] == "does not hold: 4 + 24 = 38"
     assert run(home, "memory", "verify", "--deep").exit_code == 0
@@ -211,8 +255,18 @@ def test_stopped_after_any_append_it_goes_on_to_the_same_causes(
     [
         ("crash_case_only", {}),
         ("noise_5", {}),
-        ("identical_failures", {"has the number 10, unlike every passing response": 7}),
-        ("agent_greeting", {"leaves out `cheapest`, unlike every passing response": 3}),
+        (
+            "identical_failures",
+            {"has a product with 10 (7 of 7 failures, 0 of 1 passes)": 7},
+        ),
+        (
+            "agent_greeting",
+            {
+                'wrote "dearest" where a pass has "cheapest" (3 of 3); leaves out `cheapest`, which passes'
+                " have (3 of 3 failures, 0 of 3 passes); has `dearest` (3 of 3 failures, 0 of 3 passes)": 3
+            },
+        ),
+        ("agent_nofinal", {"ends with a tool call and gives no answer": 48}),
     ],
 )
 def test_files_that_once_failed_have_the_causes_that_they_should(

@@ -4,15 +4,20 @@ import gzip
 import json
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import pandas
 import pytest
 import torch
 from backports import zstd
 from datasets import Dataset, DatasetDict
+from hypothesis import given
+from hypothesis import strategies as st
 
 from diagevo.errors import ConfigError, MissingDependencyError
 from diagevo.ingest.formats import read
+from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.rollout_steps import RolloutStep, grouped
 from tests.cli.program import invoke
 
@@ -275,6 +280,49 @@ def test_the_hint_for_a_list_of_samples_loses_none(tmp_path: Path) -> None:
     assert "2 rollouts in 1 group" in said
 
 
+@pytest.mark.parametrize("end", [-1, -2, 1])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "a.csv"])
+def test_a_prompt_may_be_all_messages_but_the_last(tmp_path: Path, name: str, end: int) -> None:
+    """As Python slices them, and nothing between the two is left out."""
+    said = [
+        ("system", "Be brief."),
+        ("user", "1 + 1?"),
+        ("assistant", "2"),
+        ("user", "Sure?"),
+        ("assistant", "Yes"),
+    ]
+    all_of_them = [{"role": role, "content": content} for role, content in said]
+    map = {"prompt": f"messages.:{end}", "response": f"messages.{end}:"}
+    if name.endswith("csv"):
+        (tmp_path / name).write_text(
+            pandas.DataFrame([{"messages": json.dumps(all_of_them), "reward": 1}]).to_csv()
+        )
+    else:
+        written(tmp_path, name, [{"messages": all_of_them, "reward": 1}])
+    notes = list[str]()
+    [step] = read("jsonl", tmp_path / name, mapped=map, on_cut=notes.append, on_note=notes.append)
+    [rollout] = step.rollouts
+    assert rollout.prompt == messages(all_of_them[:end])
+    assert rollout.response == messages(all_of_them[end:])
+    assert notes == []
+
+
+@given(st.integers(-7, 7) | st.none(), st.integers(-7, 7) | st.none(), st.integers(1, 5))
+def test_a_slice_is_pythons_and_an_empty_one_is_missing(
+    first: int | None, last: int | None, size: int
+) -> None:
+    said = [{"role": "user", "content": f"<{n}>"} for n in range(size)]
+    path = f"{'' if first is None else first}:{'' if last is None else last}"
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "a.jsonl").write_text(lines([{"m": said, "response": "a", "reward": 1}]))
+        if not said[first:last]:
+            with pytest.raises(ConfigError, match=f"has no m.{path}, which is its prompt"):
+                steps(Path(folder), {"prompt": f"m.{path}"})
+            return
+        [step] = steps(Path(folder), {"prompt": f"m.{path}"})
+    assert step.rollouts[0].prompt == messages(said[first:last])
+
+
 def test_messages_between_those_that_are_mapped_are_reported(tmp_path: Path) -> None:
     short = chat(1, "2", 1)
     long = short | {"messages": [{"role": "system", "content": "Be brief."}, *short["messages"]]}
@@ -284,6 +332,10 @@ def test_messages_between_those_that_are_mapped_are_reported(tmp_path: Path) -> 
         list(read("jsonl", tmp_path / "a.jsonl", mapped=CHAT, on_cut=notes.append, on_note=notes.append))
         assert [note for note in notes if f"not read, in {found} rows" in note] == notes
         assert len(notes) == bool(found)
+    all_of_it = CHAT | {"prompt": "messages.:-1"}  # as the note says
+    assert list(
+        read("jsonl", tmp_path / "a.jsonl", mapped=all_of_it, on_cut=notes.append, on_note=pytest.fail)
+    )
 
 
 @pytest.mark.parametrize("step", [2**31 - 1, 2**31, 1_764_000_000_000])

@@ -13,6 +13,8 @@ from tests.diagnosis.server import Answer, Server
 NEAR = "Each box holds 6 pens.\nFirst 4 * 6 = 24.\nThen 24 + 2 = 26.\n#### 26"
 FAR = "Let me think about it in another way altogether.\nAdd them all: 6 + 6 + 6 + 6 + 2 = 26.\n#### 26"
 FALSE = "Each box holds 6 pens.\nFirst 4 * 6 = 25.\nThen 25 + 2 = 27.\n#### 27"
+DIAGNOSED = """SELECT json_extract(payload, '$.flags') AS flags FROM v_event
+    WHERE run_id = :run AND type = 'FailureDiagnosed'"""
 CAUSE = "multiplies two small whole numbers wrongly when it counts what several boxes hold together"
 
 
@@ -80,6 +82,24 @@ def test_a_cause_whose_step_passed_too_is_marked(home: Path) -> None:
     assert "CONTRADICTED: the response that passed has the step" in run(
         home, "memory", "why", "r1.q0", "--run", "own"
     ) + run(home, "memory", "why", "c2", "--run", "own")
+
+
+def test_a_contradicted_cause_is_marked_wherever_it_stands(home: Path) -> None:
+    with Server(reply("Each box holds 6 pens.")) as server:
+        first = asked(home, server)
+    why = "the response that passed has the step that it names"
+    data = json.loads(run(home, "memory", "query", DIAGNOSED, "--json", "--run", "own"))["data"]
+    flagged = sum("step_passed" in each["flags"] for each in data)
+    assert flagged
+    pages = home / "pages"
+    run(home, "view", "--export", str(pages), "--run", "own")
+    for shown in (
+        first,
+        run(home, "memory", "show", "--run", "own"),
+        run(home, "memory", "why", "c2", "--run", "own"),
+        (pages / "own" / "causes" / "c2.html").read_text("utf-8"),
+    ):
+        assert f"CONTRADICTED in {flagged} of {flagged}: {why}" in " ".join(shown.split())
 
 
 def test_a_dry_run_asks_as_it_was_asked(home: Path) -> None:

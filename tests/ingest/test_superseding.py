@@ -34,6 +34,7 @@ from diagevo.memory.transfer.rebuilding import rebuild_projections
 from diagevo.memory.writer import Item
 from tests.ingest.conftest import SETTINGS, configured, step
 from tests.ingest.test_recording import diagnose, record, told
+from tests.memory.audit.played import Player
 from tests.memory.play import opened
 
 RIGHT = {"a": "sign", "b": "carry", "c": "units", "d": "rounds too early"}
@@ -93,6 +94,33 @@ def test_a_run_diagnosed_again_ends_as_one_that_was_diagnosed_rightly_at_first(
     assert [c.created_round for c in memory.state.causes.values()] == [4, 5, 6]
     ids = [e.question_id for e in told(memory, CandidateScored)]
     assert len(set(ids)) == len(ids) == 10
+    assert well(memory) == []
+
+
+def test_votes_on_a_prompt_that_was_ingested_explain_none_of_its_rollouts(memory: Memory) -> None:
+    """Counted as they come, or all again once a later round is superseded."""
+
+    def explained() -> dict[str, int]:
+        with memory.database.read() as connection:
+            asked = "SELECT content, explained FROM ingested_prompt JOIN artifact ON digest = question"
+            return {content.decode(): number for content, number in connection.exec_driver_sql(asked)}
+
+    three_rounds(memory)
+    assert explained() == {"a": 2, "b": 1, "c": 0, "d": 1}
+    player = Player(memory)
+    player.open(4)
+    voted = player.question(0, [("1", 3), ("2", 1)], "kept")
+    player.score(replace(voted, question=memory.artifacts.put("a")))
+    player.fail("r4.q0.a0")
+    player.trained()
+    player.diagnose("r4.q0.a0", "new_cause", description="another slip")
+    player.settle_new("r4.q0.a0", node="n1")
+    player.commit()
+    assert explained() == {"a": 2, "b": 1, "c": 0, "d": 1}
+    record(memory, step(6, e="+-"))
+    diagnose(memory, RIGHT | {"e": "sign"})
+    Rounds(memory).supersede(5, "asked the wrong model")
+    assert explained() == {"a": 2, "b": 1, "c": 0, "d": 1, "e": 0}
     assert well(memory) == []
 
 

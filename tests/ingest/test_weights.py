@@ -167,7 +167,7 @@ def test_a_prompt_that_never_passed_has_the_even_share_and_is_counted(
     told = invoke(*ask, "train.jsonl", "--json")
     weights = [(row["cause"], row["weight"]["exact"]) for row in json.loads(told.stdout)["data"]]
     assert weights == [("c1", "5/6"), (None, "1/6")]  # ε₂ = 1/3, half of it each
-    assert "1 of them never passed, and so aim at no cause: they have the even share" in told.stderr
+    assert "1 of them never passed and so aim at no cause: they get the even share" in told.stderr
 
 
 def test_a_sampler_draws_the_rows_of_a_data_set_by_their_weights(memory: Memory) -> None:

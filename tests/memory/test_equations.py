@@ -93,6 +93,7 @@ def test_a_cause_promoted_and_failed_in_one_round_is_active_with_the_new_failure
     )
     assert (promoted.cause_id, promoted.questions, promoted.consistency) == ("c1", 2, "3/4")
     assert (promoted.threshold, promoted.closed_frequency) == ("7/10", 11)
+    assert memory.promote() == [promoted]
     assert (memory.cause("c1").state, memory.cause("c1").frequency) == ("mastered", 0)
     memory.observe([failure("r2.q1.a0"), failure("r2.q1.a1")])
     memory.diagnosed(

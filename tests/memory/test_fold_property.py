@@ -18,7 +18,10 @@ from diagevo.memory.events import (
     CauseReinstated,
     DuplicateJudged,
     Event,
+    FailureAssigned,
+    FailureUnassigned,
     NodeAssigned,
+    PlacedFailure,
     RunConfigured,
 )
 from diagevo.memory.events.decode import Fact, read
@@ -41,8 +44,12 @@ class Reading:
     first_total: int | None = None
     epsilon: Fraction = Fraction(1)
     p: dict[str, Fraction] = field(default_factory=dict)
+    promoted: dict[str, int] = field(default_factory=dict)
+    """The round of each cause's last promotion."""
+    failures: dict[str, tuple[int, str | None]] = field(default_factory=dict)
+    """Each failure's round, and the cause that it is of now."""
 
-    def commit(self, p1s: dict[str, list[Fraction]], failures: list[str]) -> None:
+    def commit(self, number: int, p1s: dict[str, list[Fraction]], failures: list[str]) -> None:
         """One round: the p1 of the candidates that target each cause, and the cause of each counted
         failure."""
         provisional = {}
@@ -50,6 +57,7 @@ class Reading:
             acc = sum(p1s[e], Fraction(0)) / len(p1s[e]) if p1s.get(e) else None
             if s == "active" and acc is not None and acc >= THETA:
                 provisional[e] = ("mastered", 0)
+                self.promoted[e] = number
             else:
                 provisional[e] = (s, self.frequencies[e])
         delta = {e: failures.count(e) for e in set(failures) | set(self.states)}
@@ -75,7 +83,21 @@ class Reading:
         if self.states[e] != "dismissed":
             self.states[e] = "dismissed"
         else:
-            self.states[e] = "active" if self.frequencies[e] > 0 else "mastered"
+            self.states[e] = self.standing(e)
+        self.schedule()
+
+    def standing(self, e: str) -> str:
+        return "mastered" if e in self.promoted and not self.frequencies[e] else "active"
+
+    def assign(self, failure: str, e: str) -> None:
+        """f anew, from nothing but the failures: those of the rounds since the last promotion."""
+        self.failures[failure] = self.failures[failure][0], e
+        for cause in self.states:
+            since = self.promoted.get(cause, 0)
+            counted = [of for round_, of in self.failures.values() if of == cause and round_ >= since]
+            self.frequencies[cause] = len(counted)
+            if self.states[cause] != "dismissed":
+                self.states[cause] = self.standing(cause)
         self.schedule()
 
     def schedule(self) -> None:
@@ -83,8 +105,7 @@ class Reading:
         if total == 0:
             self.epsilon, self.p = Fraction(1), {}
         else:
-            assert self.first_total is not None
-            z = Fraction(total, self.first_total)
+            z = Fraction(total, self.first_total or total)
             self.epsilon = 1 / (1 + z / K)
             self.p = {
                 e: Fraction(f, total) for e, f in self.frequencies.items() if self.states[e] == "active" and f
@@ -124,6 +145,7 @@ def _rounds(draw: st.DrawFn) -> list[dict]:
                     "which": st.lists(st.integers(0, 30), min_size=8, max_size=8),
                     "node": st.lists(st.integers(0, 5), min_size=8, max_size=8),
                     "judged": st.lists(st.integers(0, 9), max_size=2),
+                    "assigned": st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=3),
                 }
             ),
             min_size=1,
@@ -151,6 +173,7 @@ def _play_round(player: Player, reading: Reading, number: int, plan: dict) -> No
     for sample, kind in enumerate(plan["failures"]):
         failure_id = f"r{number}.q0.a{sample}"
         player.play(number, failure(failure_id))
+        reading.failures[failure_id] = number, None
         if kind == "slip":
             continue
         player.play(number, new_cause(failure_id, f"cause of {failure_id}"))
@@ -167,14 +190,33 @@ def _play_round(player: Player, reading: Reading, number: int, plan: dict) -> No
         consequences = decide.settlement(state, failure_id, judged, assigned)
         player.play(number, judged, *([assigned] if assigned else []), *consequences)
         counted.append(cause_id)
+        reading.failures[failure_id] = number, cause_id
     player.play(number, decide.commitment(state))
-    reading.commit(p1s, counted)
+    reading.commit(number, p1s, counted)
     for index in plan["judged"] if state.causes else ():
         cause_id = list(state.causes)[index % len(state.causes)]
         of = {"number": state.dismissals + 1, "cause_id": cause_id, "by": "ada"}
         back = state.causes[cause_id].state == "dismissed"
         player.play(number, CauseReinstated(**of) if back else CauseDismissed(**of, because="not a fault"))
         reading.judge(cause_id)
+    for which, index in plan["assigned"] if state.causes and reading.failures else ():
+        failure_id = list(reading.failures)[which % len(reading.failures)]
+        cause_id = list(state.causes)[index % len(state.causes)]
+        round_, before = reading.failures[failure_id]
+        placed = PlacedFailure(
+            failure_id=failure_id,
+            round=round_,
+            trajectory="0" * 64,
+            question="0" * 64,
+            responses=12,
+            first=6,
+        )
+        if before is not None:
+            out = FailureUnassigned(number=state.assignments + 1, cause_id=before, failure=placed, by="ada")
+            player.play(number, out)
+        to = FailureAssigned(number=state.assignments + 1, cause_id=cause_id, failure=placed, by="ada")
+        player.play(number, to)
+        reading.assign(failure_id, cause_id)
 
 
 def _judged(failure_id: str, cause_id: str | None) -> DuplicateJudged:
@@ -201,7 +243,8 @@ def test_the_fold_is_the_papers_memory(rounds: list[dict]) -> None:
         assert {cause: share.p for cause, share in state.schedule().shares.items()} == reading.p
         assert state.reference_failures == reading.first_total
         for cause in state.causes.values():
-            assert cause.state == "dismissed" or (cause.state == "active") == (cause.frequency >= 1)
+            never = cause.promotion is None
+            assert cause.state == "dismissed" or (cause.state == "active") == (never or cause.frequency >= 1)
 
 
 @given(_rounds())

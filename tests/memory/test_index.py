@@ -95,7 +95,7 @@ def test_without_lancedb_a_memory_of_many_causes_is_searched_exactly(
         _round(memory, 5)
         exact = _answers(memory)
     monkeypatch.setattr(similarity, "INDEX_FROM", 1)
-    monkeypatch.setattr(similarity, "find_spec", {"lancedb": None}.__getitem__)
+    monkeypatch.setattr(similarity, "installed", lambda: False)
     with opened(tmp_path) as memory:
         assert _answers(memory) == exact
         _round(memory, 1)

@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from diagevo.errors import OutOfOrderError
-from diagevo.memory.events import CandidateScored, Embedder, RunConfigured
-from tests.memory.play import candidate, opened
+from diagevo.memory.events import CandidateScored, DuplicateJudged, Embedder, RunConfigured, StageAbandoned
+from diagevo.memory.history import VoidedAttempts
+from tests.memory.play import candidate, failure, opened
 
 RIGHT = candidate("r1.q0", 8)
 """8 of 12 votes for "1"; four other answers have one each."""
@@ -101,3 +102,22 @@ def test_where_labels_are_a_worlds_answers_the_label_is_the_truth_or_missing(tmp
         with pytest.raises(OutOfOrderError, match="its votes give no_label"):
             memory.score([said(None, "kept", reference=None)])
         memory.score([said("42", "kept")])
+
+
+def test_a_judgement_says_what_the_description_is() -> None:
+    new = {"candidates": [], "nearest": None, "duplicate": False, "cause_id": None}
+    found = DuplicateJudged(failure_id="r1.q0.a0", **new)
+    assert found.sentence() == "no duplicate"
+    assert replace(found, duplicate=True, cause_id="c7").sentence() == "the same as c7"
+
+
+def test_a_failure_is_void_where_one_attempt_that_took_over_began_before_it() -> None:
+    """Attempt 1 was given up at step 5, attempt 2 at step 2, and of another stage nothing was."""
+    found = VoidedAttempts()
+    at = failure("r1.q0.a0", attempt=1, step=4, trajectory="0" * 64, reference="0" * 64)
+    assert not found.void(1, at)
+    for attempt, after in ((1, 5), (2, 2)):
+        found.add(1, StageAbandoned(stage="solver", attempt=attempt, after_step=after))
+    assert [found.void(1, replace(at, step=step)) for step in (2, 3, 5, 6)] == [False, True, True, True]
+    assert [found.void(1, replace(at, attempt=3, step=step)) for step in (2, 6)] == [False, False]
+    assert not found.void(2, at)

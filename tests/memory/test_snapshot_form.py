@@ -32,6 +32,7 @@ def _state() -> MemoryState:
     state.began, state.superseded = (Began(3, "a" * 64, 1),), ((1, 2),)
     state.renamed = (("c2", "cause two"),)
     state.dismissals = 2
+    state.assignments, state.promotions = 3, {"e": 2}
     state.votes = ({"c1": Tally(2, 18, 12)}, {})
     return state
 

@@ -66,6 +66,6 @@ def test_sigterm_stops_with_75_once_the_step_is_saved_and_no_step_is_played_twic
     assert (list(before["0"]), list(before["1"])[-1]) == ([VALIDATION], VALIDATION)
     assert all(took > 0 for stages in before.values() for took in stages.values())
     assert again.stderr == (
-        "run a has 1 round already: nothing to play; to go on: diagevo train --run a --resume --rounds 2\n"
+        "run a has 1 round already; to continue: diagevo train --run a --resume --rounds 2\n"
     )
     assert_same_end(tmp_path, unbroken).close()

@@ -18,8 +18,8 @@ from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag, handling_stops
 from diagevo.training import checkpoints
-from diagevo.training.launch_spec import LaunchSpec
 from diagevo.training.phase import RewardSpec, Rollout, TrainingSummary
+from diagevo.training.ranks import LaunchSpec
 from diagevo.training.workers import _Group
 from tests.training import phase
 from tests.training.forked_ranks import ForkedRank

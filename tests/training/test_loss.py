@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import hypothesis
 import pytest
@@ -30,6 +30,8 @@ ADVANTAGES = [2.0, -1.0]
 POLICY = (2 * 1.3 + 2 * 0.5 + 2 * 1.1) + (-0.8 - 3.0)
 """min(ratio · A, clipped · A): 1.5 is cut to 1.3; 0.5 stays where A > 0 and becomes 0.8 where A < 0."""
 LONGEST = 8
+TYPES = get_args(GRPOConfig.model_fields["loss_type"].annotation)
+LEVELS = get_args(GRPOConfig.model_fields["importance_sampling_level"].annotation)
 DISTANCE = 2 - math.log(2) - 1
 """A token's KL estimate where the reference finds it twice as likely: exp(d) − d − 1 with d = ln 2."""
 
@@ -96,15 +98,22 @@ def test_every_token_of_a_step_weighs_the_same_whatever_its_completion_and_micro
     assert parts[0] == pytest.approx(-(2 * 1.3 + 2 * 0.5 + 2 * 1.1 - 0.01 * 3 * DISTANCE) / 5, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("loss_type", "expected"),
-    [
-        ("dapo", -(5.8 - 4.8) / 5),
-        ("grpo", -(5.8 / 3 - 4.8 / 2) / 2),
-        ("dr_grpo", -(5.8 - 4.8) / (2 * LONGEST)),
-    ],
+CAPPED = (
+    1.3 * math.log(1.5) + 0.5 * math.log(0.5) + 1.1 * math.log(1.1),
+    0.5 * math.log(0.5) + 1.3 * math.log(4),
 )
-def test_a_step_is_divided_by_its_tokens_or_by_its_completions(loss_type: Any, expected: float) -> None:
+"""Of each completion of the next test, a token's ratio, 1.3 at most, times its log-probability."""
+BY_HAND = {
+    "dapo": -(5.8 - 4.8) / 5,
+    "grpo": -(5.8 / 3 - 4.8 / 2) / 2,
+    "dr_grpo": -(5.8 - 4.8) / (2 * LONGEST),
+    "cispo": -(2 * CAPPED[0] - CAPPED[1]) / 5,
+}
+"""A new loss needs a value worked out by hand here; below it is held against TRL's."""
+
+
+@pytest.mark.parametrize("loss_type", TYPES)
+def test_a_step_is_divided_by_its_tokens_or_by_its_completions(loss_type: Any) -> None:
     """The first completion gains 2.6 + 1 + 2.2 = 5.8, the second −0.8 and −4 where no `delta` bounds it at 3:
     here it is 4."""
     mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
@@ -112,8 +121,9 @@ def test_a_step_is_divided_by_its_tokens_or_by_its_completions(loss_type: Any, e
     new = torch.tensor([[1.5, 0.5, 1.1], [0.5, 4.0, 9.9]]).log()
     weights = token_weights(mask, loss_type, tokens=mask.sum(), completions=2, longest=LONGEST)
     options: Any = {"clip_low": 0.2, "clip_high": 0.3, "delta": None, "beta": 0.01}
+    options["capped"] = loss_type == "cispo"
     found = grpo_loss(new, ratios(new, old, mask), None, torch.tensor(ADVANTAGES), weights, **options)
-    assert found.item() == pytest.approx(expected, abs=1e-6)
+    assert found.item() == pytest.approx(BY_HAND[loss_type], abs=1e-6)
     assert weights[1, 2] == 0, "padding"
 
 
@@ -137,8 +147,8 @@ def test_a_token_weighs_what_its_sampler_was_off_up_to_the_cap_and_1_where_it_to
     assert torch.allclose(found, torch.tensor([[0.8, 2.0, 0.5, 1.0]]))
 
 
-@pytest.mark.parametrize("level", ["token", "sequence"])
-@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "dr_grpo", "cispo"])
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("loss_type", TYPES)
 @pytest.mark.parametrize("cap", [None, 1.5])
 def test_gspo_cispo_and_tis_are_those_of_trl(
     level: Any, loss_type: Any, cap: float | None, tiny_model: Path, tmp_path: Path
@@ -193,9 +203,7 @@ def updated(
 
 KINDS: list[Any] = [
     {"loss_type": loss_type, "level": level, "delta": delta, "cap": cap}
-    for loss_type, level, delta, cap in product(
-        ["dapo", "grpo", "dr_grpo", "cispo"], ["token", "sequence"], [None, 3.0], [None, 1.5]
-    )
+    for loss_type, level, delta, cap in product(TYPES, LEVELS, [None, 3.0], [None, 1.5])
 ]
 
 

@@ -17,7 +17,6 @@ from transformers.modeling_utils import PreTrainedModel
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError
 from diagevo.training import sharding
-from diagevo.training.grpo import _refuse_wrong_sharding
 from diagevo.training.ranks import accelerate_command, accelerate_file
 
 SPEC = Path("/shared/runs/a/rounds/001/solver-logs/launch.json")
@@ -83,7 +82,7 @@ def test_the_fsdp_file_shards_with_version_two_and_writes_whole_weights(
 def test_a_file_that_asks_for_deepspeed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
     with pytest.raises(ConfigError, match="DeepSpeed, which is not supported"):
-        _refuse_wrong_sharding()
+        sharding.refuse_wrong_sharding()
 
 
 def test_gradients_of_shards_are_added_up_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:

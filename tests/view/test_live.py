@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from diagevo.memory.log.database import Database
-from diagevo.progress import PROGRESS, Observer, ProgressFile, RoundFigures, StageProgress
+from diagevo.progress import PROGRESS, RoundFigures, RunProgress, StageProgress
 from tests.run.program import first, start, stood_still
 from tests.view.conftest import Served, serving
 
@@ -23,9 +23,8 @@ TELLS = """
 import sys, time
 from fractions import Fraction
 from pathlib import Path
-from diagevo.progress import StageProgress, Observer
-from diagevo.progress import ProgressFile
-told = ProgressFile(Observer(), Path(sys.argv[1]))
+from diagevo.progress import RunProgress, StageProgress
+told = RunProgress("played", Path(sys.argv[1]))
 told.round_started(3, 5, Fraction(31, 50), 1234)
 told.stage_started(3, "challenger", 2, 40)
 told.stage_progress(3, "challenger", StageProgress(1, 40, "mean reward 0.210", 0.21))
@@ -65,13 +64,13 @@ def _figures() -> RoundFigures:
 
 
 def test_what_is_told_is_in_the_file_whole_and_passed_on(tmp_path: Path) -> None:
-    heard: list[str] = []
+    heard: list[object] = []
 
-    class Hears(Observer):
-        def message(self, text: str) -> None:
-            heard.append(text)
+    class Hears(RunProgress):
+        def on_event(self, event: str, **what: object) -> None:
+            heard.append(what.get("text", event))
 
-    told = ProgressFile(Hears(), tmp_path / PROGRESS)
+    told = Hears("played", tmp_path / PROGRESS)
     told.round_started(3, 5, Fraction(31, 50), None)
     told.stage_started(3, "votes", 1, 100)
     told.stage_progress(3, "votes", StageProgress(40, 100))
@@ -89,7 +88,12 @@ def test_what_is_told_is_in_the_file_whole_and_passed_on(tmp_path: Path) -> None
             "seconds": None,
         }
     ]
-    assert heard == ["asked postgresql://me:hunter2@h/db"]
+    assert heard == [
+        "round_started",
+        "stage_started",
+        "stage_progress",
+        "asked postgresql://me:hunter2@h/db",
+    ]
     assert "hunter2" not in (tmp_path / PROGRESS).read_text()
     told.round_finished(3, _figures())
     now = json.loads((tmp_path / PROGRESS).read_text())
@@ -102,7 +106,7 @@ def test_what_is_told_is_in_the_file_whole_and_passed_on(tmp_path: Path) -> None
 
 
 def test_rewards_are_kept_by_step_and_of_more_than_two_hundred_every_second(tmp_path: Path) -> None:
-    told = ProgressFile(Observer(), tmp_path / PROGRESS)
+    told = RunProgress("played", tmp_path / PROGRESS)
     told.stage_started(3, "solver", 1, 900)
     for step in range(1, 202):
         told.stage_progress(3, "solver", StageProgress(step, 900, "", step / 1000))
@@ -113,7 +117,7 @@ def test_rewards_are_kept_by_step_and_of_more_than_two_hundred_every_second(tmp_
 
 
 def test_a_training_step_is_seen_at_once_however_soon_it_follows(tmp_path: Path) -> None:
-    told = ProgressFile(Observer(), tmp_path / PROGRESS)
+    told = RunProgress("played", tmp_path / PROGRESS)
     told.stage_started(1, "solver", 1, 9)
     for step in (1, 2):
         told.stage_progress(1, "solver", StageProgress(step, 9, "", 0.5))
@@ -121,7 +125,7 @@ def test_a_training_step_is_seen_at_once_however_soon_it_follows(tmp_path: Path)
 
 
 def test_a_folder_that_takes_nothing_costs_the_picture_and_not_the_run(tmp_path: Path) -> None:
-    told = ProgressFile(Observer(), tmp_path / "nowhere" / PROGRESS)
+    told = RunProgress("played", tmp_path / "nowhere" / PROGRESS)
     told.message("still told")
 
 

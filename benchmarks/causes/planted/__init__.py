@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from benchmarks.causes.planted import chinese, code, letters, mathematics, sql, tools
+from benchmarks.causes.planted import chinese, code, extraction, letters, mathematics, sql, tools
 from benchmarks.causes.planted.voice import Prompt
 from benchmarks.causes.rows import LabelledRow
 
@@ -20,6 +20,8 @@ DOMAINS: Mapping[str, Callable[[random.Random], Prompt]] = {
     "judge": letters.english,
     "german": letters.german,
     "chinese": chinese.prompt,
+    "extraction": extraction.alone,
+    "extraction with a reference": extraction.prompt,
 }
 PROMPTS, RESPONSES, MANY = 80, 8, 450
 JUDGED = ("judge", "german")

@@ -33,7 +33,8 @@ _LATEX = (
     (re.compile(r"\\div"), "/"),
     (re.compile(r"\\(?:text|mathrm|left|right|boxed|,|;|!)"), " "),
     (re.compile(r"\\(?=[$%])"), ""),
-    (re.compile(r"\*\*|[{}]"), " "),
+    (re.compile(r"\*\*(?=\S)((?:(?!\*\*).)*\S)\*\*"), r" \1 "),
+    (re.compile(r"[{}]"), " "),
 )
 _OF = re.compile(  # a share: 3 of 4 is no product
     r"(?:(?<=[%)])|(?<=[/.]\d)|(?<=[/.]\d\d))\s+of\s+(?=[$€£]?[\d(])", re.IGNORECASE
@@ -73,6 +74,9 @@ _THREE_PLACES = re.compile(r"(?<![\d.,])[1-9]\d{0,2}\.\d{3}(?!\d)")
 _RANGE = re.compile(r"(\d{1,9})[-–](\d{1,9})\s*=")
 _SHARE_OF_IT = re.compile(r"[-+−–]\s*[\d.,]+\s*%")
 _NAMES = re.compile(r"[^\W\d_]{2,}|[$€£]")
+_NOUN = re.compile(r"\d\s+(?:[^\W\d_]+\s+){0,2}([^\W\d_]{2,})(?=\s*(?:[-+−–)]|\Z))")
+"""What a number of a sum counts: the last of up to three words behind it."""
+_COINS = frozenset(["penny", "pennies", "nickel", "nickels", "dime", "dimes", "quarter", "quarters"])
 _BETWEEN = _MATHS | {"and", "or"}
 """Words that are no unit of the number before them: $39$ and $-11 + 50$."""
 UNIT = 12
@@ -161,7 +165,7 @@ def _of_line(line: int, text: str, known: Mapping[str, Fraction]) -> Iterator[Eq
         a, b = left[0], right[0]
         pairs = [(a, b), (a * 100, b), (a, b * 100)] if percent else [(a, b)]
         holds = any(_agree(one, other, right[5]) for one, other in pairs)
-        if not holds and (len(_units(left[6] + right[6])) > 1 or _is_ambiguous(shown)):
+        if not holds and (_units_differ(left, right) or _is_ambiguous(shown)):
             continue  # 15 minutes * 4 = 1 hour
         yield Equation(
             line=line,
@@ -195,12 +199,23 @@ _Side = tuple[Fraction, str, slice, bool, tuple[Fraction, ...], int, str]
 """Value, operations, place, whether a letter is in it, numbers, decimals of the last number, its words."""
 
 
-def _begins(before: str) -> bool:
-    """Whether an expression may begin behind this: nothing, a mark of a list, or words of a sentence."""
+def _units_differ(left: _Side, right: _Side) -> bool:
+    """Whether units are converted, or a sum adds what is not alike: 2 dimes + 1 nickel = 25 cents."""
+    if len(_units(left[6] + right[6])) > 1:
+        return True
+    nouns = {noun.lower().removesuffix("s") for noun in _NOUN.findall(left[6])}
+    return len(nouns) > 1 and not set(left[1]) - {"+", "-"}
+
+
+def _begins(before: str, line: str) -> bool:
+    """Whether an expression may begin behind this: nothing, a mark of a list, or words of a sentence. A mark
+    that is opened there is closed: *2 + 2 = 4 is not whole."""
     before = before.rstrip("$€£")
     if _MARK.fullmatch(before):
         return True
     segment = _RESETS.split(before)[-1]
+    if "*" in segment and line.count("*") % 2:
+        return False
     if not segment.strip(" ($€£\"'*"):
         return True
     word = _LAST_WORD.search(segment)
@@ -212,9 +227,12 @@ def _begins(before: str) -> bool:
     return not any(char.isdigit() for char in clause)
 
 
-def _ended(behind: str) -> bool:
-    """Whether an expression may end before this: at the end, at a pause, or before words of a sentence."""
-    if not _ENDS.match(behind):
+def _ended(behind: str, line: str) -> bool:
+    """Whether an expression may end before this: at the end, at a pause, or before words of a sentence. What
+    is closed there was opened: 2 + 2 = 2) and 2 + 2 = 2* are not whole."""
+    if not _ENDS.match(behind) or (behind[:1] == "*" and line.lstrip()[:1] != "*"):
+        return False
+    if behind[:1] == ")" and line.count("(") < line.count(")"):
         return False
     clause = _RESETS.split(behind, 1)[0]
     return "\\" not in clause and not _OPERATION.search(clause) and not _computes(clause, _MATHS)
@@ -228,7 +246,9 @@ def _computes(words: str, names: frozenset[str]) -> bool:
 def _units(words: str) -> frozenset[str]:
     """The units of measure and currencies among the words of an expression."""
     found: list[str] = _NAMES.findall(words)
-    return frozenset(CANONICAL.get(word, word) for word in found if word in "$€£" or is_unit(word))
+    return frozenset(
+        CANONICAL.get(word, word) for word in found if word in "$€£" or word in _COINS or is_unit(word)
+    )
 
 
 def _read(
@@ -260,7 +280,7 @@ def _read(
     line = chosen[0][2].string
     before, behind = line[tokens[0].start() : place.start], line[place.stop : tokens[-1].end()]
     between = line[place]
-    if _computes(between, _BETWEEN) or not (_begins(before) if last else _ended(behind)):
+    if _computes(between, _BETWEEN) or not (_begins(before, line) if last else _ended(behind, line)):
         return None
     words = f"{before[-1:]} {between} {behind if last else behind[:UNIT]}"
     items = [(kind, text) for kind, text, _ in chosen]

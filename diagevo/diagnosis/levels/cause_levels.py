@@ -6,16 +6,28 @@ Long, but one file: one class learns the levels and asks them, and shares what i
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from diagevo.diagnosis.levels import contrast
+from diagevo.diagnosis.levels import contrast, field_changes
+from diagevo.diagnosis.levels.aligned_pairs import AlignedPair, aligned, in_words, place_of
+from diagevo.diagnosis.levels.clauses import (
+    MAX_WORDS,
+    TRUE,
+    Clause,
+    Counting,
+    Said,
+    changed_name,
+    clauses_of,
+    phrase,
+)
 from diagevo.diagnosis.levels.clustering import Groups, alike, grouped
 from diagevo.diagnosis.levels.contrast import Side, Signed
-from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary
+from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary, part_of
 from diagevo.diagnosis.levels.inputs import (
+    BESIDE,
     TOKEN,
     Evidence,
     Failure,
@@ -30,26 +42,26 @@ from diagevo.diagnosis.levels.step_location import Located, change, located, nea
 
 SAMPLED = 2_000
 """Prompts with a failure, and as many without, that are learned from; all failures get their causes."""
+LEARNED = 200
+"""Failures of a prompt that are learned from."""
 SAME = 3
 """Failures, all of them one and the same response, from which they have a cause untested."""
 DRAWN = 4
 """Responses of a prompt that are held against those of its neighbours."""
 SHOWN = 80
-MAX_BUNDLE = 40
-"""Features that go together, of which the most legible is shown."""
-MIN_WORD_LENGTH = 4
-"""Letters from which a word says something by itself."""
-MAX_VARIANTS = 4
-"""Ways to say something that are shown."""
-PASSED_NEAR = "responses that passed on prompts like these"
+HEADED = 200
+"""Failures of a cause that are aligned for its heading."""
+MAX_BUNDLE = 120
+"""Features that go together, of which the most telling are shown."""
 COMPUTED = (
     "§a given number not used",
     "§several given numbers not used",
     "§a number from nowhere",
 )
-SIBLING = "the nearest passing response"
 RIGHT = {"equal", "form"}
 """Kinds of what is right: a cause where passes are right and failures are not, but for a few."""
+INSIDE = {"failed call", "timeout", "exception"}
+"""Kinds that mark a failure and explain little: contrast goes on among those that show them."""
 COMPARED, HARMLESS = 4, 0.25
 """Responses a side of a prompt whose changes are compared; how often passes show one that tells something,
 for once that failures do, at most."""
@@ -67,10 +79,17 @@ class Explained:
     cause: LocalCause | None
     evidence: tuple[Evidence, ...]
     located: Located | None
+    pair: AlignedPair | None = None
+    """The place that its cause is about, beside a passing response."""
 
 
-_Place = tuple[int, Signed] | None
-"""The group of a failure, and the features of it that lead groups; None where it is in none."""
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One contrast: of what failures wrote or of the feedback on them, with the clauses of each group."""
+
+    feedback: bool
+    groups: Groups
+    clauses: Mapping[int, Sequence[Clause]]
 
 
 class Levels:
@@ -103,25 +122,55 @@ class Levels:
         left = [each for each in (clean[each.key] for each in failing) if each.failed]
         self._changes = self._changes_of(left)
         self._features: dict[tuple[str, str], np.ndarray] = {}
+        self._borrowed: dict[tuple[bool, str], np.ndarray] = {}
+        self._placed: dict[str, int | None] = {}
+        self._causes: list[LocalCause] = []
+        self._numbers: dict[Clause, int] = {}
+        self._passes: list[_Pass] = []
+        self._learn(False, clean, left, every, known or {})
+        if self._vocabulary.told:  # what others said, of failures that their own words do not explain
+            clean = {key: self._unplaced(each) for key, each in clean.items()}
+            left = [each for each in (clean[each.key] for each in left) if each.failed]
+            self._learn(True, clean, left, every, known or {})
+
+    def _learn(
+        self,
+        feedback: bool,
+        clean: Mapping[str, Prompt],
+        left: Sequence[Prompt],
+        every: Sequence[Prompt],
+        known: Mapping[str, LocalCause],
+    ) -> None:
+        """Contrast what the failures that are `left` wrote, or the feedback on them; to `clean` labels are
+        dealt."""
 
         def of(prompt: Prompt, response: Response) -> np.ndarray:
             key = prompt.key, response.text
             if key not in self._features:
-                self._features[key] = self._vocabulary.features(prompt, response)
+                self._features[key] = self._looked_at(feedback)(prompt, response)
             return self._features[key]
 
-        self._borrowed: dict[str, np.ndarray] = {}
         found = contrast.tested(*self._dealt(clean, of))
-        rows, keys = self._rows(left, of)
-        self._groups: Groups | None = None
-        weak, untested = self._vocabulary.counts(), frozenset(self._changes.values())
+        rows, keys = self._rows(left, of, feedback)
+        groups: Groups | None = None
+        untested = frozenset(self._changes.values())
         if len(found.names):
-            self._groups = grouped(found, rows, weak=weak, untested=untested)
+            groups = grouped(found, rows, weak=self._vocabulary.counts(), untested=untested)
         elif len(rows) >= SAME and len({each.response.own_text for each in _failures(left)}) == 1:
-            self._groups = alike(rows, untested)
-        self._placed: dict[str, _Place] = {}
-        self._causes = self._described(left, rows, keys, known or {}) if self._groups is not None else []
+            groups = alike(rows, untested)
+        self._placed.update(dict.fromkeys(keys))
+        if groups is not None:
+            clauses = self._described(groups, left, every, rows, keys, known)
+            self._passes.append(_Pass(feedback, groups, clauses))
         self._features.clear()
+
+    def _looked_at(self, feedback: bool) -> Callable[[Prompt, Response], np.ndarray]:
+        return self._vocabulary.of_feedback if feedback else self._vocabulary.features
+
+    def _unplaced(self, prompt: Prompt) -> Prompt:
+        """Without the failures that have a cause."""
+        placed = {at for at, each in enumerate(prompt.failed) if self._placed.get(each.key) is not None}
+        return _without(prompt, placed)
 
     @property
     def causes(self) -> list[LocalCause]:
@@ -130,19 +179,20 @@ class Levels:
     def of(self, prompt: Prompt) -> list[Explained]:
         """By failure of the prompt, in order."""
         plain = self._plain(prompt)
-        left = [each.key for place, each in enumerate(prompt.failed) if place not in plain]
-        placed = {key: self._placed[key] for key in left if key in self._placed}
-        if self._groups is not None and len(placed) < len(left):
-            placed = self._held(self._groups, _without(prompt, plain))
+        done = {place for place, (kind, _) in plain.items() if kind not in INSIDE}
+        passed = [Said(self._vocabulary, prompt, each) for each in prompt.beside]
+        known = {at for at, each in enumerate(prompt.failed) if at in done or each.key in self._placed}
+        held = self._held(_without(prompt, known), passed) if len(known) < len(prompt.failed) else {}
         found: list[Explained] = []
         for place, failure in enumerate(prompt.failed):
-            sibling = nearest(failure.response, prompt.passed)
+            sibling = nearest(failure.response, prompt.beside)
             where = (
                 None
                 if place in plain and plain[place][0] in ("empty", "loop", "cut off")
                 else located(prompt, failure.response, sibling)
             )
-            if place in plain:
+            number = None if place in done else self._placed.get(failure.key, held.get(failure.key))
+            if place in plain and number is None:
                 kind, evidence = plain[place]
                 level = 2 if kind == FALSE else 1
                 found.append(
@@ -151,12 +201,15 @@ class Levels:
                     )
                 )
                 continue
-            cause, shown = None, ()
-            if (held := placed.get(failure.key)) is not None:
-                number, marks = held
+            cause, shown, pair = None, (), None
+            if number is not None:
                 cause = self._causes[number]
-                shown = tuple(self._evidence(number, prompt, failure.response, sibling, marks))
-            found.append(Explained(cause, shown, where))
+                clauses = clauses_of(cause.key)
+                pair = _pair(clauses[0], prompt, failure.response, passed)
+                shown = tuple(_evidence(clauses, pair, prompt, failure.response, sibling))
+                if place in plain:
+                    shown = (*shown, plain[place][1])
+            found.append(Explained(cause, shown, where, pair))
         return found
 
     # Level 1
@@ -175,7 +228,7 @@ class Levels:
         """Each kind of level 1 or 2, with the first that shows it."""
         if (known := self._learned.get(failure.key)) is not None:
             return known
-        return dict(reversed(list(self._habits.kinds(prompt, failure.response, failure.feedback))))
+        return dict(reversed(list(self._habits.kinds(prompt, failure.response, failure.response.feedback))))
 
     def _kinds_of(self, prompt: Prompt, response: Response) -> frozenset[str]:
         """The kinds of level 1 and 2 that a passing response shows."""
@@ -230,8 +283,10 @@ class Levels:
         if not self._kinds:
             return prompt
         return replace(
-            _without(prompt, self._plain(prompt)),
-            passed=[each for each in prompt.passed if not self._kinds & self._kinds_of(prompt, each)],
+            _without(prompt, {at for at, (kind, _) in self._plain(prompt).items() if kind not in INSIDE}),
+            passed=[
+                each for each in prompt.passed if not (self._kinds - INSIDE) & self._kinds_of(prompt, each)
+            ],
         )
 
     # Level 3
@@ -276,15 +331,15 @@ class Levels:
         return within, between
 
     def _rows(
-        self, failing: Sequence[Prompt], of: Callable[[Prompt, Response], np.ndarray]
+        self, failing: Sequence[Prompt], of: Callable[[Prompt, Response], np.ndarray], feedback: bool
     ) -> tuple[list[tuple[int, Signed]], list[str]]:
         rows: list[tuple[int, Signed]] = []
         keys: list[str] = []
         for place, prompt in enumerate(failing):
-            side = self._side(prompt, of)
+            side = self._side(prompt, of, feedback)
             if side is None:
                 continue
-            for failure, marks in zip(prompt.failed, self._marks(prompt, side), strict=True):
+            for failure, marks in zip(prompt.failed, self._marks(prompt, side, feedback), strict=True):
                 rows.append((place, marks))
                 keys.append(failure.key)
         return rows, keys
@@ -302,15 +357,15 @@ class Levels:
                 passed.update(change(prompt, each) for each in prompt.passed[:COMPARED])
         share = HARMLESS * passed.total() / failed.total()
         return {
-            kind: self._vocabulary.name(_changed(kind))
+            kind: self._vocabulary.name(changed_name(kind))
             for kind, number in failed.items()
             if kind is not None and passed[kind] <= share * number
         }
 
-    def _marks(self, prompt: Prompt, side: Side) -> list[Signed]:
+    def _marks(self, prompt: Prompt, side: Side, feedback: bool) -> list[Signed]:
         """What sets each failure apart, and how it was changed."""
         found = contrast.signed(side)
-        if not self._changes or side.borrowed:
+        if not self._changes or side.borrowed or feedback:
             return found
         changes = (self._changes.get(change(prompt, each.response) or "") for each in prompt.failed)
         return [
@@ -318,85 +373,132 @@ class Levels:
             for name, (only, lacks, every) in zip(changes, found, strict=True)
         ]
 
-    def _side(self, prompt: Prompt, of: Callable[[Prompt, Response], np.ndarray]) -> Side | None:
-        passed = [of(prompt, each) for each in prompt.passed]
+    def _side(
+        self, prompt: Prompt, of: Callable[[Prompt, Response], np.ndarray], feedback: bool
+    ) -> Side | None:
+        passed = [of(prompt, each) for each in prompt.beside]
         if not (own := bool(passed)):
             for each in self._neighbours.near(prompt):
-                if each.key not in self._borrowed:
-                    self._borrowed[each.key] = of(each, each.passed[0])
-                passed.append(self._borrowed[each.key])
+                if (feedback, each.key) not in self._borrowed:
+                    self._borrowed[feedback, each.key] = of(each, each.passed[0])
+                passed.append(self._borrowed[feedback, each.key])
         if not passed:
             return None
         return Side(passed, [of(prompt, each.response) for each in prompt.failed], borrowed=not own)
 
-    def _held(self, groups: Groups, prompt: Prompt) -> dict[str, _Place]:
-        side = self._side(prompt, self._vocabulary.features)
-        marks = self._marks(prompt, side) if side is not None else []
-        keys = [each.key for each in prompt.failed]
-        return {key: _place(groups, each) for key, each in zip(keys, marks, strict=False)}
+    def _held(self, prompt: Prompt, passed: Sequence[Said]) -> dict[str, int | None]:
+        """The cause of each failure: of its group the first whose clause holds for it."""
+        found: dict[str, int | None] = {}
+        beside = passed or self._near(prompt)
+        for each in self._passes:
+            side = self._side(prompt, self._looked_at(each.feedback), each.feedback)
+            if side is None:
+                continue
+            for failure, marks in zip(prompt.failed, self._marks(prompt, side, each.feedback), strict=True):
+                number = each.groups.of(each.groups.row(marks))
+                if number is None or found.get(failure.key) is not None:
+                    continue
+                said = Said(self._vocabulary, prompt, failure.response)
+                holding = (clause for clause in each.clauses[number] if clause.holds(said, beside))
+                found[failure.key] = next((self._numbers[clause] for clause in holding), None)
+        return found
+
+    def _near(self, prompt: Prompt) -> list[Said]:
+        return [Said(self._vocabulary, each, each.passed[0]) for each in self._neighbours.near(prompt)]
 
     def _described(
         self,
+        groups: Groups,
         failing: Sequence[Prompt],
+        every: Sequence[Prompt],
         rows: Sequence[tuple[int, Signed]],
         keys: Sequence[str],
         known: Mapping[str, LocalCause],
-    ) -> list[LocalCause]:
-        """A cause a group; the words of its features are found again in the responses that have them."""
-        groups = self._groups
-        assert groups is not None
+    ) -> dict[int, list[Clause]]:
+        """Adds the causes of each group: failures under clauses that hold for them. Of each the clauses."""
         led = {each for leaders in groups.leaders for each in leaders}
-        self._names = {name: _changed(kind) for kind, name in self._changes.items()}
-        self._names |= self._named(
-            failing, {name for each in led for name, _ in groups.bundles[each][:MAX_BUNDLE]}
+        names = {name: changed_name(kind) for kind, name in self._changes.items()}
+        names |= self._named(
+            failing, {name for each in led for name, _ in groups.bundles[each][:MAX_BUNDLE]} - names.keys()
         )
-        for each in led:  # the one that a reader understands stands for those that go together
-            groups.bundles[each].sort(key=lambda one: _legible(self._names.get(one[0], "")))
-        members: dict[int, list[str]] = defaultdict(list)
-        self._placed = {key: _place(groups, marks) for (_, marks), key in zip(rows, keys, strict=True)}
-        for key, held in self._placed.items():
-            if held is not None:
-                members[held[0]].append(key)
         of = {each.key: (prompt, each.response) for prompt in failing for each in prompt.failed}
-        causes: list[LocalCause] = []
-        taken: set[str] = set()
+        pairs = [of[key] for key in keys]
+        counting = Counting(self._vocabulary, every, pairs, self._near)
+        inside: dict[int, list[int]] = defaultdict(list)
+        for place, (_, marks) in enumerate(rows):
+            if (number := groups.of(groups.row(marks))) is not None:
+                inside[number].append(place)
+        named: dict[Clause, list[int]] = {}
+        candidates: dict[Clause, list[Clause]] = {}
+        parts: dict[int, list[Clause]] = {}
         for number, leaders in enumerate(groups.leaders):
-            before = Counter(known[key].key for key in members[number] if key in known)
-            of_key = {known[key].key: known[key] for key in members[number] if key in known}
-            same = next(
-                (
-                    key
-                    for key, seen in before.most_common(1)
-                    if key not in taken and 2 * seen >= sum(before.values())
-                ),
-                None,
+            found = [
+                (names[name], sign)
+                for each in leaders
+                for name, sign in groups.bundles[each][:MAX_BUNDLE]
+                if name in names
+            ]
+            shown = list(self._clauses(found, [pairs[place][0] for place in inside[number]]))
+            parts[number] = []
+            for clause, members in counting.chosen(inside[number], shown):
+                parts[number].append(clause)
+                named.setdefault(clause, []).extend(members)  # equal words are one cause
+                candidates.setdefault(clause, []).extend(shown)
+        taken = {cause.key for cause in self._causes}
+        for clause, members in named.items():
+            number = self._numbers[clause] = len(self._causes)
+            for place in members:
+                self._placed[keys[place]] = number
+            same = self._same(
+                counting, [known[keys[place]] for place in members if keys[place] in known], members
             )
-            found = [groups.bundles[each][0] for each in leaders]
-            self._use([name for name, _ in found], [of[key][0] for key in members[number]])
-            cause = (
-                of_key[same]
-                if same is not None
-                else self._cause(found, [of[key] for key in members[number]], taken)
-            )
-            taken.add(cause.key)
-            causes.append(cause)
-        return causes
+            if same is None or same.key in taken:
+                second = counting.beside(clause, members, candidates[clause])
+                clauses = [clause] if second is None else [clause, second]
+                same = LocalCause(
+                    "3:" + "\n".join(each.key for each in clauses),
+                    level := 2 if clause.name in COMPUTED and clause.sign > 0 else 3,
+                    "; ".join(
+                        [
+                            *_heading(clause, counting, members),
+                            counting.sentence(clauses, members),
+                        ]
+                    ),
+                    SKILLS[level],
+                )
+            taken.add(same.key)
+            self._causes.append(same)
+        return parts
 
-    def _use(self, names: Sequence[int], prompts: Sequence[Prompt]) -> None:
-        """Of ways to say the same those that passes of these prompts use, the commonest first."""
-        said = Counter(word for prompt in prompts for each in prompt.passed for word in set(each.words))
-        for name in names:
-            if (known := self._names.get(name, "")).startswith(ONE):
-                used = [word for word in known.removeprefix(ONE).split(", ") if said[word]]
-                if used:
-                    self._names[name] = ONE + ", ".join(sorted(used, key=lambda word: (-said[word], word)))
+    def _same(
+        self, counting: Counting, before: Sequence[LocalCause], members: Sequence[int]
+    ) -> LocalCause | None:
+        """The cause that most of the members have already, where its clauses hold for them."""
+        counted = Counter(before)
+        for cause, seen in counted.most_common(1):
+            clauses = clauses_of(cause.key)
+            if (
+                2 * seen >= len(before)
+                and clauses
+                and all(counting.held(each)[list(members)].mean() >= TRUE for each in clauses)
+            ):
+                return cause
+        return None
 
-    def _example(self, leaders: Sequence[tuple[int, int]], members: Sequence[tuple[Prompt, Response]]) -> str:
-        """Where such words lead, the unusual sentence with most of them."""
-        names = [self._names.get(name, "") for name, sign in leaders if sign > 0]
-        said = {name.removeprefix(NEW) for name in names if name.startswith(NEW)}
-        new = [each for member in members for each in self._vocabulary.new(*member)] if said else []
-        return max(new, key=lambda each: len(said.intersection(each[2])))[1] if new else ""
+    def _clauses(self, found: Sequence[tuple[str, int]], prompts: Sequence[Prompt]) -> Iterator[Clause]:
+        """Of ways to say the same those that passes of these prompts use, the commonest first; of an unusual
+        sentence its word."""
+        said = Counter[str]()
+        if any(name.startswith(ONE) for name, _ in found):
+            said.update(word for prompt in prompts for each in prompt.passed for word in set(each.words))
+        for name, sign in found:
+            if name.startswith(NEW):
+                yield Clause(name.removeprefix(NEW), sign)
+            elif name.startswith(ONE):
+                words = sorted(name.removeprefix(ONE).split(", "), key=lambda word: (-said[word], word))
+                used = [word for word in words if said[word]] or words
+                name = ONE + ", ".join(used[:MAX_WORDS])
+            yield Clause(name, sign)
 
     def _named(self, failing: Sequence[Prompt], wanted: set[int]) -> dict[int, str]:
         names: dict[int, str] = {}
@@ -411,87 +513,65 @@ class Levels:
                 names.update(self._vocabulary.named(prompt, response, left))
         return names
 
-    def _cause(
-        self, leaders: Sequence[tuple[int, int]], members: Sequence[tuple[Prompt, Response]], taken: set[str]
-    ) -> LocalCause:
-        """Its words from the features that lead it, with a sentence that says what hardly any other says."""
-        first, example = leaders[0], self._example(leaders, members)
-        name = self._names.get(first[0], "?")
-        key = f"3:{'+' if first[1] > 0 else '-'}{name}"
-        while key in taken:
-            key += "'"
-        level = 2 if name in COMPUTED and first[1] > 0 else 3
-        shown = list(dict.fromkeys((self._names.get(name, "?"), sign) for name, sign in leaders))
-        lacks = _apart(name for name, sign in shown if sign < 0)[:2]
-        has = _apart(name for name, sign in shown if sign > 0 and not name.startswith(NEW))[:2]
-        if example:
-            has = [*has[:1], f"an unusual sentence: {_cut(example)}"]
-        parts = [f"leaves out {' and '.join(lacks)}"] if lacks else []
-        parts += [_having(has)] if has else []
-        if first[1] > 0:
-            parts.reverse()
-        if len(parts) == 1 and not example and SIBLING not in parts[0]:
-            borrowed = 2 * sum(not prompt.passed for prompt, _ in members) > len(members)
-            parts = [f"{parts[0]}, unlike {PASSED_NEAR if borrowed else 'every passing response'}"]
-        return LocalCause(key, level, "; ".join(parts), SKILLS[level])
 
-    def _evidence(
-        self,
-        number: int,
-        prompt: Prompt,
-        response: Response,
-        sibling: Response | None,
-        marks: Signed,
-    ) -> Iterable[Evidence]:
-        """Where the failure has what only failures have, or its sibling what it lacks."""
-        groups = self._groups
-        assert groups is not None
-        for bundle in groups.leaders[number]:
-            name, sign = groups.bundles[bundle][0]
-            if name not in marks[0 if sign > 0 else 1]:
-                continue
-            words = self._names.get(name, "?")
-            if sign > 0:
-                new = words.removeprefix(NEW)
-                line, text = (
-                    _where(words, response)
-                    if new == words
-                    else next(
-                        (
-                            (line, text)
-                            for line, text, words in self._vocabulary.new(prompt, response)
-                            if new in words
-                        ),
-                        (None, ""),
-                    )
-                )
-                yield Evidence(
-                    line, f"only in failures: {_phrase(words)}" + (f": {_cut(text)}" if text else "")
-                )
-            else:
-                _, text = _where(words, sibling) if sibling is not None else (None, "")
-                yield Evidence(
-                    None, f"missing: {_phrase(words)}" + (f"; passed has: {_cut(text)}" if text else "")
-                )
+def _pair(clause: Clause, prompt: Prompt, response: Response, passed: Sequence[Said]) -> AlignedPair | None:
+    """Beside the nearest of the passes of the prompt that differ in what the clause says."""
+    differ = [each.response for each in passed if each.has(clause.name) != (clause.sign > 0)]
+    sibling = nearest(response, differ)
+    return None if sibling is None else aligned(clause, prompt, response, sibling)
 
 
-def _place(groups: Groups, marks: Signed) -> _Place:
-    number = groups.of(groups.row(marks))
-    if number is None:
-        return None
-    only, lacks, every = marks
-    led = np.array([groups.bundles[each][0][0] for each in groups.leaders[number]], np.uint64)
-    return number, (np.intersect1d(only, led), np.intersect1d(lacks, led), every[:0])
+def _heading(clause: Clause, counting: Counting, members: Sequence[int]) -> list[str]:
+    """What most of the failures wrote against what passes have there, where that is one and the same."""
+    looked = members[:: -(-len(members) // HEADED)]
+    counted = Counter[tuple[str, str]]()
+    for place in looked:
+        said = counting.failures[place]
+        pair = _pair(clause, said.prompt, said.response, counting.passed(place))
+        if pair is not None and pair.wrote.text and pair.should.text:
+            counted[pair.wrote.text.lower(), pair.should.text.lower()] += 1
+    for (wrote, should), number in counted.most_common(1):
+        if 2 * number >= len(looked) and max(len(wrote), len(should)) <= SHOWN:
+            return [f'wrote "{wrote}" where a pass has "{should}" ({number:,} of {len(looked):,})']
+    return []
+
+
+def _evidence(
+    clauses: Sequence[Clause],
+    pair: AlignedPair | None,
+    prompt: Prompt,
+    response: Response,
+    sibling: Response | None,
+) -> Iterator[Evidence]:
+    """Of a field what it has and what is expected; else the pair; else where the failure has what its cause
+    says, or its sibling what it leaves out."""
+    if pair is not None and not field_changes.is_change(clauses[0].name):
+        yield Evidence(pair.wrote.line, in_words(pair, response))
+        return
+    for each in clauses:
+        shown = phrase(each.name)
+        both = field_changes.pair(response.fields, prompt.expected, prompt.question, each.name)
+        if both is not None:
+            place = place_of(each.name, both[0], response)
+            line = None if place is None else place.line
+            yield Evidence(line, f"{shown}: {_cut(both[0])}; expected: {_cut(both[1])}")
+        elif each.sign > 0:
+            line, text = _where(each.name, response)
+            yield Evidence(line, f"has {shown}" + (f": {_cut(text)}" if text else ""))
+        else:
+            _, text = _where(each.name, sibling) if sibling is not None else (None, "")
+            yield Evidence(None, f"missing: {shown}" + (f"; passed has: {_cut(text)}" if text else ""))
 
 
 def _ordered(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """So that causes hang neither on the order of rows nor on how a text begins."""
+    """So that causes hang neither on the order of rows nor on how a text begins; of a prompt with many
+    responses some."""
     return sorted(
         (
             replace(
                 each,
-                passed=shuffled(each.passed, lambda response: response),
-                failed=shuffled(each.failed, lambda failure: failure.response),
+                passed=shuffled(each.passed, lambda response: response)[:BESIDE],
+                failed=shuffled(each.failed, lambda failure: failure.response)[:LEARNED],
             )
             for each in prompts
         ),
@@ -503,7 +583,7 @@ def _failures(prompts: Iterable[Prompt]) -> Iterable[Failure]:
     return (each for prompt in prompts for each in prompt.failed)
 
 
-def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:
+def _without(prompt: Prompt, plain: Container[int]) -> Prompt:
     failed: list[Failure] = [each for place, each in enumerate(prompt.failed) if place not in plain]
     return (
         prompt
@@ -512,70 +592,15 @@ def _without(prompt: Prompt, plain: Mapping[int, object]) -> Prompt:
     )
 
 
-def _legible(name: str) -> tuple[int, int, tuple[bool, int], str]:
-    """Before others a property in words, then the fewest words, then what has signs in it, then ways to
-    say something, then what is a shape or a fragment."""
-    words = name.split()
-    signs = sum(not word[0].isalnum() for word in words if word[0] != "§")
-    shape = any(part in name for part in (" → ", " like ", " new number", " lines"))
-    kind = (
-        4
-        if not name or shape
-        else 3
-        if name.startswith((ONE, NEW))
-        else 0
-        if name[0] == "§"
-        else 1
-        if not signs
-        else 2
-    )
-    return kind, signs, (len(name) < MIN_WORD_LENGTH, len(words)), name
-
-
-def _apart(names: Iterable[str]) -> list[str]:
-    """As a reader sees them, without one whose words another has too."""
-    kept: list[tuple[str, set[str]]] = []
-    for name in names:
-        words = set(name.removeprefix(ONE).replace(",", "").split())
-        if not any(words <= other or other <= words for _, other in kept):
-            kept.append((_phrase(name), words))
-    return [phrase for phrase, _ in kept]
-
-
-def _changed(kind: str) -> str:
-    """A change as a feature: another operation than the nearest passing response."""
-    own, replaced, other = kind.partition(" in place of ")
-    return f"§{own} where {SIBLING} has {other}" if replaced else f"§{kind} than {SIBLING}"
-
-
-def _having(properties: Sequence[str]) -> str:
-    """Has a sum and uses another operation than …"""
-    text, before = "", ""
-    for each in properties:
-        verb = "uses" if each.startswith("another operation") else "has"
-        text += (" and " if text else "") + (each if verb == before else f"{verb} {each}")
-        before = verb
-    return text
-
-
-def _phrase(name: str) -> str:
-    """A feature as a reader sees it: `left join`, a subtraction."""
-    if name.startswith(ONE):
-        return "any of " + ", ".join(
-            f"`{word}`" for word in name.removeprefix(ONE).split(", ")[:MAX_VARIANTS]
-        )
-    if name.startswith(NEW):
-        return f"{NEW[1:]}`{name.removeprefix(NEW)}`"
-    return name[1:] if name.startswith("§") else f"`{name.replace('#', 'N').replace('•', '…')}`"
-
-
 def _where(name: str, response: Response) -> tuple[int | None, str]:
     """The line with most of these words."""
+    part, name = part_of(name)
     words = set(name.removeprefix(ONE).replace(", ", " ").split() if name.startswith(ONE) else name.split())
     if name.startswith("§") and not name.startswith(ONE):
         return None, ""
-    there = [len(words.intersection(TOKEN.findall(text.lower()))) for _, text in response.steps]
-    return response.steps[there.index(max(there))] if any(there) else (None, "")
+    lines = response.thoughts if part else response.steps
+    there = [len(words.intersection(TOKEN.findall(text.lower()))) for _, text in lines]
+    return lines[there.index(max(there))] if any(there) else (None, "")
 
 
 def _cut(text: str) -> str:

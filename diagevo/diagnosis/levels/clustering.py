@@ -20,6 +20,8 @@ TOGETHER = 0.75
 """Share of failures in common from which two features are one."""
 LINKED = 1_500
 """Failures that are linked with each other: the work grows with the square. Others join a group or none."""
+LEADERS = 12
+"""Bundles by which a group may be named."""
 LEAST = 0.015
 """Share of the failures that a group holds, at least."""
 
@@ -135,8 +137,8 @@ def grouped(
         members = own == number
         both = (has & members[:, None]).sum(axis=0)
         overlap = 2 * both / np.maximum(members.sum() + has.sum(axis=0), 1)
-        ranked = [int(each) for each in np.argsort(-overlap, kind="stable")[:4]]
-        groups.leaders.append([each for each in ranked if overlap[each] > 0.3] or ranked[:1])
+        ranked = [int(each) for each in np.argsort(-overlap, kind="stable")[:LEADERS]]
+        groups.leaders.append([each for each in ranked if overlap[each] > 0.2] or ranked[:1])
     return groups
 
 

@@ -6,14 +6,15 @@ not the topic. Features are hashes; `named` finds the words again.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 import numpy as np
 
-from diagevo.diagnosis.levels import paraphrases
+from diagevo.diagnosis.levels import field_changes, paraphrases
 from diagevo.diagnosis.levels.arithmetic_checks import given, numbers
-from diagevo.diagnosis.levels.inputs import Prompt, Response
+from diagevo.diagnosis.levels.field_changes import written_like
+from diagevo.diagnosis.levels.inputs import TOKEN, Prompt, Response
 
 LONGEST = 6_000
 """Tokens of a response that are looked at."""
@@ -26,6 +27,14 @@ CONSTANTS = (2, 3, 4, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)
 ONE = "§one of "
 NEW = "§an unusual sentence with "
 """Before ways to say the same, and before a word of a sentence that says what hardly any other says."""
+THOUGHT = "§in its reasoning: "
+"""Before what only the reasoning of a response has."""
+FEEDBACK = "§its feedback says "
+"""Before words of what a judge, a test log or a database said."""
+SAID = 300
+"""Tokens of it that are looked at."""
+GENERAL = 0.8
+"""Share of the failures with feedback from which what it says is said of any."""
 COUNTS = frozenset(
     [f"§{number} {each}" for number in range(6) for each in ("calls", "lines")]
     + ["§6 calls or more", "§4 lines or more"]
@@ -49,6 +58,16 @@ class Vocabulary:
         counted = Counter(word for prompt in prompts for word in prompt.words)
         self._common = {word for word, number in counted.items() if number > max(2, len(prompts) // 5)}
         spread = paraphrases.spread(prompts)
+        said = [
+            set(_feedback(each.response.feedback, prompt.words))
+            for prompt in prompts
+            for each in prompt.failed
+            if each.response.feedback
+        ]
+        counted = Counter(name for each in said for name in each)
+        self.told = {name for name, number in counted.items() if number <= GENERAL * len(said)}
+        """What the feedback on some failures says. What it says on nearly all tells no mistake from another,
+        and what it says on passes alone is none."""
         self._sentences = paraphrases.Sentences(
             spread, {prompt.key: self._topic(prompt) for prompt, _ in spread}
         )
@@ -59,7 +78,9 @@ class Vocabulary:
 
     def _said(self, prompt: Prompt, response: Response) -> frozenset[str]:
         topic = self._topic(prompt)
-        return frozenset(word for word in response.words[:LONGEST] if word[0].isalpha() and word not in topic)
+        return frozenset(
+            word for word in response.prose_words[:LONGEST] if word[0].isalpha() and word not in topic
+        )
 
     def new(self, prompt: Prompt, response: Response) -> list[tuple[int, str, list[str]]]:
         """Line, text and words of its sentences that say what hardly any other response says."""
@@ -78,38 +99,90 @@ class Vocabulary:
 
     def counts(self) -> frozenset[int]:
         """The features of COUNTS."""
-        return frozenset(map(self.name, COUNTS))
+        return frozenset(self.name(part + each) for part in ("", THOUGHT) for each in COUNTS)
 
-    def parts(self, prompt: Prompt, response: Response) -> tuple[list[str], list[str], list[str]]:
-        """Words, the same with what is masked, and what else sets it apart."""
-        words = list(response.words[:LONGEST])
+    def parts(
+        self, prompt: Prompt, response: Response, part: str = ""
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Words, the same with what is masked, and what else sets it apart. `part`: THOUGHT, of a thought."""
+        words = list(response.prose_words[:LONGEST])
         topic = self._topic(prompt)
         masked = [paraphrases.masked(word, topic) for word in words]
+        further = list(_further(prompt, response))
+        if part:
+            if any(not each.holds for each in response.equations):
+                further.append("§a step that does not hold")
+            return words, masked, further
         there = self._said(prompt, response)
         said = (ONE + ", ".join(each) for each in self._ways if not there.isdisjoint(each))
         new = {word for _, _, found in self.new(prompt, response) for word in found if word[0].isalpha()}
-        return words, masked, [*_further(prompt, response), *said, *(NEW + word for word in sorted(new))]
+        return words, masked, [*further, *said, *(NEW + word for word in sorted(new))]
+
+    def properties(self, prompt: Prompt, response: Response, part: str = "") -> list[str]:
+        """What sets it apart that is no word or run of words."""
+        return self.parts(prompt, response, part)[2]
 
     def features(self, prompt: Prompt, response: Response) -> np.ndarray:
-        """(n,) uint64: each once."""
-        words, masked, further = self.parts(prompt, response)
-        ids = self._ids
-        topic = [word for word in words if not word[0].isdigit()]
-        single = np.fromiter((self.id(w) for w in {*topic, *further}), np.uint64)
-        row = np.fromiter((ids.get(w) or self.id(w) for w in masked), np.uint64, len(masked))
-        return np.unique(np.concatenate([single * _A, *(_joined(row, n) for n in (2, 3))]))
+        """(n,) uint64: each once; those of what was thought are others than those of what was answered."""
+        found: list[np.ndarray] = []
+        for part, text in _in_parts(response):
+            words, masked, further = self.parts(prompt, text, part)
+            single = {*(word for word in words if not word[0].isdigit()), *further}
+            names = (part + word for word in single)
+            found.append(np.fromiter(map(self.id, names), np.uint64, len(single)) * _A)
+            found += [_joined(self._row(masked), n) ^ self._mark(part) for n in (2, 3)]
+        return np.unique(np.concatenate(found))
+
+    def of_feedback(self, prompt: Prompt, response: Response) -> np.ndarray:
+        """(n,) uint64: the features of what the files say of it."""
+        found = self.told.intersection(_feedback(response.feedback, prompt.words))
+        return np.sort(np.fromiter(map(self.name, found), np.uint64, len(found)))
 
     def named(self, prompt: Prompt, response: Response, wanted: set[int]) -> Iterator[tuple[int, str]]:
         """The words of these features, where the response has them."""
-        words, masked, further = self.parts(prompt, response)
-        for word in {*words, *further}:
-            if (name := self.name(word)) in wanted:
-                yield name, word
-        row = np.fromiter((self.id(w) for w in masked), np.uint64, len(masked))
-        for n in (2, 3):
-            for place, name in enumerate(_joined(row, n).tolist()):
-                if name in wanted:
-                    yield name, " ".join(masked[place : place + n])
+        for part, text in _in_parts(response):
+            words, masked, further = self.parts(prompt, text, part)
+            said = () if part else _feedback(response.feedback, prompt.words)
+            for word in {*words, *further, *said}:
+                if (name := self.name(part + word)) in wanted:
+                    yield name, part + word
+            for n in (2, 3):
+                for place, name in enumerate((_joined(self._row(masked), n) ^ self._mark(part)).tolist()):
+                    if name in wanted:
+                        yield name, part + " ".join(masked[place : place + n])
+
+    def _row(self, words: Sequence[str]) -> np.ndarray:
+        ids = self._ids
+        return np.fromiter((ids.get(w) or self.id(w) for w in words), np.uint64, len(words))
+
+    def _mark(self, part: str) -> np.uint64:
+        return np.uint64(self.id(part) if part else 0)
+
+
+def part_of(name: str) -> tuple[str, str]:
+    """THOUGHT or nothing, and the feature without it."""
+    return (THOUGHT, name.removeprefix(THOUGHT)) if name.startswith(THOUGHT) else ("", name)
+
+
+def _in_parts(response: Response) -> list[tuple[str, Response]]:
+    """What was answered, and what was thought."""
+    return [("", response), *([] if response.thought is None else [(THOUGHT, response.thought)])]
+
+
+def _feedback(text: str, topic: Container[str]) -> Iterator[str]:
+    """Runs of words of what the files say of a response, without its names and numbers."""
+    words = feedback_words(text, topic)
+    for n in (1, 2, 3):
+        for place in range(len(words) - n + 1):
+            run = words[place : place + n]
+            if all(word[0].isalpha() for word in run):
+                yield FEEDBACK + " ".join(run)
+
+
+def feedback_words(text: str, topic: Container[str]) -> list[str]:
+    """What the files say of a response, names of the prompt and numbers masked."""
+    found = TOKEN.findall(text.lower())[:SAID]
+    return ["#" if word[0].isdigit() else "•" if word in topic else word for word in found]
 
 
 def _joined(row: np.ndarray, n: int) -> np.ndarray:
@@ -124,8 +197,10 @@ def _joined(row: np.ndarray, n: int) -> np.ndarray:
 
 def _further(prompt: Prompt, response: Response) -> Iterator[str]:
     """Features that are no words: `§` begins their names."""
-    steps = response.steps
-    yield from _made(prompt, steps)
+    steps = response.prose
+    if response.fields is not None or response.document is not None:
+        yield from field_changes.features(response.fields, prompt.expected, prompt.question)
+    yield from _made(prompt, response)
     yield from _compared(prompt, response)
     yield from _played(response)
     if steps:
@@ -133,27 +208,38 @@ def _further(prompt: Prompt, response: Response) -> Iterator[str]:
         if end := numbers(last):
             negative = re.search(r"[-−]\s*[$€£]?\d[\d.,]*\W*$", last)
             yield "§a negative number at the end" if negative else "§a number at the end"
-            yield "§a whole number at the end" if end[-1].denominator == 1 else "§a fraction at the end"
+            yield (
+                "§a whole number at the end"
+                if end[-1].denominator == 1
+                else "§a number that is not whole at the end"
+            )
             if end[-1] in given(prompt.question):
                 yield "§a given number at the end"
     yield f"§{len(steps)} lines" if len(steps) < 4 else "§4 lines or more"
-    for word in {_shape(word) for word in response.words[:LONGEST] if word[0].isdigit() and len(word) > 3}:
+    for word in {
+        written_like(word) for word in response.prose_words[:LONGEST] if word[0].isdigit() and len(word) > 3
+    }:
         if not word.isalnum():
             yield f"§a number written like {word}"
 
 
-def _made(prompt: Prompt, steps: Sequence[tuple[int, str]]) -> Iterator[str]:
-    """How its numbers come from those before them, in whatever words: `a product of given numbers`."""
+def _made(prompt: Prompt, response: Response) -> Iterator[str]:
+    """How its numbers come from those before them, in whatever words: `a product of given numbers`.
+
+    A constant counts only where it is computed with: any number is another one less 52.
+    """
     digits = {float(number) for number in numbers(prompt.question)}
     if not digits or len(digits) > MANY:
         return
-    own = [float(number) for _, text in steps for number in numbers(text)]
+    own = [float(number) for _, text in response.prose for number in numbers(text)]
     unused = digits - set(own)
     if unused:
         yield "§a given number not used"
         if len(unused) > 1:
             yield "§several given numbers not used"
-    known = dict.fromkeys(map(float, CONSTANTS), "a constant") | dict.fromkeys(digits, "a given number")
+    written = {float(number) for each in response.equations if each.signs for number in each.numbers}
+    constants = written.intersection(CONSTANTS)
+    known = dict.fromkeys(constants, "a constant") | dict.fromkeys(digits, "a given number")
     new = 0
     for number in own:
         if number in known:
@@ -169,7 +255,7 @@ def _made(prompt: Prompt, steps: Sequence[tuple[int, str]]) -> Iterator[str]:
         for name in _from(number, known):
             yield f"§{name}"
         known[number] = "a result"
-    for number in {each for each in own if each in CONSTANTS and each not in digits}:
+    for number in constants - digits:
         yield f"§the number {number:g}"
     yield (
         "§"
@@ -239,7 +325,7 @@ def _played(response: Response) -> Iterator[str]:
         yield f"§call of {name}"
         yield f"§call of {name}({', '.join(keys)})"
         for key, text in _TEXT.findall(arguments):
-            yield f"§an argument {key} written like {_shape(text)}"
+            yield f"§an argument {key} written like {written_like(text)}"
     if not calls and len(response.turns) == 1:
         return
     names = [name for name, _ in calls]
@@ -249,15 +335,10 @@ def _played(response: Response) -> Iterator[str]:
     for name, number in Counter(names).items():
         if number > 1:
             yield f"§{name} called twice or more"
-    events = list(response.events)
+    events = response.events
     if len(events) > 1:
         yield f"§{len(names)} calls" if len(names) < 6 else "§6 calls or more"
         for n in (2, 3):
             for place in range(len(events) - n + 1):
                 yield "§" + " → ".join(events[place : place + n])
         yield f"§{events[-1]} at the end"
-
-
-def _shape(text: str) -> str:
-    """Digits as 9 and letters as a, runs as one: 2025-09-13 is 9-9-9."""
-    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text))[:12]

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from diagevo.diagnosis.levels.arithmetic_checks import numbers
-from diagevo.text.turns import Turn, turns
+from diagevo.diagnosis.levels import field_changes
+from diagevo.diagnosis.levels.arithmetic_checks import Equation, equations, numbers
+from diagevo.diagnosis.levels.structured_output import Document, Unreadable, read
+from diagevo.text.thoughts import MARKS, answered, thoughts
+from diagevo.text.turns import Turn, alone, turns
 
 T = TypeVar("T")
-_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _NUMBERED = re.compile(
     r"^\s*(?:[-*•>#]+\s+|\(?\d{1,3}[.)]\s+|\**(?:step|schritt|étape|paso)\s*\d+\s*[:.)-]\**)\s*",
     re.IGNORECASE,
@@ -25,6 +27,8 @@ _CALL = re.compile(r"^\[tool call\] ([^\s(]+)\((.*)\)\s*$", re.MULTILINE)
 _FAILED = re.compile(
     r"\b(?:error|failed|failure|exception|invalid|denied|timed? ?out)\b|\"ok\"\s*:\s*false", re.IGNORECASE
 )
+BESIDE = 64
+"""Passes of a prompt that each of its failures is held against: all of them would grow with the square."""
 _SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
 TOKEN = re.compile(
     rf"[{_SPACELESS}]|(?:(?![{_SPACELESS}])[^\W\d])(?:(?![{_SPACELESS}])\w)*|\d+(?:[.,]\d+)*|//|\*\*|[<>=!]=|->|[^\w\s]"
@@ -37,6 +41,8 @@ class Response:
     """One response. Its lines are counted from 0 in the text as it is stored."""
 
     text: str
+    feedback: str = ""
+    """What the files say of it: a judge's rationale, a test log."""
 
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
@@ -60,32 +66,72 @@ class Response:
             if not own and role not in ("user", "human", "system", "developer")
         )
 
+    @cached_property
+    def thoughts(self) -> tuple[tuple[int, str], ...]:
+        """Lines that the policy thought, without their marks."""
+        found: list[tuple[int, str]] = []
+        for start, turn in self._placed:
+            for thought in thoughts(turn.text) if turn.own else ():
+                first = start + turn.text.count("\n", 0, thought.start())
+                lines = MARKS.sub("", thought.group()).split("\n")
+                found += [(first + at, text) for at, text in enumerate(lines) if text.strip()]
+        return tuple(found)
+
+    @cached_property
+    def thought(self) -> "Response | None":
+        """What the policy thought, as a text of its own, whose lines are counted in itself."""
+        return Response(alone("\n".join(text for _, text in self.thoughts))) if self.thoughts else None
+
     @property
-    def _lines(self) -> Iterator[tuple[int, str, bool, str]]:
+    def _placed(self) -> Iterator[tuple[int, Turn]]:
+        """Each turn with the line at which it begins."""
         start = 0
         for turn in self.turns:
-            text = (
-                _THOUGHT.sub(lambda found: "\n" * found.group().count("\n"), turn.text)
-                if turn.own
-                else turn.text
-            )
-            for line, part in enumerate(text.split("\n")):
-                yield start + line, part, turn.own, turn.role
+            yield start, turn
             start += turn.text.count("\n") + 2
+
+    @property
+    def _lines(self) -> Iterator[tuple[int, str, bool, str]]:
+        for start, turn in self._placed:
+            for line, part in enumerate((answered(turn.text) if turn.own else turn.text).split("\n")):
+                yield start + line, part, turn.own, turn.role
 
     @cached_property
     def steps(self) -> tuple[tuple[int, str], ...]:
         """Own lines without numbering, bullets and fences."""
-        found = tuple(
-            (line, text)
-            for line, raw in self.own
-            if not _FENCE.match(raw) and (text := _NUMBERED.sub("", raw).strip())
-        )
-        if len(found) == 1 and not _CALL.match(
-            found[0][1]
-        ):  # its sentences, as a single line has no other steps
-            return tuple((found[0][0], part) for part in _SENTENCE.split(found[0][1]))
-        return found
+        return _steps(self.own)
+
+    @cached_property
+    def equations(self) -> tuple[Equation, ...]:
+        return tuple(equations(self.steps))
+
+    @cached_property
+    def document(self) -> Document | Unreadable | None:
+        """The structured output among its own lines that call nothing."""
+        return read([text for _, text in self.spoken])
+
+    @cached_property
+    def fields(self) -> Any:
+        """Its structured output and the arguments of its calls, by field; None where it has neither."""
+        found = self.document
+        return field_changes.fields(found if isinstance(found, Document) else None, self.calls)
+
+    @cached_property
+    def prose(self) -> tuple[tuple[int, str], ...]:
+        """Its steps without structured output, of which only sentences are left."""
+        if not isinstance(found := self.document, Document):
+            return self.steps
+        spoken = self.spoken
+        outside = [line for place, line in enumerate(spoken) if place not in found.lines]
+        called = [(line, text) for line, text in self.own if _CALL.match(text)]
+        at = spoken[found.lines.start][0]
+        within = [(at, text) for text in field_changes.texts(found.value)]
+        return _steps(sorted([*outside, *called, *within], key=lambda each: each[0]))
+
+    @property
+    def spoken(self) -> list[tuple[int, str]]:
+        """Own lines that call nothing."""
+        return [(line, text) for line, text in self.own if not _CALL.match(text)]
 
     @cached_property
     def end(self) -> Fraction | None:
@@ -100,15 +146,18 @@ class Response:
             (found[1], found[2]) for found in _CALL.finditer("\n".join(text for _, text in self.own))
         )
 
-    @property
-    def events(self) -> Iterator[str]:
+    @cached_property
+    def events(self) -> tuple[str, ...]:
         """Who did what, in order: says, calls, is answered, fails, is asked."""
+        return tuple(self._events())
+
+    def _events(self) -> Iterator[str]:
         for turn in self.turns:
             if turn.own:
-                said = _CALL.sub("", _THOUGHT.sub("", turn.text)).strip()
-                if said:
+                said = answered(turn.text)
+                if _CALL.sub("", said).strip():
                     yield "words"
-                yield from ("a call" for _ in _CALL.findall(turn.text))
+                yield from ("a call" for _ in _CALL.findall(said))
             elif turn.role in ("user", "human"):
                 yield "the user"
             else:
@@ -116,13 +165,32 @@ class Response:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        text = "\n".join(text for _, text in self.steps if not _CALL.match(text))
-        return tuple(map(sys.intern, TOKEN.findall(text.lower())))
+        return _words(self.steps)
+
+    @cached_property
+    def prose_words(self) -> tuple[str, ...]:
+        return self.words if self.prose is self.steps else _words(self.prose)
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
         """How often it has each of its words."""
         return Counter(self.words)
+
+
+def _steps(lines: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+    found = tuple(
+        (line, text)
+        for line, raw in lines
+        if not _FENCE.match(raw) and (text := _NUMBERED.sub("", raw).strip())
+    )
+    if len(found) == 1 and not _CALL.match(found[0][1]):  # its sentences: a single line has no other steps
+        return tuple((found[0][0], part) for part in _SENTENCE.split(found[0][1]))
+    return found
+
+
+def _words(steps: Iterable[tuple[int, str]]) -> tuple[str, ...]:
+    text = "\n".join(text for _, text in steps if not _CALL.match(text))
+    return tuple(map(sys.intern, TOKEN.findall(text.lower())))
 
 
 def shuffled(items: Iterable[T], of: Callable[[T], Response]) -> list[T]:
@@ -146,7 +214,6 @@ class Failure:
 
     key: str
     response: Response
-    feedback: str = ""
 
 
 @dataclass(frozen=True)
@@ -163,10 +230,22 @@ class Prompt:
     def words(self) -> frozenset[str]:
         return frozenset(TOKEN.findall(self.question.lower()))
 
+    @cached_property
+    def beside(self) -> list[Response]:
+        """The passes that a failure is held against: of many BESIDE, whatever the order of rows."""
+        if len(self.passed) <= BESIDE:
+            return list(self.passed)
+        return shuffled(self.passed, lambda each: each)[:BESIDE]
+
     @property
     def responses(self) -> list[Response]:
         """All, in an order that has nothing to do with what they say or are worth."""
         return shuffled([*self.passed, *(each.response for each in self.failed)], lambda each: each)
+
+    @cached_property
+    def expected(self) -> Any:
+        """What its structured output should be: the reference, or what most responses have in each field."""
+        return field_changes.expected(self.answer, (each.fields for each in self.responses))
 
     @cached_property
     def ends(self) -> tuple[Fraction | None, frozenset[Fraction]]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from diagevo.answers.comparison import decide
 from diagevo.answers.extraction import extract_boxed
-from diagevo.diagnosis.levels.arithmetic_checks import equations
 from diagevo.diagnosis.levels.inputs import Evidence, Prompt, Response
+from diagevo.diagnosis.levels.structured_output import Unreadable
 
 FALSE = "false"
 """The kind of level 2; the others are of level 1."""
@@ -23,10 +23,12 @@ KINDS = {
     "cut off": "is cut off before its end",
     "loop": "repeats itself",
     "refused": "refuses the task",
+    "malformed": "writes structured output that cannot be read",
     "malformed call": "writes a tool call that cannot be read",
     "failed call": "a tool call failed",
     "timeout": "ran out of time",
     "exception": "ended in an exception",
+    "unanswered": "ends with a tool call and gives no answer",
     "no answer": "gives no final answer",
     "language": "is written in other words than every pass: another language?",
     FALSE: "has a step that does not hold when it is computed",
@@ -142,8 +144,13 @@ class Habits:
             yield "loop", Evidence(last[0], f"{most[0][1]} times: {_cut(most[0][0])}")
         if refused := _REFUSED.search(text[:300]):
             yield "refused", Evidence(own[0][0], _cut(text[refused.start() : refused.start() + 80]))
+        if isinstance(broken := response.document, Unreadable):
+            line, part = response.spoken[min(broken.line, len(response.spoken) - 1)]
+            yield "malformed", Evidence(line, f"{broken.why}: {_cut(part)}")
         yield from _tools(response, feedback)
-        if wrong := next((each for each in equations(response.steps) if not each.holds), None):
+        if response.calls and response.events[-1] not in ("words", "the user"):
+            yield "unanswered", Evidence(last[0], f"it ends: {_cut(last[1])}")
+        if wrong := next((each for each in response.equations if not each.holds), None):
             yield FALSE, Evidence(wrong.line, f"does not hold: {_cut(wrong.text)}")
         if self.marks and not any(mark.search(text) for _, mark in _MARKS) and not found:
             yield "no answer", Evidence(last[0], f"no {self.marks[0][0]}; it ends: {_cut(last[1])}")

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from diagevo.diagnosis.levels.inputs import TOKEN, Prompt, Response
+from diagevo.diagnosis.levels.structured_output import Document
 
 LEARNED = 800
 """Responses from which ways are learned."""
@@ -106,7 +107,7 @@ class Sentences:
 
 
 def _sentences(response: Response, topic: frozenset[str]) -> Iterator[tuple[int, str, list[str]]]:
-    for line, whole in response.own:
+    for line, whole in response.prose if isinstance(response.document, Document) else response.own:
         for text in _SENTENCE.split(whole):
             if len(words := TOKEN.findall(text.lower())) >= SHORT:
                 yield line, text, [masked(word, topic) for word in words]

@@ -107,7 +107,7 @@ def change(prompt: Prompt, response: Response) -> str | None:
 
     A description and no test: what it says holds, and whether it matters is seen from what else there is.
     """
-    sibling = nearest(response, [each for each in prompt.passed if each is not response])
+    sibling = nearest(response, [each for each in prompt.beside if each is not response])
     if sibling is None or _overlap(response.counts, sibling.counts) <= NEAR:
         return None
     own, other = response.steps, sibling.steps

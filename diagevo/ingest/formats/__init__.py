@@ -9,19 +9,17 @@ is not of that type is refused with its file and line.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import evaluations, own_rows, prime_rl, trainers
-from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.formats.rows import step_number
-from diagevo.ingest.formats.table_reader import TableReader
 from diagevo.ingest.json_lines import CutLine, Wait
 from diagevo.ingest.rollout_steps import RolloutStep
 from diagevo.text.numbers import count
 
-__all__ = ["Format", "messages", "own_rows", "read"]
+__all__ = ["Format", "read"]
 
 Format = Literal[
     "verl",
@@ -32,27 +30,40 @@ Format = Literal[
     "areal",
     "lm-eval",
     "inspect",
+    "promptfoo",
+    "deepeval",
+    "langsmith",
+    "langfuse",
+    "phoenix",
+    "weave",
     "openai-evals",
     "jsonl",
 ]
 Notify = Callable[[str], None]
-TRAINERS: Mapping[Format, tuple[Sequence[str], str, Callable[..., RolloutStep]]] = {
-    "verl": (["*.jsonl"], r"(\d+)\.jsonl", trainers.verl),
-    "areal": (["[0-9]*", "rollout/[0-9]*"], r".*/(\d+)", trainers.areal),
-    "slime": (["*.pt", "rollout_data/*.pt"], r"(?!.*eval_\d+\.pt).*?(\d+)\.pt", trainers.slime),
-    "nemo-rl": (["train_data_step*.jsonl"], r"train_data_step(\d+)\.jsonl", trainers.nemo_rl),
+TRAINERS: Mapping[Format, tuple[Sequence[str], str, str]] = {
+    "verl": (["*.jsonl"], r"(\d+)\.jsonl", "trainers:verl"),
+    "areal": (["[0-9]*", "rollout/[0-9]*"], r".*/(\d+)", "trainers:areal"),
+    "slime": (["*.pt", "rollout_data/*.pt"], r"(?!.*eval_\d+\.pt).*?(\d+)\.pt", "trainers:slime"),
+    "nemo-rl": (["train_data_step*.jsonl"], r"train_data_step(\d+)\.jsonl", "trainers:nemo_rl"),
     "trl": (
         ["completions_*.parquet", "completions/completions_*.parquet"],
         r".*completions_(\d+)\.parquet",
-        trainers.trl,
+        "trainers:trl",
     ),
 }
-"""Where the files of steps are, the pattern of their names with the step's number, and who reads one. The
-pattern matches a whole name; one with a / matches a whole path."""
-EVALUATIONS: Mapping[Format, Callable[[Path, str | None], Iterator[RolloutStep]]] = {
-    "lm-eval": evaluations.lm_eval,
-    "inspect": evaluations.inspect,
-    "openai-evals": evaluations.openai_evals,
+"""Where the files of steps are, the pattern of their names with the step's number, and `module:function` of
+what reads one, imported when it is used. The pattern matches a whole name; one with a / matches a whole
+path."""
+EVALUATIONS: Mapping[Format, str] = {
+    "lm-eval": "evaluations:lm_eval",
+    "inspect": "evaluations:inspect",
+    "openai-evals": "evaluations:openai_evals",
+    "promptfoo": "eval_exports:promptfoo",
+    "deepeval": "eval_exports:deepeval",
+    "langsmith": "eval_exports:langsmith",
+    "langfuse": "eval_exports:langfuse",
+    "phoenix": "eval_exports:phoenix",
+    "weave": "eval_exports:weave",
 }
 _LATER = "ingest it once it has ended, without --follow"
 
@@ -79,12 +90,16 @@ def read(
         raise ConfigError(f"there is no {path}", hint="name a folder of rollout files, or one of them")
     match format:
         case "jsonl":
+            from diagevo.ingest.formats import own_rows
+
             yield from own_rows.read(path, reward, mapped, wait, on_cut, on_note)
-        case "lm-eval" | "inspect" | "openai-evals":
+        case _ if format in EVALUATIONS:
             if wait is not None:
                 raise ConfigError("an evaluation is read whole", hint=_LATER)
-            yield from EVALUATIONS[format](path, reward)
+            yield from reader_of(EVALUATIONS[format])(path, reward)
         case "prime-rl":
+            from diagevo.ingest.formats import prime_rl
+
             reader = prime_rl.EpisodeReader(reward)
             yield from _steps(path, prime_rl.GLOBS, prime_rl.NAME, reader.load, wait, on_cut)
             if reader.waiting:
@@ -95,11 +110,21 @@ def read(
         case _:
             if format == "areal" and wait is not None:
                 raise ConfigError("AReaL still writes to a version when the next has begun", hint=_LATER)
-            globs, name, load = TRAINERS[format]
+            from diagevo.ingest.formats.table_reader import TableReader
+
+            globs, name, function = TRAINERS[format]
             with TableReader() as tables:
-                of_one = partial(load, reward=reward, tables=tables)
+                of_one = partial(reader_of(function), reward=reward, tables=tables)
                 steps = _steps(path, globs, name, of_one, wait, on_cut)
-                yield from trainers.without_repeats(steps, on_note) if format == "trl" else steps
+                if format == "trl":
+                    steps = reader_of("trainers:without_repeats")(steps, on_note)
+                yield from steps
+
+
+def reader_of(name: str) -> Callable[..., Any]:
+    """The function that `module:function` names, in this package."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(f"{__name__}.{module}"), function)
 
 
 def _steps(
@@ -113,7 +138,7 @@ def _steps(
     """A file a step. While somebody waits, the newest file may grow: it is read once a newer one is there."""
     done = -1
     while True:
-        files = _by_step(path, globs, name)
+        files = files_of(path, globs, name)
         if not files and wait is None:
             raise ConfigError(
                 f"{path} has no rollout file: expected {' or '.join(globs)}",
@@ -144,7 +169,7 @@ def _whole(
         yield step
 
 
-def _by_step(path: Path, globs: Sequence[str], name: str) -> dict[int, Path]:
+def files_of(path: Path, globs: Sequence[str], name: str) -> dict[int, Path]:
     """Files by their step's number. Raises ConfigError where one of their names is no file's."""
     files = [path] if path.is_file() else sorted(file for glob in globs for file in path.glob(glob))
     found: dict[int, Path] = {}

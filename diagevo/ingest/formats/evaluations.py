@@ -6,7 +6,7 @@ each with a seed of its own; a row stands once for each of the task's filters. O
 sample are a group.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile, is_zipfile
@@ -90,12 +90,12 @@ def lm_eval(path: Path, reward: str | None) -> Iterator[RolloutStep]:
         except CutLine as error:
             hint = "let the evaluation end, or remove its file"
             raise ConfigError(f"{file} ends inside a line", hint=hint) from error
-    asked = [each for each in known if name in ("", each[0]) and filter_ in ("", each[1])]
-    if len(asked) != 1:
+    matching = [each for each in known if name in ("", each[0]) and filter_ in ("", each[1])]
+    if len(matching) != 1:
         names = "; ".join(",".join(each) for each in known) or "none"
-        place = known[asked[-1]] if asked else path
+        place = known[matching[-1]] if matching else path
         found_instead = (
-            f"another metric, {','.join(asked[-1])}" if asked else f"no metric {reward or ''}".rstrip()
+            f"another metric, {','.join(matching[-1])}" if matching else f"no metric {reward or ''}".rstrip()
         )
         raise ConfigError(f"{place} has {found_instead}", hint=f"name one, --reward METRIC,FILTER: {names}")
     yield step_of(1, named(files), found)
@@ -147,8 +147,8 @@ def _rollout(
     response = _response(place, sample.resps)
     if value is None or response is None:
         return None
-    asked = next(iter(sample.arguments.values()), {}).get("arg_0")
-    prompt = _prompt(place, asked)
+    given = next(iter(sample.arguments.values()), {}).get("arg_0")
+    prompt = _prompt(place, given)
     return IngestedRollout(prompt, response, value, answer(place, sample.target), f"{task}/{sample.doc_id}")
 
 
@@ -166,14 +166,14 @@ def _response(place: str, resps: list[Any]) -> str | None:
             )
 
 
-def _prompt(place: str, asked: Any) -> str:
+def _prompt(place: str, given: Any) -> str:
     """A text, or for a chat model its messages as JSON."""
-    if isinstance(asked, list) and len(asked) == 1 and isinstance(asked[0], str):
+    if isinstance(given, list) and len(given) == 1 and isinstance(given[0], str):
         try:
-            asked = msgspec.json.decode(asked[0])
+            given = msgspec.json.decode(given[0])
         except (msgspec.DecodeError, RecursionError):
-            asked = asked[0]
-    return text_of(place, asked)
+            given = given[0]
+    return text_of(place, given)
 
 
 def openai_evals(path: Path, reward: str | None) -> Iterator[RolloutStep]:
@@ -228,23 +228,23 @@ def _recorded(
             f"{place}: {reward or 'correct'} is not a number",
             hint=f"name another field: --reward FIELD, of {', '.join(sorted(graded))}",
         ) from error
-    asked = [event.data for event in events if event.type == "sampling"]
-    if len(asked) > 1 and len(models) > 1:
-        asked = asked[:1]  # the last model graded what the first one said
-    if len(asked) > 1:
-        said = graded.get("sampled")
-        asked = [each for each in asked if said is not None and each.get("sampled") in (said, [said])]
-        if len(asked) != 1:
+    samplings = [event.data for event in events if event.type == "sampling"]
+    if len(samplings) > 1 and len(models) > 1:
+        samplings = samplings[:1]  # the last model graded the first one's answer
+    if len(samplings) > 1:
+        answer_ = graded.get("sampled")
+        samplings = [s for s in samplings if answer_ is not None and s.get("sampled") in (answer_, [answer_])]
+        if len(samplings) != 1:
             raise ConfigError(
-                f"{place} was asked several times, and nothing says which answer was graded",
+                f"{place} has several samplings, and nothing says which answer was graded",
                 hint="write a row of your own for each answer that was graded: prompt, response, reward",
             )
-    sampled = asked[0].get("sampled") if asked else None
+    sampled = samplings[0].get("sampled") if samplings else None
     if isinstance(sampled, list):
         sampled = sampled[0] if len(sampled) == 1 else None
     if value is None or sampled is None:
         return None
-    prompt, response = text_of(place, asked[0].get("prompt")), text_of(place, sampled)
+    prompt, response = text_of(place, samplings[0].get("prompt")), text_of(place, sampled)
     expected = graded.get("expected")
     expected = expected[0] if isinstance(expected, list) and len(expected) == 1 else expected
     return IngestedRollout(
@@ -318,7 +318,7 @@ def _of_inspect(file: Path, sample: "EvalSample", reward: str | None, task: str)
     first = next((i for i, turn in enumerate(turns) if turn.role == "assistant"), None)
     if sample.error is not None or not sample.scores or first is None:
         return None
-    value = _value(place, {name: score.value for name, score in sample.scores.items()}, reward)
+    value = score_of(place, {name: score.value for name, score in sample.scores.items()}, reward)
     if value is None:
         return None
     given = turns[:first] or sample.input
@@ -329,9 +329,9 @@ def _of_inspect(file: Path, sample: "EvalSample", reward: str | None, task: str)
     return IngestedRollout(prompt, response, value, answer(place, expected), f"{task}/{sample.id}")
 
 
-def _value(place: str, scores: dict[str, Any], reward: str | None) -> float | None:
-    """The score as Inspect counts it: C is 1, P a half, I and N are 0. A word that it does not know is 0
-    to it, and refused here."""
+def score_of(place: str, scores: Mapping[str, Any], reward: str | None) -> float | None:
+    """The score that `reward` names, or the only one. A word counts as Inspect counts it: C is 1, P a half, I
+    and N are 0; one that it does not know is 0 to it, and refused here."""
     known: dict[str, Any] = {}
     for name, value in scores.items():
         parts = value.items() if isinstance(value, dict) else [("", value)]

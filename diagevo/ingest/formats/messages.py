@@ -25,8 +25,8 @@ _ENDS = re.compile(r"<\|(?:im_end|im_start|endoftext|begin_of_text|start_header_
 _OUTER = re.compile(rf"\A(?:\s*{_ENDS.pattern})+|(?:{_ENDS.pattern}\s*)+\Z")
 
 Message = dict[str, Any]
-Said = str | Turn
-"""A line of the speaker's own, or what a tool said in between."""
+Piece = str | Turn
+"""A line of the speaker's own, or what a tool returned in between."""
 
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "reasoning_details")
 _TEXTS = ("text", "content", "parts")
@@ -46,6 +46,10 @@ _MEDIA = {
 _KINDS = {name: label for label, names in _MEDIA.items() for name in names.split("|")}
 _LANGCHAIN = {"human": "human", "ai": "assistant", "system": "system", "tool": "tool"}
 """LangChain's types of messages, which have no role."""
+_SHAREGPT = {"function_call": ("assistant", "function_call")}
+_COHERE = {"USER": "user", "CHATBOT": "assistant", "SYSTEM": "system", "TOOL": "tool"}
+_LLAMA = {"block_type": "type", "tool_kwargs": "arguments"}
+_OPENINFERENCE = ("message", "tool_call", "message_content")
 _ITEM = re.compile(
     r"reasoning|compaction|item_reference|function\.call|\w*(?:_call|_output|_tools|_request|_response)"
 )
@@ -62,10 +66,14 @@ _OPAQUE = re.compile(
 """Names that hold no text wherever they stand: what a service needs to know its own again."""
 _BOOKKEEPING = re.compile(
     rf"{_OPAQUE.pattern}|type|role|index|object|status|created|created_at|timestamp|model|usage|finish_reason"
-    r"|stop_reason|stop_sequence|detail|is_error|phase|caller|service_tier|container|diagnostics"
+    r"|stop_reason|stop_sequence|is_error|service_tier|container|diagnostics"
     r"|context_management|input_transformations"
 )
 """The same of a message, and of the parts that are known."""
+_PROSE = re.compile(r"index|object|status|usage|finish_reason|stop_reason|is_error|container|diagnostics")
+"""Those that hold a word of the service, or what somebody wrote."""
+_VALUES = {"detail": ("auto", "low", "high", "original"), "phase": ("commentary", "final_answer")}
+"""Names whose values of these are the service's."""
 _BLOBS = ("data", "bytes", "b64_json", "file_data")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_\r\n-]*")
 _FAILED = ("error", "failed")
@@ -129,7 +137,7 @@ def conversation(value: Any) -> list[Message] | None:
         if value.get("object") == "chat.completion":  # a whole reply of OpenAI's, as gateways log it
             value = _only_choice(value.get("choices"))
         if set(value) != {"messages"}:
-            return [value] if _is_message(value) else None
+            return [only] if _is_message(only := _unpacked(value)) else None
         value = value["messages"]
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         return [_unpacked(each) for each in value]
@@ -144,12 +152,49 @@ def _only_choice(choices: Any) -> Message:
 
 
 def _unpacked(item: Message) -> Message:
-    """LangChain stores a message in `data`, or in `kwargs` beside its class."""
+    """A message as role and content: ShareGPT's, LlamaIndex's, Cohere's of version 1, OpenInference's, and
+    LangChain's, which stands in `data`, or in `kwargs` beside its class."""
+    if "role" not in item and isinstance(item.get("from"), str) and "value" in item:
+        role, said = _SHAREGPT.get(item["from"], (item["from"], "content"))
+        return {**_without(_without(item, "from"), "value"), "role": role, said: item["value"]}
+    if isinstance(item.get("role"), str) and isinstance(item.get("blocks"), list) and "content" not in item:
+        blocks = [_renamed(each) if isinstance(each, dict) else each for each in item["blocks"]]
+        return {**_without(item, "blocks"), "content": blocks}
+    cohere = "content" not in item and not {"message", "tool_results"}.isdisjoint(item)
+    if cohere and item.get("role") in tuple(_COHERE):
+        return {**_without(item, "message"), "role": _COHERE[item["role"]], "content": item.get("message")}
+    inner = _nested(item) if item and all(name.partition(".")[0] == "message" for name in item) else None
+    if isinstance(inner, dict):
+        return _without(inner, "contents") | {"content": inner.get("content", inner.get("contents"))}
     if item.get("type") in _LANGCHAIN and set(item) == {"type", "data"} and isinstance(item["data"], dict):
         return {**item["data"], "type": item["type"]}
     if item.get("type") == "constructor" and isinstance(inner := item.get("kwargs"), dict):
         return inner if inner.get("type") in _LANGCHAIN else item
     return item
+
+
+def _renamed(block: Message) -> Message:
+    return {_LLAMA.get(name, name): value for name, value in block.items()}
+
+
+def _nested(value: Any) -> Any:
+    """OpenInference's fields out of the name that each message, call and part of content stands in, also
+    where the names are joined by dots."""
+    if isinstance(value, list):
+        return [_nested(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, Any] = {}
+    for name, inner in value.items():
+        first, _, rest = name.partition(".")
+        if rest:
+            found[first] = {**found.get(first, {}), rest: inner}
+        else:
+            found[name] = inner
+    only = next(iter(found), "")
+    if len(found) == 1 and only in _OPENINFERENCE:
+        return _nested(found[only])
+    return {name: _nested(each) for name, each in found.items()}
 
 
 def _is_message(item: Message) -> bool:
@@ -187,13 +232,13 @@ def written(found: Sequence[Message]) -> str:
     before = False
     for message in found:
         item = _is_item(message)
-        said = list(_turns(message))
+        own_turns = list(_turns(message))
         # The thoughts, texts and calls of an answer may be items side by side, and are one turn.
-        if turns and (item or before) and turns[-1].role == said[0].role != "tool":
+        if turns and (item or before) and turns[-1].role == own_turns[0].role != "tool":
             before_it = turns.pop()
-            text = "\n".join(text for text in (before_it.text, said[0].text) if text)
-            said[0] = Turn(before_it.role, text, before_it.name)
-        turns += said
+            text = "\n".join(text for text in (before_it.text, own_turns[0].text) if text)
+            own_turns[0] = Turn(before_it.role, text, before_it.name)
+        turns += own_turns
         before = item
     if len(turns) == 1:
         return alone(turns[0].text) if turns[0].role == "assistant" else turns[0].text
@@ -230,16 +275,16 @@ def _turns(message: Message) -> Iterator[Turn]:
         role = _LANGCHAIN.get(kind, "")
     if _is_item(message):
         role = "assistant" if _ITEM.fullmatch(message["type"]) else ""
-        said = _part(message)
+        pieces = _part(message)
     elif not _says(message):
         raise ValueError("a message without content")
     else:
         if role.lower() in NAMED:
             fields.pop("name", None)  # it stands before the turn
-        said = chain(["[error]"] if role == "tool" and _failed(fields) else [], _fields(fields))
+        pieces = chain(["[error]"] if role == "tool" and _failed(fields) else [], _fields(fields))
     lines: list[str] = []
     turns = 0
-    for each in said:
+    for each in pieces:
         if isinstance(each, str):
             lines += [each] if each else []
             continue
@@ -252,16 +297,16 @@ def _turns(message: Message) -> Iterator[Turn]:
         yield Turn(role, "\n".join(lines), name)
 
 
-def _fields(fields: Mapping[str, Any]) -> Iterator[Said]:
+def _fields(fields: Mapping[str, Any]) -> Iterator[Piece]:
     """A message or a part by its fields: thoughts, text, whatever else there is, calls."""
     shown: list[str] = []
     for name in [each for each in _FIRST if each in fields]:
         for each in _parts(fields[name]):
             if name not in _THOUGHTS or each not in shown:  # two names for one thought
-                yield each
+                yield _thought(each) if name in _THOUGHTS or fields.get("thought") is True else each
                 shown += [each] if isinstance(each, str) else []
     for name, value in fields.items():
-        if name in _FIRST or name in _CALLS or _BOOKKEEPING.fullmatch(name):
+        if name in _FIRST or name in _CALLS or _says_nothing(name, value):
             continue
         if name in _KINDS:
             for each in value if isinstance(value, list) else [value]:
@@ -279,7 +324,14 @@ def _fields(fields: Mapping[str, Any]) -> Iterator[Said]:
                 yield from _call(name, each)
 
 
-def _parts(value: Any) -> Iterator[Said]:
+def _thought(said: Piece) -> Piece:
+    """What was thought, between the marks that a model writes itself: no part of what was answered."""
+    if not isinstance(said, str) or not said or (said.startswith("<think>") and said.endswith("</think>")):
+        return said
+    return f"<think>\n{said.replace('</think>', '< /think>')}\n</think>"
+
+
+def _parts(value: Any) -> Iterator[Piece]:
     """A text, a part, or a list of both. Raises ValueError for what is neither."""
     for each in value if isinstance(value, list) else [value]:
         if isinstance(each, str):
@@ -290,14 +342,14 @@ def _parts(value: Any) -> Iterator[Said]:
             raise ValueError("content that is neither text nor parts")
 
 
-def _part(part: Message) -> Iterator[Said]:
+def _part(part: Message) -> Iterator[Piece]:
     """A part by its type, or where it has none by its fields."""
     fields = _named(part)
     kind = _snake(_text(fields.get("type"), "type"))
     if kind in _KINDS:
         yield _marked(_KINDS[kind], {name: each for name, each in fields.items() if name != "type"})
     elif kind.startswith("reasoning"):
-        yield from _fields({"reasoning": fields.get("summary"), **_without(fields, "summary")})
+        yield from map(_thought, _fields({"reasoning": fields.get("summary"), **_without(fields, "summary")}))
     elif _CALL.fullmatch(kind):
         yield from _call(kind, fields)
     elif _RESULT.fullmatch(kind):
@@ -307,7 +359,7 @@ def _part(part: Message) -> Iterator[Said]:
         for each in _fields(fields):
             yield each
             found = True
-        names = [name for name in fields if name not in _TEXTS and not _BOOKKEEPING.fullmatch(name)]
+        names = [name for name in fields if name not in _TEXTS and not _says_nothing(name, fields[name])]
         if not found and names:
             yield f"[{names[0]}]"
     else:
@@ -328,7 +380,7 @@ def _call(kind: str, given: Any) -> Iterator[str]:
             fields = {**_without(fields, within), **_named(inner)}
     name = _text(fields.pop("name", None) or fields.pop("tool_name", None), "name")
     arguments = next((fields.pop(each) for each in _ARGUMENTS if each in fields), None)
-    rest = {each: value for each, value in fields.items() if not _BOOKKEEPING.fullmatch(each)}
+    rest = {each: value for each, value in fields.items() if not _says_nothing(each, value)}
     if not name and arguments is None and rest:  # a service's own tool, named by the type of its call
         name, arguments, rest = kind, {each: _cleaned(value) for each, value in rest.items()}, {}
     yield f"[tool call] {_line(name)}({_given(arguments)})"
@@ -358,13 +410,23 @@ def _result(fields: dict[str, Any]) -> Turn:
             lines.append(json.dumps(_unblobbed(value), ensure_ascii=False))
         elif name in _OUTPUTS:
             lines += [each if isinstance(each, str) else each.text for each in _parts(value)]
-        elif name not in ("name", "tool_name") and not _BOOKKEEPING.fullmatch(name) and _has_text(value):
+        elif name not in ("name", "tool_name") and not _says_nothing(name, value) and _has_text(value):
             lines.append(_marked(name, value))
     return Turn(
         "tool",
         "\n".join(line for line in lines if line),
         _text(fields.get("name") or fields.get("tool_name"), "name"),
     )
+
+
+def _says_nothing(name: str, value: Any) -> bool:
+    """Whether a field is the service's own: by its name, unless somebody wrote a sentence into it."""
+    if name in _VALUES:
+        return isinstance(value, str) and value in _VALUES[name]
+    if name == "caller":  # what called a tool within a program
+        return isinstance(value, dict) and value.keys() <= {"type", "tool_id"}
+    written = isinstance(value, str) and _PROSE.fullmatch(name) is not None and len(value.split()) > 1
+    return not written and _BOOKKEEPING.fullmatch(name) is not None
 
 
 def _failed(fields: Mapping[str, Any]) -> bool:
@@ -446,7 +508,7 @@ def _without(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {each: value for each, value in fields.items() if each != name}
 
 
-@lru_cache(4096)  # the names of fields are few, and asked about in every message
+@lru_cache(4096)  # the names of fields are few, and looked up in every message
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda letter: f"_{letter[0].lower()}", name).replace("-", "_")
 

@@ -2,7 +2,8 @@
 a data set's folder.
 
 Each field of a rollout is found by a path into the row: `prompt`, or `messages.0.content` for a row of
-another shape; `samples.*.content` makes a rollout of each sample of a row.
+another shape; `messages.:-1` is all messages but the last, and `samples.*.content` makes a rollout of each
+sample of a row.
 """
 
 import re
@@ -15,7 +16,6 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.cells import cells, reward_of
 from diagevo.ingest.formats.messages import messages, printed, unpadded
 from diagevo.ingest.formats.rows import (
     ANOTHER,
@@ -36,8 +36,8 @@ from diagevo.text.numbers import count
 FIELDS = ("prompt", "response", "reward", "group", "answer", "step", "feedback", "tags")
 STEPS = ("global_step", "train_step", "training_step", "iteration", "iter", "rollout_id")
 """Names under which trainers write a step."""
-MODELS = ("model", "model_name", "model_id")
-"""Names under which rows say who wrote the response; the first that is there counts."""
+MODELS = ("model", "model_name", "model_id", "engine", "provider")
+"""Names under which rows say who wrote the response, also as an object; the first that is there counts."""
 NAMES = ("*.jsonl", "*.csv", "*.tsv", "*.jsonl.gz", "*.csv.gz", "*.jsonl.zst", "*.csv.zst", "*.parquet")
 OWN = 40
 """Characters of a response from which it is no chance that its prompt ends with it."""
@@ -52,6 +52,8 @@ _EXPECTED = {
     "group": "a text or a whole number",
     "tags": f"a text of up to {TAG} characters, a number, or a list or an object of them",
 }
+_PLACE = re.compile(r"-?\d{1,9}|(?:-?\d{1,9})?:(?:-?\d{1,9})?", re.ASCII)
+"""Of an item in a list, or of several: `:-1`, all but the last."""
 _ABSENT = object()
 T = TypeVar("T")
 _PASSED = ("true", "correct", "yes", "pass", "passed", "right", "success")
@@ -140,6 +142,8 @@ class RowReader:
         elif plain.endswith((".csv", ".tsv")):
             if wait is not None:
                 raise ConfigError(f"{file} is CSV, which is read whole", hint="leave --follow out")
+            from diagevo.ingest.formats.cells import cells
+
             found, word, self._kind = cells(file), "line", "cells"
         elif is_whole(file):
             found = whole(file)
@@ -248,7 +252,7 @@ class RowReader:
         if 2 * self._own > self._read:
             yield (
                 f"{self._own:,} of {count(self._read, 'prompt')} end with their own response, so that none is"
-                " asked twice: name the prompt alone, for example --map prompt=messages.0.content"
+                " repeated: name the prompt alone, for example --map prompt=messages.0.content"
             )
         if self._blank:
             yield (
@@ -258,7 +262,7 @@ class RowReader:
         if self._skipping:
             yield (
                 "messages between the prompt and the response are not read, in"
-                f" {count(self._skipping, 'row')}: map a field that has all that was asked"
+                f" {count(self._skipping, 'row')}: map the whole prompt, for example prompt=messages.:-1"
             )
         for name in sorted(name for name, values in self._like.items() if len(values) > 1):
             yield (
@@ -297,9 +301,11 @@ class RowReader:
             elif self._needs(field):
                 raise _missing(place, field, path, row)
         self._skipping += _between(row, self._paths["prompt"], self._paths["response"])
-        values["model"] = next((row[name] for name in MODELS if isinstance(row.get(name), str)), None)
+        values["model"] = next((model for name in MODELS if (model := _model(row.get(name)))), None)
         parts = [(weight, _at(row, path, sample), path) for weight, path in self._parts]
         if self._kind:
+            from diagevo.ingest.formats.cells import reward_of
+
             parts = [(weight, reward_of(value), path) for weight, value, path in parts]
         for _, value, path in parts:
             if value is _ABSENT:
@@ -465,16 +471,23 @@ def _steps(
         yield step_of(step, source, found, reader.repeated[step])
 
 
+def _model(value: Any) -> str | None:
+    """A model's name: a text, or what an object calls itself."""
+    if isinstance(value, dict):
+        value = next((value[name] for name in ("name", "id", *MODELS) if value.get(name)), None)
+    return value if isinstance(value, str) else None
+
+
 def _between(row: Mapping[str, Any], prompt: tuple[str, ...], response: tuple[str, ...]) -> bool:
     """Whether both are items of one list (messages.0.content and messages.-1.content) and others between."""
     at = next((i for i, names in enumerate(zip(prompt, response, strict=False)) if len(set(names)) > 1), 0)
     items = _listed(_at(row, prompt[:at], 0)) if at else None
     places = [path[at] for path in (prompt, response)]
-    numbers = all(place.removeprefix("-").isdecimal() for place in places)
-    if not items or not isinstance(items, list) or not numbers:
+    if not items or not isinstance(items, list) or not all(map(_PLACE.fullmatch, places)):
         return False
-    first, last = (int(place) % len(items) for place in places)
-    return last - first > 1
+    first, last = (range(len(items))[_place(place)] for place in places)
+    end = first.stop if isinstance(first, range) else first + 1
+    return (last.start if isinstance(last, range) else last) > end
 
 
 def _listed(value: Any) -> Any:
@@ -498,6 +511,12 @@ def _path(name: str) -> tuple[str, ...]:
     return tuple(name.split("."))
 
 
+def _place(key: str) -> int | slice:
+    """A place in a list, or several: -1, :-1."""
+    first, part, last = key.partition(":")
+    return slice(int(first) if first else None, int(last) if last else None) if part else int(key)
+
+
 def _at(value: Any, path: tuple[str, ...], sample: int) -> Any:
     """What stands at a path of keys and places in lists, `*` for the sample's; _ABSENT where nothing does. A
     name with dots, as of a column, counts first."""
@@ -511,9 +530,12 @@ def _at(value: Any, path: tuple[str, ...], sample: int) -> Any:
                 return _ABSENT
         if isinstance(value, dict):
             value = value.get(key, _ABSENT)
-        elif isinstance(value, list) and (key == "*" or key.removeprefix("-").isdecimal()) and len(key) < 10:
-            place = sample if key == "*" else int(key)
-            value = value[place] if -len(value) <= place < len(value) else _ABSENT
+        elif isinstance(value, list) and (key == "*" or _PLACE.fullmatch(key)):
+            place = sample if key == "*" else _place(key)
+            if isinstance(place, slice):
+                value = value[place] or _ABSENT
+            else:
+                value = value[place] if -len(value) <= place < len(value) else _ABSENT
         else:
             return _ABSENT
     return value

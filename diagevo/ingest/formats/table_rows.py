@@ -32,14 +32,16 @@ WHOLE = {".arrow": 4, ".pt": 16}
 """These are read whole, and may take so many bytes more for each of their own."""
 
 
-def answer(name: str, asked: Sequence[str]) -> Iterator[Any]:
+def answer(name: str, requested: Sequence[str]) -> Iterator[Any]:
     """The lines for a file."""
     with open(name, "rb") as file:
         size = file.seek(0, 2)
     if not name.endswith(".pt"):
         _polars()
     _limit(MEMORY + WHOLE.get(Path(name).suffix, 0) * size)
-    columns, numbers, rows = _pickled(name, size, asked) if name.endswith(".pt") else _table(name, asked)
+    columns, numbers, rows = (
+        _pickled(name, size, requested) if name.endswith(".pt") else _table(name, requested)
+    )
     yield {"columns": columns, "numbers": numbers}
     total = 0
     for number, row in enumerate(rows, start=1):
@@ -68,7 +70,7 @@ _Rows = tuple[list[str], list[str], Iterator[dict[str, Any]]]
 """All columns, those that are numbers, and the rows."""
 
 
-def _table(name: str, asked: Sequence[str]) -> _Rows:
+def _table(name: str, requested: Sequence[str]) -> _Rows:
     import polars
 
     frame = polars.read_ipc_stream(name).lazy() if name.endswith(".arrow") else polars.scan_parquet(name)
@@ -78,13 +80,13 @@ def _table(name: str, asked: Sequence[str]) -> _Rows:
     if len(schema) > COLUMNS:
         raise ValueError(f"it has {len(schema):,} columns, of which at most {COLUMNS:,} are read")
     numbers = [column for column, kind in schema.items() if kind.is_numeric()]
-    wanted = [column for column in schema if column in asked or column in numbers]
+    wanted = [column for column in schema if column in requested or column in numbers]
     batches = frame.select(wanted).collect_batches(chunk_size=ROWS, maintain_order=True) if wanted else ()
     rows = (row for batch in batches for row in batch.iter_rows(named=True, buffer_size=1))
     return list(schema), numbers, rows
 
 
-def _pickled(name: str, size: int, asked: Sequence[str]) -> _Rows:
+def _pickled(name: str, size: int, requested: Sequence[str]) -> _Rows:
     """The dictionaries in `samples` of what `torch.save` wrote, without torch, tensors and classes."""
     with zipfile.ZipFile(name) as packed:
         [entry] = [each for each in packed.infolist() if each.filename.rpartition("/")[2] == "data.pkl"]
@@ -95,7 +97,7 @@ def _pickled(name: str, size: int, asked: Sequence[str]) -> _Rows:
     if not isinstance(samples, list) or not all(isinstance(sample, dict) for sample in samples):
         raise ValueError("it has no list of samples")
     columns = [str(key) for key in samples[0]] if samples else []
-    return columns, [], ({key: sample[key] for key in asked if key in sample} for sample in samples)
+    return columns, [], ({key: sample[key] for key in requested if key in sample} for sample in samples)
 
 
 class Inert:

@@ -112,15 +112,15 @@ def areal(folder: Path, step: int, reward: str | None, tables: TableReader) -> R
     for rows in tasks:
         prompt = _common_prompt([row.prompt for row in rows])
         for row in rows:
-            asked = prompt or row.prompt
-            response = unmarked((row.prompt + row.completion)[len(asked) :])
+            prompt_text = prompt or row.prompt
+            response = unmarked((row.prompt + row.completion)[len(prompt_text) :])
             group = row.task_id if grouped else None
-            found.append(scored(row.reward, unmarked(asked), response, group=group))
+            found.append(scored(row.reward, unmarked(prompt_text), response, group=group))
     return step_of(step, f"{folder.name}/{named(files)}", found)
 
 
 def _common_prompt(prompts: list[str]) -> str:
-    """What the samples of a task were asked. AReaL counts a prompt's end from the number of trained tokens,
+    """The prompt of a task's samples. AReaL counts a prompt's end from the number of trained tokens,
     so the first turns of an answer in several stand in `prompt`: then it is the lines that all begin with."""
     first, last = min(prompts, default=""), max(prompts, default="")
     common = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
@@ -157,9 +157,10 @@ def nemo_rl(file: Path, step: int, reward: str | None, tables: TableReader) -> R
             given = row.filtered_rewards
         found.append((_prompt_tokens(row), content, given))
     prompts, firsts = {key for key, _, _ in found if key}, {content[0] for _, content, _ in found}
-    asked = 2 if len(firsts) < len(prompts) else 1  # a system prompt of its own, the same for several prompts
+    # A system prompt of its own, the same for several prompts, belongs to the prompt.
+    prompt_turns = 2 if len(firsts) < len(prompts) else 1
     rollouts = [
-        scored(given, "\n\n".join(content[:asked]), _turns(content[asked:]), group=key or None)
+        scored(given, "\n\n".join(content[:prompt_turns]), _turns(content[prompt_turns:]), group=key or None)
         for key, content, given in found
     ]
     return step_of(step, file.name, rollouts)
@@ -297,17 +298,17 @@ def without_repeats(steps: Iterator[RolloutStep], on_note: Callable[[str], None]
     end, says what the files cannot tell."""
     before: Sequence[IngestedRollout] = ()
     numbers: list[int] = []
-    asked: dict[bytes, list[int]] = {}
+    steps_of: dict[bytes, list[int]] = {}
     for step in steps:
         numbers.append(step.number)
         if step.rollouts != before:
             if step.rollouts:
                 prompts = "\0".join(sorted({rollout.prompt for rollout in step.rollouts}))
                 digest = blake2b(prompts.encode(), digest_size=16).digest()
-                asked.setdefault(digest, []).append(step.number)
+                steps_of.setdefault(digest, []).append(step.number)
             yield step
         before = step.rollouts
-    for again in asked.values():
+    for again in steps_of.values():
         if len(again) > 1:
             more = f" and {len(again) - 5} more" if len(again) > 5 else ""
             on_note(

@@ -13,35 +13,7 @@ from diagevo.memory.events import CandidateScored, FailureObserved, GroupIngeste
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.log.log import Log
-from diagevo.memory.state.model import MemoryState
-
-
-class Attempts:
-    """A training's attempts: each began with a step, and voids what earlier ones wrote from there on."""
-
-    def __init__(self, ingested: Iterable[Fact[GroupIngested]]) -> None:
-        self._began: dict[int, tuple[int, int]] = {}
-        for fact in ingested:
-            group = fact.event
-            if group.attempt > 1:
-                self._began.setdefault(group.attempt, (group.step, fact.position))
-
-    @classmethod
-    def of(cls, log: Log, run_id: str) -> "Attempts":
-        """As the log has them."""
-        return cls(log.chosen(run_id, [GroupIngested]))
-
-    @property
-    def last(self) -> int:
-        return max(self._began, default=1)
-
-    def void(self, step: int, attempt: int, before: int | None = None) -> bool:
-        """Whether a later attempt began at this step or before, by position `before`."""
-        return any(
-            later > attempt and began <= step and (before is None or position < before)
-            for later, (began, position) in self._began.items()
-        )
-
+from diagevo.memory.state.model import Attempts, MemoryState
 
 Made = CandidateScored | FailureObserved
 
@@ -54,7 +26,7 @@ def first_mismatch(log: Log, state: MemoryState) -> tuple[int, str] | None:
         return None
     return mismatch(
         state,
-        Attempts.of(log, run_id),
+        Attempts(log.chosen(run_id, [GroupIngested])),
         lambda batch: log.chosen(run_id, [GroupIngested], (batch, batch)),
         lambda number: log.chosen(run_id, [CandidateScored, FailureObserved], (number, number)),
     )

@@ -24,7 +24,7 @@ from psycopg.adapt import Loader
 from psycopg.types.string import TextLoader
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.audit.query import HINT, NO_ROWS, Limits, QueryResult, StatementTimer, refused
+from diagevo.memory.audit.query_limits import HINT, NO_ROWS, Limits, QueryResult, StatementTimer, refused
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
 from diagevo.memory.log.prepared import PAGE

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from diagevo.errors import DamagedError, StoreError
-from diagevo.memory.audit.query import NO_ROWS, Limits, QueryResult, StatementTimer, refused
+from diagevo.memory.audit.query_limits import NO_ROWS, Limits, QueryResult, StatementTimer, refused
 from diagevo.memory.log.database import Database, readable
 from diagevo.memory.log.location import shown
 

@@ -10,7 +10,6 @@ against what was made of them.
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,10 +20,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
 from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
+from diagevo.memory.audit.assigned_failures import first_misassigned
 from diagevo.memory.audit.ingested_groups import first_mismatch
+from diagevo.memory.audit.verification import Fault, Verification
 from diagevo.memory.events import RoundCommitted
 from diagevo.memory.events.decode import Fact
-from diagevo.memory.events.records import GENESIS, UNFIT, Chain, Recorded
+from diagevo.memory.events.records import UNFIT, Chain, Recorded
 from diagevo.memory.log import heads
 from diagevo.memory.log.check import differences, positions
 from diagevo.memory.log.database import Database
@@ -35,38 +36,6 @@ from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projector import PROJECTED, Projector
 from diagevo.text.numbers import count
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that is not as it was written. `position` and `event_id` name the first bad event, if it is
-    one."""
-
-    check: str
-    message: str
-    position: int | None = None
-    event_id: str | None = None
-
-
-@dataclass(slots=True)
-class Verification:
-    """What was checked and what was found. `notes` say what could not be checked."""
-
-    run_id: str
-    events: int = 0
-    rounds: int = 0
-    heads: int = 0
-    copied: int = 0
-    """Heads of the copy that was given."""
-    texts: int = 0
-    head: str = GENESIS
-    faults: list[Fault] = field(default_factory=list[Fault])
-    notes: list[str] = field(default_factory=list[str])
-
-    @property
-    def ok(self) -> bool:
-        return not self.faults
-
 
 LATE = timedelta(minutes=1)
 """From a commit's event to its projection at most: as long as a writer waits for another one."""
@@ -228,7 +197,8 @@ class _Replay:
         if self._fault is not None:
             report.faults.append(self._fault)
             return
-        if (mismatch := first_mismatch(self.log, self.state)) is not None:
+        misassigned = first_misassigned(self.log, self.state.run_id) if self.state.assignments else None
+        if (mismatch := first_mismatch(self.log, self.state) or misassigned) is not None:
             report.faults.append(Fault("replay", f"#{mismatch[0]}: {mismatch[1]}", mismatch[0]))
         self._projector.flush()
         wrong = [next(self._wrong_rows(target), None) for target in projection.ALL if target is not SNAPSHOT]

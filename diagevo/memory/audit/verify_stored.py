@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select, table
 from sqlalchemy.exc import DBAPIError
 
 from diagevo.errors import StoreError
-from diagevo.memory.audit.verify import Fault, Verification
+from diagevo.memory.audit.verification import Fault, Verification
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log.artifacts import DigestSet, is_text

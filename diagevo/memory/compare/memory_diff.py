@@ -196,7 +196,7 @@ class RunsDiff:
     rounds: tuple[int, int]
     configuration: tuple[Difference, ...]
     divergence: int | None
-    """The first round that left another memory in each; None where they are equal as far as both go."""
+    """The first round that left another memory in each; None where they agree in all common rounds."""
     further: Literal["a", "b"] | None
     """The run that committed rounds after the other one's last."""
     common_round: int

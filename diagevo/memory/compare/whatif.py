@@ -21,10 +21,16 @@ from diagevo.equations.filter import verdict
 from diagevo.equations.policy import built_in, next_epsilon, shares
 from diagevo.equations.schedule import Share, reference, z
 from diagevo.equations.settings import Filter, Settings
-from diagevo.equations.states import CauseState, counted, provisional, reinstated
+from diagevo.equations.states import CauseState, counted, provisional, reinstated, withdrawn
 from diagevo.errors import ConfigError
-from diagevo.memory.events import CauseDismissed, number_of
-from diagevo.memory.read.opened_rounds import Observed, VoteKind
+from diagevo.memory.events import (
+    CauseDismissed,
+    CauseReinstated,
+    FailureAssigned,
+    FailureUnassigned,
+    number_of,
+)
+from diagevo.memory.read.opened_rounds import Judged, Observed, VoteKind
 
 Status = Literal["exact", "open-loop"]
 
@@ -159,6 +165,7 @@ class _Played:
 def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
     """States (Equations 6 to 8), then the schedule (Equation 1), round after round."""
     causes: dict[str, tuple[CauseState, int]] = {}
+    last_promotion: dict[str, int] = {}
     first: int | None = None
     for round_ in observed:
         settings = changes.at(round_.round, round_.configured.settings)
@@ -168,6 +175,7 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
             if cause in causes and (now := provisional(*causes[cause], tally, settings)) != causes[cause]:
                 causes[cause] = now
                 promoted.append(cause)
+                last_promotion[cause] = round_.round
         for cause in round_.created:
             if cause not in changes.drop:
                 causes[cause] = "active", 0
@@ -180,9 +188,8 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
         first = reference(first, sum(f for state, f in causes.values() if state == "active"))
         for event in round_.judged:  # between the commit and the next round: F₁ stays
             if event.cause_id in causes:
-                frequency = causes[event.cause_id][1]
-                dismissed = isinstance(event, CauseDismissed)
-                causes[event.cause_id] = "dismissed" if dismissed else reinstated(frequency), frequency
+                now = causes[event.cause_id]
+                causes[event.cause_id] = _judge(now, event, last_promotion.get(event.cause_id))
         frequencies = {cause: f for cause, (state, f) in causes.items() if state == "active"}
         failures = sum(frequencies.values())
         following = changes.at(round_.round, round_.following.settings)
@@ -196,6 +203,21 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
             promoted=tuple(sorted(promoted, key=number_of)),
             reactivated=tuple(sorted(reactivated, key=number_of)),
         )
+
+
+def _judge(now: tuple[CauseState, int], event: Judged, promoted: int | None) -> tuple[CauseState, int]:
+    """State and f of a cause after what somebody said; `promoted`: the round of its last promotion."""
+    match event:
+        case CauseDismissed():
+            return "dismissed", now[1]
+        case CauseReinstated():
+            return reinstated(now[1], promoted is not None), now[1]
+        case FailureAssigned() | FailureUnassigned():
+            if promoted is not None and event.failure.round < promoted:
+                return now
+            if isinstance(event, FailureAssigned):
+                return counted(*now, 1)
+            return withdrawn(*now, promoted is not None) if now[1] else now
 
 
 def _epsilon(

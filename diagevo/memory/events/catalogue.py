@@ -495,7 +495,7 @@ class GroupIngested(Event, frozen=True):
     """Responses that passed, by sample: all of a group with a contrast, the first where all passed. Version 1
     kept the reference alone."""
     feedback: list[Feedback] = []
-    """Of those that did not pass, where the files have any."""
+    """Of the responses that are kept, where the files have any; at first only of those that did not pass."""
     tags: list[str] = []
     """What the files class the prompt as."""
 
@@ -527,7 +527,7 @@ class CausePromoted(Event, frozen=True):
 class FailureObserved(Event, frozen=True):
     """A failed response of training, beside a response that agrees with the label, or the known answer."""
 
-    schema_version = 4
+    schema_version = 5
     identity = ("failure_id", "stage", "attempt")
     traits = Trait.NONE
     failure_id: str
@@ -543,6 +543,8 @@ class FailureObserved(Event, frozen=True):
     """Whether it gives the true answer, in worlds that can compute it: then the label that it failed against
     is false. The loop never reads it; exports of training data leave such a failure out."""
     against: Evidence = "response"
+    feedback: Digest | None = None
+    """What the files say of it: a judge's rationale, a test log."""
 
     def sentence(self) -> str:
         known = ", against the known answer" if self.against == "answer" else ""
@@ -568,10 +570,24 @@ class WrongStep(Value, frozen=True):
     """Whether it was computed to be wrong; else it is the first difference."""
 
 
+class WrittenPair(Value, frozen=True):
+    """The place in a failure that its cause is about, beside a response that passed. Lines and characters
+    count from 0; what is not there is empty, and stands where it would be."""
+
+    line: int
+    start: int
+    wrote: str
+    passed: Digest
+    """That response: the nearest one."""
+    passed_line: int
+    passed_start: int
+    should: str
+
+
 class FailureDiagnosed(Event, frozen=True):
     """What the diagnostician says of a failure: a known cause, a new one, a slip, or nothing readable."""
 
-    schema_version = 2
+    schema_version = 3
     identity = ("failure_id", "attempt", "asked")
     traits = Trait.NONE
     failure_id: str
@@ -591,6 +607,7 @@ class FailureDiagnosed(Event, frozen=True):
     """1: no mistake of reasoning; 2: false when computed; 3: in contrast to what passed; None: a model's."""
     evidence: list[Mark] = []
     step: WrongStep | None = None
+    pair: WrittenPair | None = None
 
     def sentence(self) -> str:
         return f"{self.verdict}: {self.cause_id or self.description or ''}".rstrip(": ")
@@ -832,6 +849,84 @@ class CauseReinstated(Event, frozen=True):
 
     def sentence(self) -> str:
         return f"no longer dismissed ({self.by})"
+
+
+class CauseAdded(Event, frozen=True):
+    """Somebody names a cause in their own words, between rounds. It is Active and no failure is counted under
+    it yet: p is 0."""
+
+    identity = ("cause_id",)
+    traits = Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
+    cause_id: str
+    description: str
+    node_id: str
+    label: str | None
+    """Of a new node; None where the cause goes under a stored one."""
+    failure_id: str
+    """The failure that it was named for."""
+    by: str
+    """Who said so."""
+
+    def sentence(self) -> str:
+        return f"under {self.node_id}: {self.description} ({self.by})"
+
+
+class PlacedFailure(Value, frozen=True):
+    """A failure that somebody assigns, and what is counted of its question."""
+
+    failure_id: str
+    round: Ordinal
+    """In which it was observed."""
+    trajectory: Digest
+    question: Digest
+    responses: Count
+    first: Count
+    """Responses that agree or passed."""
+
+
+class FailureAssigned(Event, frozen=True):
+    """Somebody says which cause a failure is of, between rounds. It is counted there as a match of its own
+    round would be (Equation 8): f grows, and a Mastered cause is Active again, unless the cause was promoted
+    after that round."""
+
+    identity = ("number",)
+    traits = Trait.ROWS | Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
+    number: Ordinal
+    """1 for the first assignment of the run, or the first failure that was taken out of a cause."""
+    cause_id: str
+    failure: PlacedFailure
+    by: str
+    """Who said so."""
+    note: str | None = None
+    undo: bool = False
+    """Whether this takes back what was said before: the failure is of its diagnosed cause again."""
+
+    def subject(self) -> str:
+        return self.cause_id
+
+    def sentence(self) -> str:
+        note = "" if self.note is None else f": {self.note}"
+        return f"{self.failure.failure_id} is of {self.cause_id} ({self.by}){note}"
+
+
+class FailureUnassigned(Event, frozen=True):
+    """Somebody says that a failure is not of the cause that it was counted under, between rounds: f falls,
+    unless the cause was promoted after the failure's round. A cause without failures is Mastered where it was
+    promoted; else it stays Active, and p is 0."""
+
+    identity = ("number",)
+    traits = Trait.ROWS | Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
+    number: Ordinal
+    """As of an assignment: both are counted together."""
+    cause_id: str
+    failure: PlacedFailure
+    by: str
+
+    def subject(self) -> str:
+        return self.cause_id
+
+    def sentence(self) -> str:
+        return f"{self.failure.failure_id} is not of {self.cause_id} ({self.by})"
 
 
 class CheckpointEvaluated(Event, frozen=True):

@@ -48,7 +48,9 @@ STEPS: dict[tuple[str, int], Upcast] = {
     ("FailureObserved", 2): _with(against="response"),
     ("StageCompleted", 1): _with(),  # its reward is what it was: the mean over the last attempt's steps
     ("FailureObserved", 3): _with(),
+    ("FailureObserved", 4): _with(feedback=None),
     ("FailureDiagnosed", 1): _with(cause_key=None, level=None, evidence=[], step=None),
+    ("FailureDiagnosed", 2): _with(pair=None),
     ("CheckpointEvaluated", 1): _with(seconds=None),
     ("GroupIngested", 1): _with(passed=_reference_alone, feedback=[], tags=[]),
 }

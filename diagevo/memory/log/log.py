@@ -333,6 +333,12 @@ class Log:
         """One event of a run. Raises NotFoundError."""
         return self.by_ids(run_id, [event_id])[event_id]
 
+    def hash_of(self, run_id: str, sequence: int) -> str | None:
+        """The chain's hash after so many events of a run; None where it has fewer."""
+        query = select(EVENT.c.hash).where(EVENT.c.run_id == run_id, EVENT.c.sequence == sequence)
+        with self.database.read() as connection:
+            return connection.execute(query).scalar_one_or_none()
+
     def last_position(self) -> int:
         """The last position given in the database."""
         with self.database.read() as connection:

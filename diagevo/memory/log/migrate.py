@@ -13,7 +13,8 @@ from diagevo.memory.log.location import shown
 from diagevo.memory.log.tables import METADATA
 from diagevo.private import private_file, private_folder
 
-HEAD = max(file.name[1:5] for file in files("diagevo.migrations.versions").iterdir() if file.name[0] == "r")
+_VERSIONS = files("diagevo.migrations") / "versions"
+HEAD = max(file.name[1:5] for file in _VERSIONS.iterdir() if file.name[0] == "r")
 """The revision that this code expects: the newest, r0003_….py. Alembic would be imported to ask it."""
 
 

@@ -2,9 +2,9 @@
 
 `event` is the log and the only truth; `artifact`, `reply` and `vector` hold what events name by digest.
 `cause`, `skill_node`, `round_summary`, `cause_history`, `snapshot`, `opened_round`, `ingested_group`,
-`ingested_sum`, `ingested_prompt` and `cause_question` are projections, written with the events that they
-follow from and made again by `memory rebuild`. `log` and `run` hold the heads under which positions and
-sequences are given.
+`ingested_sum`, `ingested_prompt`, `cause_question` and `moved_failure` are projections, written with the
+events that they follow from and made again by `memory rebuild`. `log` and `run` hold the heads under which
+positions and sequences are given.
 
 The log is written and read by the thousand rows, so statements go through SQLAlchemy Core on the tables of
 the classes (`EVENT`, `CAUSE`, …); an ORM session reached a twentieth of the speed.
@@ -316,6 +316,22 @@ class CauseQuestionRow(SQLModel, table=True):
     failures: int
 
 
+class MovedFailureRow(SQLModel, table=True):
+    """A failure that somebody took to a cause (1) or out of one (-1): what `cause_question` does not have."""
+
+    __tablename__ = "moved_failure"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "position"),)
+    run_id: Str
+    position: Long
+    round: int
+    """The failure's."""
+    question_id: Str
+    failure_id: Str
+    cause_id: Str
+    question: Str
+    failures: int
+
+
 class CauseCounts(SQLModel):
     """What a round counted under a cause, and asked about it."""
 
@@ -335,18 +351,25 @@ class CauseCounts(SQLModel):
     """Mean p₁ of the valid ones."""
 
 
-class CauseHistoryRow(CauseCounts, table=True):
-    """A cause after the commit of a round: the memory as of any round in plain SQL."""
+class CauseStanding(SQLModel):
+    """How a cause stands after the commit of a round."""
 
-    __tablename__ = "cause_history"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (PrimaryKeyConstraint("run_id", "round", "cause_id"),)
     run_id: Str
+    round: int
+    cause_id: Str
     node_id: Str
     node_label: Str
     description: Str
     state: Str
     frequency: int
     probability: StrOrNone = None
+
+
+class CauseHistoryRow(CauseCounts, CauseStanding, table=True):
+    """A cause after the commit of a round: the memory as of any round in plain SQL."""
+
+    __tablename__ = "cause_history"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "round", "cause_id"),)
 
 
 class SnapshotRow(SQLModel, table=True):
@@ -368,7 +391,7 @@ ARTIFACT, REPLY, VECTOR = table(ArtifactRow), table(ReplyRow), table(VectorRow)
 CAUSE, NODE, ROUND = table(CauseRow), table(SkillNodeRow), table(RoundSummaryRow)
 OPENED, GROUP, SUM = table(OpenedRoundRow), table(IngestedGroupRow), table(IngestedSumRow)
 PROMPT, QUESTION, HISTORY = table(IngestedPromptRow), table(CauseQuestionRow), table(CauseHistoryRow)
-SNAPSHOT = table(SnapshotRow)
+SNAPSHOT, MOVED = table(SnapshotRow), table(MovedFailureRow)
 
 
 def imported_vector_key(model: str, run_id: str) -> str:

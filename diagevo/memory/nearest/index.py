@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from diagevo.memory.events import Cause
 
 TABLE = "causes"
 CHUNK = 10_000
+"""Causes at a time: 41 MB of 1,024 numbers."""
 Load = Callable[[Sequence[Cause]], np.ndarray]
 """(n, d) vectors of causes, from SQL."""
 
@@ -33,10 +35,14 @@ def _checksum(causes: Sequence[Cause]) -> str:
     return digest.hexdigest()
 
 
-def _lancedb() -> Any:
-    with extra("index", "the vector index of a memory of very many causes"):
-        import lancedb
-    return lancedb
+def installed() -> bool:
+    return find_spec("lancedb") is not None
+
+
+def lancedb(needed_by: str = "the vector index of a memory of very many causes") -> Any:
+    """The module. Raises MissingDependencyError without the extra."""
+    with extra("index", needed_by):
+        return import_module("lancedb")
 
 
 DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError)
@@ -82,15 +88,16 @@ class VectorIndex:
 
     def _reuse(self, causes: Sequence[Cause]) -> bool:
         """Whether the folder holds a beginning of `causes`, every byte as it was written."""
-        lancedb = _lancedb()
+        connect = lancedb().connect
         try:
             mark = json.loads(self._watermark.read_text())
             size = int(mark["causes"])
             if mark["model"] != self.model or mark["checksum"] != _checksum(causes[:size]) or size == 0:
                 return False
+            # More than the log has: of a fork, or of a database that was restored to an earlier round.
             if size > len(causes) or mark["files"] != self._digest():
                 return False
-            table = lancedb.connect(self.folder).open_table(TABLE)
+            table = connect(self.folder).open_table(TABLE)
         except DAMAGE:
             return False  # SQL has it all
         self._table, self.size = table, size
@@ -116,6 +123,8 @@ class VectorIndex:
             warnings.simplefilter("ignore")
             self._table.optimize(cleanup_older_than=timedelta(0))
         mark = {"model": self.model, "causes": self.size, "checksum": _checksum(causes)}
+        # Last: whatever is killed before it leaves files that the mark does not fit, and they are made
+        # again.
         self._watermark.write_text(json.dumps(mark | {"files": self._digest()}))
 
     def _add(self, causes: Sequence[Cause], load: Load) -> None:
@@ -129,7 +138,7 @@ class VectorIndex:
             }
         )
         if self._table is None:
-            self._table = _lancedb().connect(self.folder).create_table(TABLE, data)
+            self._table = lancedb().connect(self.folder).create_table(TABLE, data)
         else:
             self._table.add(data)
         self.size += len(causes)
@@ -138,6 +147,8 @@ class VectorIndex:
         """(n,) numbers and (n, d) vectors of the `limit` nearest by cosine; exact. In no order to rely on."""
         assert self._table is not None
         search: Any = self._table.search(np.asarray(vector, dtype=np.float32), vector_column_name="vector")
+        # Vectors have length 1, so that the product is the cosine; no approximate index, which could miss
+        # the nearest.
         found = search.distance_type("dot").bypass_vector_index().limit(limit).to_arrow()
         numbers = found["number"].to_numpy()
         flat = found["vector"].combine_chunks().values.to_numpy()

@@ -7,7 +7,6 @@ it, unless `memory.index` says lancedb. Else the causes of committed rounds are 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +15,7 @@ import numpy as np
 from diagevo.memory.events import UNNAMED, Cause, SimilarCause
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.vectors import Embed, Vectors
-from diagevo.memory.nearest.index import DAMAGE, VectorIndex
+from diagevo.memory.nearest.index import DAMAGE, VectorIndex, installed
 from diagevo.memory.state.model import MemoryState
 
 PLACES = 6
@@ -45,6 +44,8 @@ class Matrix:
         """Add (n, d) vectors."""
         n = len(self.ids)
         if n + len(ids) > len(self._rows):
+            # Twice the room: one row at a time would copy the array with each cause, which grows with its
+            # square.
             grown = np.zeros((max(64, 2 * (n + len(ids))), vectors.shape[1]), dtype=np.float32)
             if n:
                 grown[:n] = self._rows[:n]
@@ -66,11 +67,14 @@ class Matrix:
 
 def cosines(rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
     """(n,) float64 cosines of (n, d) rows of length 1 with `vector`, rounded."""
+    # Products in float32, as the vectors are stored; rounded as float64, in which six digits can be told
+    # apart.
     return np.round((rows @ vector.astype(np.float32)).astype(np.float64), PLACES)
 
 
 def best_first(similarities: np.ndarray) -> np.ndarray:
     """Indices by falling similarity, ties in order of number."""
+    # Stable: of equals the lower number is first, on every machine.
     return np.argsort(-similarities, kind="stable")
 
 
@@ -80,19 +84,23 @@ def pairs_above(vectors: np.ndarray, theta: float) -> list[tuple[int, int, float
     if len(vectors) < 2:
         return []
     cosines = np.round((vectors @ vectors.T).astype(np.float64), PLACES)
+    # Above the diagonal: each pair once, and none of a cause with itself.
     first, second = np.nonzero(np.triu(cosines > theta, k=1))
     found = [(int(i), int(j), float(cosines[i, j])) for i, j in zip(first, second, strict=True)]
     return sorted(found, key=lambda pair: (-pair[2], pair[0], pair[1]))
 
 
 INDEX_FROM = 50_000
+"""Causes: of 1,024 numbers each they are 205 MB, which every process reads from SQL. numpy searches them in
+15 ms of a core."""
 NEAREST = 1_000
+"""Indexed causes that a search gives at first; `nodes` looks further where they are of too few nodes."""
 
 
 def indexed(state: MemoryState, causes: int) -> bool:
     """Whether a memory of so many causes has an index."""
     asked = (state.config or {}).get("memory", {}).get("index") == "lancedb"
-    return asked or (causes >= INDEX_FROM and find_spec("lancedb") is not None)
+    return asked or (causes >= INDEX_FROM and installed())
 
 
 class Followed(Protocol):
@@ -143,6 +151,8 @@ class Similarity:
 
     def store(self) -> Vectors:
         """The vectors of the run's embedding model, for the state as it is now."""
+        # A transaction that failed is folded again into another state: what was added for the old one may
+        # not exist.
         if self._state is not self._memory.state:
             self.reset()
         embedder = self._memory.state.embedder or UNNAMED
@@ -161,6 +171,7 @@ class Similarity:
     def _sync(self) -> int:
         """How many causes the index answers for: those of the last commit, or 0 without an index."""
         state = self._memory.state
+        # Causes of the open round may still be rolled back, and stay out of the index on the disk.
         committed = list(state.causes.values() if state.open is None else state.open.causes.values())
         if not committed or not indexed(state, len(committed)):
             return 0
@@ -175,6 +186,8 @@ class Similarity:
         self.store()  # forgets what a state that was folded again does not have
         ready = self._index.size if self._index is not None else 0
         indexed = ready or self._sync()
+        # Causes only ever come at the end, in order of number: what is not indexed and not in memory is the
+        # rest.
         missing = list(state.causes.values())[indexed + len(self._matrix.ids) :]
         if missing:
             self._matrix.extend([c.cause_id for c in missing], self._load(missing))
@@ -199,16 +212,20 @@ class Similarity:
         ids, found = self._search(vector, NEAREST)
         order: list[int] = best_first(found).tolist()
         if above is not None:
+            # The nearest one is given even below θ_dup: the log shows how far the judge was from being
+            # asked.
             order = order[: max(1, int((found > above).sum()))]
         return [SimilarCause(cause_id=ids[i], similarity=float(found[i])) for i in order]
 
     def nodes(self, vector: np.ndarray, k: int) -> list[NodeCandidate]:
         state, limit = self._memory.state, NEAREST
+        # The nearest causes may all be of a few nodes: look further until there are k, or nothing is left.
         while True:
             ids, found = self._search(vector, limit)
             nodes = self._best_nodes(state, ids, found, k)
             if len(nodes) == min(k, len(state.nodes)) or len(ids) >= len(state.causes):
                 return nodes
+            # Few rounds of search, each at most four times what was needed.
             limit *= 4
 
     @staticmethod

@@ -1,8 +1,9 @@
 """What was asked and what failed, by round and by cause: of committed rounds from their rows, of the open one
 from the fold, which counts both."""
 
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from diagevo.memory.events import CauseState, number_of
@@ -68,12 +69,73 @@ def counts(history: History) -> Counts:
     """Of a run as it is now."""
     some = "failures > 0 OR aimed > 0"
     causes = select_rows(history, "v_cause_history", CauseCounts, some, order="round, cause_id")
+    rounds = counted(history, history.end)
     state = history.state(history.end)
+    if state.assignments:
+        causes = _assigned_anew(history, causes, rounds, state.round)
     if state.open is not None:
         causes += cause_counts(state.open).values()
-    rounds = counted(history, history.end)
     dismissed = frozenset(cause.cause_id for cause in state.dismissed())
     return Counts(tuple(rounds), tuple(causes), history.ingested is not None, history.steered, dismissed)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFailures:
+    """What is counted under a cause of a round: `cause_question`, and what somebody assigned since, added
+    up."""
+
+    round: int
+    failures: int
+    questions: int
+
+
+def failures_by_round(history: History, cause: str) -> list[RoundFailures]:
+    """Of every round that counted some, in order; of those that count no more, too."""
+    of_rounds = """(SELECT q.run_id, q.round, sum(q.failures + COALESCE(m.moved, 0)) AS failures,
+        count(*) AS questions
+        FROM cause_question q LEFT JOIN (SELECT run_id, round, question_id, cause_id, sum(failures) AS moved
+            FROM moved_failure GROUP BY run_id, round, question_id, cause_id) m
+            ON m.run_id = q.run_id AND m.round = q.round AND m.question_id = q.question_id
+            AND m.cause_id = q.cause_id
+        WHERE q.cause_id = :cause AND q.failures + COALESCE(m.moved, 0) > 0
+        GROUP BY q.run_id, q.round) counted"""
+    return select_rows(history, of_rounds, RoundFailures, values={"cause": cause}, order="round")
+
+
+@dataclass(frozen=True, slots=True)
+class _OnQuestion:
+    """`v_cause_question`."""
+
+    round: int
+    question_id: str
+    cause_id: str
+    responses: int
+    first: int
+    failures: int
+
+
+def _assigned_anew(
+    history: History, causes: list[CauseCounts], rounds: list[RoundCounts], last: int
+) -> list[CauseCounts]:
+    """The counts of committed rounds, each failure under the cause that somebody assigned it to since."""
+    now = {(one.round, one.cause_id): one for one in causes}
+    for one in causes:
+        one.failures = one.questions = one.responses = one.first = 0
+    on = defaultdict[int, set[str]](set)
+    failures = Counter[int]()
+    for row in select_rows(history, "v_cause_question", _OnQuestion, "round <= :last", {"last": last}):
+        key = row.round, row.cause_id
+        cause = now.setdefault(key, CauseCounts(round=row.round, cause_id=row.cause_id))
+        cause.failures += row.failures
+        cause.questions += 1
+        cause.responses += row.responses
+        cause.first += row.first
+        on[row.round].add(row.question_id)
+        failures[row.round] += row.failures
+    for one in rounds:
+        if one.round <= last:
+            one.with_cause, one.questions_with_cause = failures[one.round], len(on[one.round])
+    return [now[key] for key in sorted(now)]
 
 
 COLUMNS = 24
@@ -124,6 +186,21 @@ def count_causes(history: History) -> int:
     return len(select_rows(history, "v_cause", MatrixCause))
 
 
+def _as_assigned(history: History, cells: dict[str, dict[int, MatrixCell]], shown: Sequence[int]) -> None:
+    """Each failure in the cell of the cause that somebody assigned it to since its round: that may have been
+    before the cause was there."""
+    now = Counter[tuple[str, int]]()
+    first = {"first": shown[0] if shown else 0}
+    for row in select_rows(history, "v_cause_question", _OnQuestion, "round >= :first", first):
+        now[row.cause_id, row.round] += row.failures
+    for cause_id, of in cells.items():
+        for number in shown:
+            if (cell := of.get(number)) is not None:
+                of[number] = replace(cell, failures=now[cause_id, number])
+            elif now[cause_id, number]:
+                of[number] = MatrixCell(cause_id, number, "active", now[cause_id, number])
+
+
 def matrix(history: History, *, start: int = 0, most: int = 200) -> CauseMatrix:
     """Causes `start` to `start + most` in the order of their nodes, as committed, over the last rounds."""
     rounds = tuple(commit.round for commit in history.commits)
@@ -136,5 +213,7 @@ def matrix(history: History, *, start: int = 0, most: int = 200) -> CauseMatrix:
     ):
         if cell.cause_id in cells:
             cells[cell.cause_id][cell.round] = cell
+    if history.state(history.end).assignments:
+        _as_assigned(history, cells, shown)
     rows = ((one, tuple(cells[one.cause_id].get(number) for number in shown)) for one in causes)
     return CauseMatrix(shown, len(rounds) - len(shown), tuple(rows))

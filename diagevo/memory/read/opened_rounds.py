@@ -14,6 +14,8 @@ from diagevo.memory.events import (
     CandidateScored,
     CauseDismissed,
     CauseReinstated,
+    FailureAssigned,
+    FailureUnassigned,
     RoundCommitted,
     RoundOpened,
 )
@@ -107,8 +109,11 @@ class Observed:
     scores: dict[str, Tally] = field(default_factory=dict[str, Tally])
     """P_t(e) of each cause aimed at."""
     votes: Counter[VoteKind] = field(default_factory=Counter[VoteKind])
-    judged: Sequence[CauseDismissed | CauseReinstated] = ()
-    """What somebody said of causes between its commit and the next round."""
+    judged: Sequence["Judged"] = ()
+    """What somebody said of causes and failures between its commit and the next round."""
+
+
+Judged = CauseDismissed | CauseReinstated | FailureAssigned | FailureUnassigned
 
 
 def observations(history: History, as_of: AsOf) -> list[Observed]:
@@ -124,10 +129,16 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
         failures[row.round][row.cause_id] = row.failures
     created = defaultdict[int, list[str]](list)
     for cause in history.state(as_of).causes.values():
-        created[cause.created_round].append(cause.cause_id)
-    judged = defaultdict[int, list[CauseDismissed | CauseReinstated]](list)
-    for fact in history.events(CauseDismissed, CauseReinstated, as_of=as_of):
-        judged[fact.round].append(fact.event)
+        # One that somebody added after a superseding is of the round that comes next.
+        created[min((n for n in opened if n >= cause.created_round), default=0)].append(cause.cause_id)
+    judged = defaultdict[int, list[Judged]](list)
+    for fact in history.events(
+        CauseDismissed, CauseReinstated, FailureAssigned, FailureUnassigned, as_of=as_of
+    ):
+        undone = (s for s in history.supersedings if fact.position < s.position <= as_of.position)
+        if not any(s.event.first <= fact.round for s in undone):
+            # After a superseding the last round is one that counts no more: it is said of those before it.
+            judged[max((n for n in opened if n <= fact.round), default=0)].append(fact.event)
     found: list[Observed] = []
     for commit in history.counted(as_of):
         number, configured = commit.round, opened[commit.round].configured

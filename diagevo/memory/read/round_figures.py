@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
 from typing import Any
 
 from diagevo.equations.schedule import z
@@ -22,7 +23,8 @@ class _Round(RoundCounts):
     position: int
     failures: int
     reference_failures: int | None
-    epsilon_next: Fraction
+    epsilon_committed: Fraction
+    """Of the next round."""
     active: int
     mastered: int
     nodes: int
@@ -43,7 +45,7 @@ def rounds(history: History, number: int | None = None, *, superseded: bool = Fa
     only = counted if number is None else "round = :number"
     found = select_rows(history, "v_round", _Round, only, {"number": number}, order="round")
     measured, stages = validations(history, number), _stages(history, number)
-    after = None if number is None else number + 1
+    after = None if number is None else _following(history.superseded(), number)
     drawn = {fact.round: Fraction(fact.event.epsilon) for fact in history.events(RoundOpened, round=after)}
     return [_figures(history, one, measured.get(one.round, {}), stages[one.round], drawn) for one in found]
 
@@ -96,13 +98,18 @@ def _figures(
 def _epsilon_after(history: History, row: _Round, drawn: Mapping[int, Fraction]) -> Fraction:
     """ε that the round after a committed one is drawn with: of its schedule, or of the one that it would get.
     The commit's own ε, unless the run was configured anew or a cause dismissed since."""
-    round, committed = row.round, row.epsilon_next
-    gone = history.superseded()
-    if round in gone and round + 1 not in gone:  # what follows was drawn from another memory
-        return committed
-    if round + 1 in drawn:
-        return drawn[round + 1]
-    return history.state(history.end).epsilon
+    after = _following(history.superseded(), row.round)
+    if after is None:
+        return row.epsilon_committed
+    return drawn[after] if after in drawn else history.state(history.end).epsilon
+
+
+def _following(gone: Mapping[int, int], round: int) -> int | None:
+    """The round that follows among those that count, or among those that were superseded with it; None after
+    the last of these, as what follows was drawn from another memory."""
+    if round in gone:
+        return round + 1 if round + 1 in gone else None
+    return next(number for number in count(round + 1) if number not in gone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,27 +5,32 @@ went with an abandoned attempt, groups that a resumed training voided (`ingested
 alone has them. `round` is the round that counts: that of a group is the one that plays it now, or will.
 """
 
+from sqlmodel import SQLModel
+
+from diagevo.memory.log.tables import CauseHistoryRow, RoundSummaryRow
+
 ABOUT: dict[str, str] = {
-    "v_round": "one row per committed round: F, its reference, ε of the next as that commit recorded it"
-    " (where settings or a dismissal changed it since, `runs show` has what it is drawn with), counts, the"
-    " hash of the state;"
+    "v_round": "one row per committed round: F, its reference, epsilon that it was drawn with,"
+    " epsilon_committed of the next as this commit recorded it (where settings or a dismissal change it"
+    " later, the next round is drawn with another: its own epsilon), counts, the hash of the state;"
     " superseded_at and superseded_by, if it no longer counts",
     "v_superseded": "one row per superseding: rounds first to last no longer count, and why",
     "v_cause": "one row per cause, as of the last commit, with its node",
     "v_node": "one row per skill node; an absorbed one names its survivor",
-    "v_cause_history": "one row per cause and round: state, frequency and p as that commit recorded them"
-    " (as for ε in v_round), the failures"
+    "v_cause_history": "one row per cause and round: state, frequency,"
+    " probability_committed, which is p of the next round as that commit recorded it, the failures"
     " that the round counted under it, the questions that aimed at it and their mean p1",
-    "v_cause_question": "one row per cause and question: how many of its failures were counted under the"
+    "v_cause_question": "one row per cause and question: how many of its failures are counted under the"
     " cause, its responses and how many agree or passed",
     "v_cause_rate": "one row per cause with failures: the questions they are on, and how many responses to"
     " those agree or passed",
     "v_candidate": "one row per scored question: mode, aim, votes and what they are, verdict, "
     "why invalid, truth",
     "v_failure": "one row per observed failure: question, stage, step; label, truth,"
-    " whether the label is true",
+    " whether the label is true; what the files say of it",
     "v_diagnosis": "one row per diagnosis: verdict, cause or description",
     "v_match": "one row per failure counted under a stored cause: by recurrence or deduplication",
+    "v_assignment": "one row per failure that somebody said the cause of: who, and their note",
     "v_promotion": "one row per promotion: mean p1, threshold, closed frequency",
     "v_reactivation": "one row per reactivation, with the promotion it undid",
     "v_question": "one row per scored question, with its text and those of its causes; votes, label, truth",
@@ -47,6 +52,14 @@ ABOUT: dict[str, str] = {
     "v_event": "one row per event, its payload as JSON text",
 }
 """Each view and what a row of it is. `run_id` is a column of every one."""
+
+
+COMMITTED = {
+    "epsilon_next": "epsilon_committed",
+    "epsilon_next_value": "epsilon_committed_value",
+    "probability": "probability_committed",
+}
+"""Columns of tables, and their names in views."""
 
 
 def views(dialect: str) -> dict[str, str]:
@@ -106,6 +119,20 @@ def views(dialect: str) -> dict[str, str]:
     )
     one_reward = "r.value" if sqlite else "r::double precision"
     place = "e.run_id, e.position, e.round"
+
+    def listed(table: type[SQLModel], name: str) -> str:
+        """The columns of a table. What a commit recorded of the next round is called so: later settings or a
+        dismissal may change it before that round is drawn."""
+        return ", ".join(
+            f"{name}.{column}" + (f" AS {COMMITTED[column]}" if column in COMMITTED else "")
+            for column in table.model_fields
+        )
+
+    # What somebody assigned anew is counted under its cause of today.
+    moved = """LEFT JOIN (SELECT run_id, round, question_id, cause_id, CAST(sum(failures) AS INTEGER) AS moved
+            FROM moved_failure GROUP BY run_id, round, question_id, cause_id) m
+            ON m.run_id = q.run_id AND m.round = q.round AND m.question_id = q.question_id
+            AND m.cause_id = q.cause_id"""
     return {
         "v_event": """SELECT position, event_id, run_id, sequence, round, type, cause_id, payload,
         causation_id, recorded_at FROM event""",
@@ -117,29 +144,38 @@ def views(dialect: str) -> dict[str, str]:
         FROM skill_node n""",
         "v_superseded": f"""SELECT e.run_id, e.position, {named("first:int last:int reason")}
         FROM event e WHERE e.type = 'RoundsSuperseded'""",
-        "v_round": """SELECT r.*, o.superseded_at, o.superseded_by
+        "v_round": f"""SELECT {listed(RoundSummaryRow, "r")}, o.superseded_at, o.superseded_by,
+        (SELECT {read("epsilon")} FROM event e
+            WHERE e.run_id = r.run_id AND e.sequence = r.first_sequence) AS epsilon
         FROM round_summary r JOIN opened_round o ON o.run_id = r.run_id AND o.round = r.round""",
-        "v_cause_history": """SELECT h.* FROM cause_history h JOIN opened_round o ON o.run_id = h.run_id
-        AND o.round = h.round AND o.superseded_by IS NULL""",
-        "v_cause_question": """SELECT q.* FROM cause_question q JOIN opened_round o ON o.run_id = q.run_id
-        AND o.round = q.round AND o.superseded_by IS NULL""",
-        # Committed rounds are added up in their history. One SELECT: into a UNION SQLite takes no run's name.
+        "v_cause_history": f"""SELECT {listed(CauseHistoryRow, "h")} FROM cause_history h
+        JOIN opened_round o ON o.run_id = h.run_id AND o.round = h.round AND o.superseded_by IS NULL""",
+        "v_cause_question": f"""SELECT q.run_id, q.round, q.question_id, q.cause_id, q.question, q.responses,
+        q.first, q.failures + COALESCE(m.moved, 0) AS failures
+        FROM cause_question q JOIN opened_round o ON o.run_id = q.run_id
+        AND o.round = q.round AND o.superseded_by IS NULL
+        {moved} WHERE q.failures + COALESCE(m.moved, 0) > 0""",
+        # Committed rounds are added up in their history, but for those of which a failure was assigned anew.
+        # One SELECT: into a UNION SQLite takes no run's name.
         "v_cause_rate": f"""SELECT o.run_id, COALESCE(h.cause_id, q.cause_id) AS cause_id,
-        sum(COALESCE(h.failures, q.failures)) AS failures, sum(COALESCE(h.questions, 1)) AS questions,
+        sum(COALESCE(h.failures, q.failures + COALESCE(m.moved, 0))) AS failures,
+        sum(COALESCE(h.questions, 1)) AS questions,
         sum(COALESCE(h.responses, q.responses)) AS responses, sum(COALESCE(h.first, q.first)) AS first,
         {share("sum(COALESCE(h.first, q.first))", "sum(COALESCE(h.responses, q.responses))")} AS pass_rate
         FROM opened_round o LEFT JOIN round_summary r ON r.run_id = o.run_id AND r.round = o.round
+            AND NOT EXISTS (SELECT 1 FROM moved_failure m WHERE m.run_id = o.run_id AND m.round = o.round)
         LEFT JOIN cause_history h ON h.run_id = o.run_id AND h.round = r.round AND h.failures > 0
         LEFT JOIN cause_question q ON q.run_id = o.run_id
             AND q.round = CASE WHEN r.round IS NULL THEN o.round END
-        WHERE o.superseded_by IS NULL AND COALESCE(h.cause_id, q.cause_id) IS NOT NULL
+        {moved}
+        WHERE o.superseded_by IS NULL AND COALESCE(h.failures, q.failures + COALESCE(m.moved, 0)) > 0
         GROUP BY o.run_id, COALESCE(h.cause_id, q.cause_id)""",
         "v_candidate": f"""SELECT {place}, {named("question_id mode")}, e.cause_id,
         {named("stitched_cause_id responses:int first:int second:int label verdict question reference")},
         {named("votes invalid_reason undecided:int truth label_true:flag drawn_round:int votes_are")}
         {counted("CandidateScored")}""",
         "v_failure": f"""SELECT {place}, {named("failure_id question_id stage attempt:int step:int")},
-        {named("trajectory reference")}, {read("right", "flag")} AS right_answer,
+        {named("trajectory reference feedback")}, {read("right", "flag")} AS right_answer,
         COALESCE({read("against")}, 'response') AS against, {read("question", event="asked")} AS question,
         {read("label", event="asked")} AS label, {read("truth", event="asked")} AS truth,
         {read("label_true", "flag", "asked")} AS label_true
@@ -152,6 +188,12 @@ def views(dialect: str) -> dict[str, str]:
         AND NOT EXISTS (SELECT 1 FROM event f WHERE f.run_id = e.run_id AND f.event_id = e.causation_id
             AND EXISTS ({voiding("f")}))""",
         "v_match": f"""SELECT {place}, e.cause_id, {named("failure_id via")} {counted("CauseMatched")}""",
+        "v_assignment": f"""SELECT e.run_id, e.position, m.round, m.failure_id, e.cause_id,
+        {named("by note")}, e.recorded_at
+        FROM moved_failure m JOIN event e ON e.position = m.position
+        WHERE e.type = 'FailureAssigned' AND {read("undo", "flag")} = 0
+        AND NOT EXISTS (SELECT 1 FROM moved_failure later WHERE later.run_id = m.run_id
+            AND later.failure_id = m.failure_id AND later.position > m.position)""",
         "v_promotion": f"""SELECT {place}, e.cause_id,
         {named("questions:int consistency threshold closed_frequency:int")} {counted("CausePromoted")}""",
         "v_reactivation": f"""SELECT {place}, e.cause_id, {named("failure_id promotion")}
@@ -167,18 +209,27 @@ def views(dialect: str) -> dict[str, str]:
         # Materialized: asked for each failure, it would be read as often as there are failures.
         "v_trajectory": f"""WITH under AS MATERIALIZED (SELECT e.run_id, e.round,
             {read("failure_id")} AS failure_id, COALESCE({read("via")}, 'new cause') AS via, e.cause_id
-            {counted("CauseMatched", "CauseCreated")})
+            {counted("CauseMatched", "CauseCreated")}),
+        said AS MATERIALIZED (SELECT run_id, failure_id, CASE WHEN failures > 0 THEN cause_id END AS cause_id
+            FROM (SELECT m.*, row_number() OVER (PARTITION BY run_id, failure_id ORDER BY position DESC)
+                AS place FROM moved_failure m) latest WHERE place = 1)
         SELECT f.run_id, f.position, f.round, f.failure_id, f.attempt,
         f.question_id, {text("asked")} AS question, {text("failed")} AS trajectory,
         {text("agreed")} AS reference, f.label, f.truth, f.label_true, f.right_answer, f.against,
-        under.via, under.cause_id, cause.description AS cause
+        CASE WHEN said.run_id IS NULL OR said.cause_id = under.cause_id THEN under.via
+            WHEN said.cause_id IS NOT NULL THEN 'assigned' END AS via,
+        CASE WHEN said.run_id IS NULL THEN under.cause_id ELSE said.cause_id END AS cause_id,
+        cause.description AS cause, {text("feedback")} AS feedback
         FROM v_failure f
         LEFT JOIN under ON under.run_id = f.run_id AND under.round = f.round
             AND under.failure_id = f.failure_id
-        LEFT JOIN cause ON cause.run_id = f.run_id AND cause.cause_id = under.cause_id
+        LEFT JOIN said ON said.run_id = f.run_id AND said.failure_id = f.failure_id
+        LEFT JOIN cause ON cause.run_id = f.run_id
+            AND cause.cause_id = CASE WHEN said.run_id IS NULL THEN under.cause_id ELSE said.cause_id END
         LEFT JOIN artifact asked ON asked.digest = f.question
         LEFT JOIN artifact failed ON failed.digest = f.trajectory
-        LEFT JOIN artifact agreed ON agreed.digest = f.reference""",
+        LEFT JOIN artifact agreed ON agreed.digest = f.reference
+        LEFT JOIN artifact feedback ON feedback.digest = f.feedback""",
         "v_stage": f"""SELECT {place}, {named("stage attempt:int")}, CASE WHEN e.type = 'StageCompleted'
             THEN 'completed' ELSE 'abandoned' END AS ended,
         {named("seconds:real reward:real parts after_step:int")}, {read("reason")} AS reason

@@ -33,7 +33,7 @@ def opening(state: MemoryState, seed: int, policy_epsilon: Fraction | None = Non
         reference_failures=state.reference_failures,
         k=str(state.settings.k),
         seed=seed,
-        weights=[Weight(cause_id=c.cause_id, frequency=c.frequency) for c in state.active()],
+        weights=[Weight(cause_id=c.cause_id, frequency=c.frequency) for c in state.active() if c.frequency],
     )
 
 
@@ -59,9 +59,10 @@ def promotion(state: MemoryState, cause_id: str) -> CausePromoted | None:
 
 
 def promotions(state: MemoryState) -> list[CausePromoted]:
-    """All promotions of the open round, in order of the causes' numbers."""
-    tallied = state.open.tallies if state.open else {}
-    decided = (promotion(state, cause_id) for cause_id in state.causes if cause_id in tallied)
+    """The promotions of the open round that are not recorded yet, in order of the causes' numbers."""
+    now = state.open
+    due = [] if now is None else [c for c in state.causes if c in now.tallies and c not in now.promoted]
+    decided = (promotion(state, cause_id) for cause_id in due)
     return [event for event in decided if event is not None]
 
 
@@ -76,12 +77,14 @@ def settlement(
     diagnosis = state.open.diagnoses[failure_id]
     if diagnosis.verdict == "recurrence":
         return _match(state, failure_id, diagnosis.cause_id, "recurrence", None)
+    # A duplicate gains the failure instead of a second cause in other words.
     if judged is not None and judged.duplicate:
         return _match(state, failure_id, judged.cause_id, "deduplication", similarity_of(judged))
     assert assigned is not None
     assert diagnosis.description is not None
     events: list[Event] = []
     node_id = assigned.node_id
+    # The node comes first: a cause is created under one that is there.
     if node_id is None:
         assert assigned.new_label is not None
         node_id = f"n{state.next_node}"
@@ -109,6 +112,7 @@ def _match(
     cause = state.causes.get(cause_id)
     if cause is None:
         return [matched]  # the fold refuses it
+    # Active stays Active; a failure of a Mastered cause also says that the promotion did not hold.
     if counted(cause.state, cause.frequency, 1)[0] == cause.state:
         return [matched]
     assert cause.promotion is not None
@@ -120,6 +124,8 @@ def commitment(state: MemoryState, policy_epsilon: Fraction | None = None) -> Ro
     `policy_epsilon` is ε by a policy of one's own, and counts under none of ours."""
     now = state.open
     assert now is not None
+    # F of the causes as they are now, after the round's own failures and promotions; F₁ is fixed by the
+    # first round that has any.
     failures = state.current_failures
     reference_round, reference_failures = state.reference(failures)
     ours = next_epsilon(state.settings, failures, reference_failures)

@@ -41,10 +41,12 @@ def require(condition: bool, message: str) -> None:
 def scored(state: MemoryState, now: OpenRound, fact: Fact[CandidateScored]) -> None:
     event = fact.event
     question_id, cause_id, verdict = event.question_id, event.cause_id, event.verdict
+    # Promotions are by a round's votes as a whole: a candidate that came later would change a decided one.
     if now.promoted or now.failures or "solver" in now.stages:
         raise InconsistentError("all candidates are scored before promotions and the solver's stage")
     if question_id in now.candidates:
         raise InconsistentError(f"{question_id} was scored before")
+    # By the filter in force when the round opened: a change of settings judges from the next round on.
     refuse_unfounded(event, now.judging)
     if event.drawn_round is not None and not 1 <= event.drawn_round < now.number:
         raise InconsistentError(f"round {event.drawn_round}, which it was drawn for, is not an earlier one")
@@ -57,16 +59,19 @@ def scored(state: MemoryState, now: OpenRound, fact: Fact[CandidateScored]) -> N
         return
     if event.mode == "free":
         raise InconsistentError("a free question with a cause")
+    # As committed, not as it is now: the schedule that drew it knew no more.
     if now.causes[cause_id].state != "active":
         raise InconsistentError(f"its target {cause_id} was not Active when the round began")
     if stitched is not None and now.causes[stitched].state != "mastered":
         raise InconsistentError("its partner was not Mastered")
+    # Only questions that were answered count towards the score that promotes a cause.
     if verdict != "invalid":
         now.tallies[cause_id] = tallied(now.tallies.get(cause_id), event.first, event.responses)
 
 
 def promoted(state: MemoryState, now: OpenRound, fact: Fact[CausePromoted]) -> None:
     event = fact.event
+    # Counted again from the votes: a consequence is never taken from the log as it stands.
     expected = decide.promotion(state, event.cause_id)
     require(expected is not None, f"the votes do not promote {event.cause_id}")
     assert expected is not None
@@ -77,7 +82,9 @@ def promoted(state: MemoryState, now: OpenRound, fact: Fact[CausePromoted]) -> N
     )
     require(not now.failures and "solver" not in now.stages, "promotions come before the solver's stage")
     cause = state.causes[event.cause_id]
+    # f begins anew, and the promotion's id stays, for the reactivation that may undo it.
     state.causes[event.cause_id] = replace(cause, state="mastered", frequency=0, promotion=fact.event_id)
+    state.promotions[fact.event_id] = now.number
     now.promoted.add(event.cause_id)
 
 
@@ -85,6 +92,8 @@ def observed(state: MemoryState, now: OpenRound, fact: Fact[FailureObserved]) ->
     event = fact.event
     failure_id, question_id = event.failure_id, event.question_id
     candidate = now.candidates[question_id]
+    # Without a response that passed there is no majority to fail against: another trainer's known answer
+    # stands in, and is the label or nothing.
     if event.against == "answer":
         if candidate.votes_are != "rewards" or candidate.first or candidate.label is None:
             raise InconsistentError(f"{question_id} has a response that passed, or no known answer")
@@ -116,12 +125,15 @@ def diagnosed(state: MemoryState, now: OpenRound, fact: Fact[FailureDiagnosed]) 
     observation = now.failures[failure_id]
     if observation.attempt != event.attempt:
         raise InconsistentError(f"attempt {event.attempt} of {failure_id} is void")
+    # Only what came to no verdict is asked again: a second answer would replace one that may be counted.
     before = now.diagnoses.get(failure_id)
     if before is not None and before.verdict != "unresolved":
         raise InconsistentError(f"{failure_id} was diagnosed before")
     candidate = now.candidates[observation.question_id]
     for shown in event.supplied:
         shown_id = shown.cause_id
+        # Recurrence means: the cause that the question was written to provoke. Another one goes through the
+        # search for duplicates, which compares it with all.
         if shown_id != candidate.cause_id and shown_id != candidate.stitched_cause_id:
             raise InconsistentError(f"{shown_id} was not given to the question's writer")
         if now.causes[shown_id].state != shown.state:
@@ -141,9 +153,12 @@ def diagnosed(state: MemoryState, now: OpenRound, fact: Fact[FailureDiagnosed]) 
 
 def _pending(now: OpenRound, failure_id: str, verdict: str) -> FailureDiagnosed:
     """The diagnosis of a failure that is about to be settled."""
+    # A match of a Mastered cause and its reactivation are two events: nothing may come between them, or a
+    # kill there would leave f without the state.
     if now.expected is not None:
         raise InconsistentError(f"the reactivation of {now.expected[0]} must come first")
     solver = now.stages.get("solver")
+    # An attempt that is still running may be abandoned, and its failures with it.
     if solver is not None and solver.status != "completed":
         raise InconsistentError("failures are counted when the solver's stage is complete")
     diagnosis = now.diagnoses[failure_id]
@@ -169,6 +184,7 @@ def judged(state: MemoryState, now: OpenRound, fact: Fact[DuplicateJudged]) -> N
         raise InconsistentError("a duplicate names its cause, and nothing else does")
     if failure_id in now.judged:
         raise InconsistentError("it was judged before")
+    # θ_dup decides who is compared; a log that shows a model others would count by another rule.
     refuse_unscreened(event, state.config or {})
     now.judged[failure_id] = event
 
@@ -196,13 +212,12 @@ def cause_created(state: MemoryState, now: OpenRound, fact: Fact[CauseCreated]) 
     diagnosis = _pending(now, event.failure_id, "new_cause")
     assigned = now.assigned[event.failure_id]
     node = state.nodes[event.node_id]
-    require(event.cause_id == f"c{state.next_cause}", f"c{state.next_cause} comes next")
     require(event.description == diagnosis.description, "its description is not the diagnosed one")
     if assigned.node_id is None:
         require(not node.causes and node.label == assigned.new_label, "it was assigned to a new node")
     else:
         require(assigned.node_id == event.node_id, f"it was assigned to {assigned.node_id}")
-    state.causes[event.cause_id] = Cause(
+    cause = Cause(
         cause_id=event.cause_id,
         description=event.description,
         node_id=event.node_id,
@@ -212,10 +227,18 @@ def cause_created(state: MemoryState, now: OpenRound, fact: Fact[CauseCreated]) 
         failure_id=event.failure_id,
         promotion=None,
     )
-    state.nodes[event.node_id] = replace(node, causes=(*node.causes, event.cause_id))
-    state.next_cause += 1
+    add_cause(state, cause)
     now.created.add(event.cause_id)
     _settled(now, event.failure_id, event.cause_id)
+
+
+def add_cause(state: MemoryState, cause: Cause) -> None:
+    """The next cause, under its node."""
+    node = state.nodes[cause.node_id]
+    require(cause.cause_id == f"c{state.next_cause}", f"c{state.next_cause} comes next")
+    state.causes[cause.cause_id] = cause
+    state.nodes[cause.node_id] = replace(node, causes=(*node.causes, cause.cause_id))
+    state.next_cause += 1
 
 
 def matched(state: MemoryState, now: OpenRound, fact: Fact[CauseMatched]) -> None:
@@ -234,6 +257,7 @@ def matched(state: MemoryState, now: OpenRound, fact: Fact[CauseMatched]) -> Non
     if event.similarity != similarity:
         raise InconsistentError(f"its similarity is {event.similarity}, judged was {similarity}")
     cause = state.causes[cause_id]
+    # Equation 8 for one failure. Where it also changes the state, f changes with the reactivation.
     after, frequency = counted(cause.state, cause.frequency, 1)
     if after == cause.state:
         state.causes[cause_id] = replace(cause, frequency=frequency)
@@ -266,6 +290,8 @@ def pair_judged(state: MemoryState, now: OpenRound, fact: Fact[NodePairJudged]) 
     if event.merge:
         now.merging[f"{a}.{b}"] = event.label
     else:
+        # With the contents that were judged: as soon as either node changes, the pair may be asked about
+        # again.
         state.refused[f"{a}.{b}"] = state.fingerprint(a, b)
 
 
@@ -278,11 +304,13 @@ def merged(state: MemoryState, now: OpenRound, fact: Fact[NodesMerged]) -> None:
         raise InconsistentError("the pair was not judged to be one")
     label = now.merging.pop(pair)
     require(event.label == (label or survivor.label), "its label is not the judged one")
+    # By number, so that the state's hash does not depend on the order of merges.
     members = sorted((*survivor.causes, *absorbed.causes), key=lambda c: state.causes[c].number)
     for cause_id in absorbed.causes:
         state.causes[cause_id] = replace(state.causes[cause_id], node_id=event.survivor)
     state.nodes[event.survivor] = replace(survivor, label=event.label, causes=tuple(members))
     del state.nodes[event.absorbed]
+    # Old names lead on: a reference to an absorbed node finds its survivor.
     state.absorbed[event.absorbed] = (event.survivor, absorbed.label)
 
 

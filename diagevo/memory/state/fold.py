@@ -11,15 +11,20 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from msgspec.structs import replace
 
 from diagevo.equations.policy import built_in, next_epsilon
-from diagevo.equations.states import CauseState, reaches, reinstated
+from diagevo.equations.states import CauseState, counted, reaches, reinstated, withdrawn
 from diagevo.errors import InconsistentError
 from diagevo.memory.events import (
+    Cause,
+    CauseAdded,
     CauseDismissed,
     CauseReinstated,
     CauseRenamed,
     CheckpointEvaluated,
     Event,
+    FailureAssigned,
+    FailureUnassigned,
     GroupIngested,
+    Node,
     PhaseMeasured,
     RoundCommitted,
     RoundOpened,
@@ -69,6 +74,8 @@ def fold(state: MemoryState, facts: Iterable[Fact[Event]]) -> MemoryState:
     """Change `state` by events in order and return it: one loop, because replays are long."""
     effect_of = IN_ROUND.get
     for fact in facts:
+        # Two tables: what may happen within a round, and what between two. An event of the other one is
+        # refused.
         now, effect = state.open, effect_of(fact.type)
         try:
             if now is None or effect is None:
@@ -80,6 +87,7 @@ def fold(state: MemoryState, facts: Iterable[Fact[Event]]) -> MemoryState:
         except _REFUSED as error:
             where = f"#{fact.position} {fact.type} {fact.event_id}"
             raise InconsistentError(f"{where}: {_why_refused(error)}") from error
+        # Only after its effect: where an event is refused, these name the last one that was not.
         state.sequence = fact.sequence
         state.position = fact.position
     return state
@@ -124,6 +132,8 @@ def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
     require(event.number == state.configurations + 1, f"configuration {state.configurations + 1} comes next")
     refuse_shapeless(event)
     if state.open is not None:  # who is asked may change; what the round is played with may not
+        # What an open round was drawn with, and is judged by, must not change midway: replay could not
+        # derive it.
         if (settings_of(event.config), event.embedder) != (state.settings, state.embedder):
             _between(state)
         state.config, state.configurations = event.config, event.number
@@ -131,6 +141,8 @@ def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
     state.config = event.config
     state.embedder = event.embedder
     state.configurations = event.number
+    # Settings may have changed since the commit, and the next round is drawn under the new ones. None: a
+    # policy of one's own is asked when the round opens.
     ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     state.epsilon = state.epsilon if ours is None else ours
 
@@ -140,6 +152,7 @@ def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
     event = fact.event
     require(fact.round == state.round + 1, f"round {state.round} is the last committed one")
     epsilon = _epsilon(event.epsilon)
+    # The schedule is derived, not trusted: a log whose weights or ε were edited ends here.
     expected = decide.opening(state, event.seed, epsilon)
     given = [(w.cause_id, w.frequency) for w in event.weights]
     require(
@@ -151,7 +164,11 @@ def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
         f"ε is {event.epsilon}, committed was {expected.epsilon}",
     )
     state.epsilon = epsilon
+    # What a superseding must give back, as a fingerprint: the event carries the memory, and cannot invent
+    # one.
     state.began = (*state.began, Began(fact.round, state.memory, len(state.votes)))
+    # Copies: candidates are drawn for the causes as they stood at the opening, while failures of the round
+    # already change them.
     state.open = OpenRound(
         fact.round,
         state.epsilon,
@@ -171,6 +188,7 @@ def _superseded(state: MemoryState, fact: Fact[RoundsSuperseded]) -> None:
     if began is None:
         raise InconsistentError(f"round {event.first} was never opened, or is superseded already")
     restored = decide.restored(event)
+    # A name that is given twice would hide in the dictionaries below, and pass the fingerprint.
     once = (len(event.causes), len(event.nodes)) == (len(restored.causes), len(restored.nodes))
     require(once, "it restores a cause or a node twice")
     require(
@@ -182,9 +200,11 @@ def _superseded(state: MemoryState, fact: Fact[RoundsSuperseded]) -> None:
     state.reference_round, state.reference_failures = restored.reference_round, restored.reference_failures
     ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     state.epsilon = restored.epsilon if ours is None else ours
+    # A policy reads the votes of rounds that count: those of the superseded ones go with them.
     state.votes = state.votes[: began.votes]
     state.began = tuple(one for one in state.began if one.round < event.first)
     state.superseded = (*state.superseded, (event.first, last))
+    # Numbers go on: the groups are played again as the rounds that follow, never under an old number.
     state.round, state.open = last, None
 
 
@@ -209,7 +229,7 @@ def _dismissed(state: MemoryState, fact: Fact[CauseDismissed]) -> None:
 def _reinstated(state: MemoryState, fact: Fact[CauseReinstated]) -> None:
     cause = state.causes[fact.event.cause_id]
     require(cause.state == "dismissed", f"{cause.cause_id} is not dismissed")
-    _set_state(state, fact, reinstated(cause.frequency))
+    _set_state(state, fact, reinstated(cause.frequency, cause.promotion is not None))
 
 
 def _set_state(
@@ -221,9 +241,63 @@ def _set_state(
     require(event.number == state.dismissals + 1, f"dismissal {state.dismissals + 1} comes next")
     state.causes[event.cause_id] = replace(state.causes[event.cause_id], state=to)
     state.dismissals = event.number
+    _recount(state)
+
+
+def _recount(state: MemoryState) -> None:
+    """F and ε of the next round, after what somebody said since the last commit; F₁ stays."""
     state.failures = state.current_failures
     ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     state.epsilon = state.epsilon if ours is None else ours
+
+
+def _cause_added(state: MemoryState, fact: Fact[CauseAdded]) -> None:
+    _between(state)
+    event = fact.event
+    require(bool(event.description.strip()), "the description is empty")
+    require(state.round > 0, "no round was played yet")
+    if event.label is not None:
+        require(event.node_id == f"n{state.next_node}", f"n{state.next_node} comes next")
+        state.nodes[event.node_id] = Node(event.node_id, event.label, ())
+        state.next_node += 1
+    cause = Cause(
+        cause_id=event.cause_id,
+        description=event.description,
+        node_id=event.node_id,
+        state="active",
+        frequency=0,
+        created_round=state.round,
+        failure_id=event.failure_id,
+        promotion=None,
+    )
+    effects.add_cause(state, cause)
+
+
+def _assigned(state: MemoryState, fact: Fact[FailureAssigned]) -> None:
+    cause = state.causes[fact.event.cause_id]
+    if _moves(state, fact, cause):
+        now, frequency = counted(cause.state, cause.frequency, 1)
+        state.causes[cause.cause_id] = replace(cause, state=now, frequency=frequency)
+    _recount(state)
+
+
+def _unassigned(state: MemoryState, fact: Fact[FailureUnassigned]) -> None:
+    cause = state.causes[fact.event.cause_id]
+    if _moves(state, fact, cause):
+        require(cause.frequency > 0, f"{cause.cause_id} has no failure")
+        now, frequency = withdrawn(cause.state, cause.frequency, cause.promotion is not None)
+        state.causes[cause.cause_id] = replace(cause, state=now, frequency=frequency)
+    _recount(state)
+
+
+def _moves(state: MemoryState, fact: Fact[FailureAssigned] | Fact[FailureUnassigned], cause: Cause) -> bool:
+    """Whether f of the cause changes: a promotion closed what had failed before its round."""
+    _between(state)
+    event = fact.event
+    require(event.number == state.assignments + 1, f"assignment {state.assignments + 1} comes next")
+    require(bool(state.counted([event.failure.round])), f"round {event.failure.round} does not count")
+    state.assignments = event.number
+    return cause.promotion is None or event.failure.round >= state.promotions[cause.promotion]
 
 
 def _epsilon(text: str) -> Fraction:
@@ -244,12 +318,15 @@ def _stage_started(state: MemoryState, now: OpenRound, fact: Fact[StageStarted])
     require(
         before is None or before.status == "abandoned", f"stage {event.stage} is {before and before.status}"
     )
+    # Attempts are numbered without a gap, so that an abandoned one that was cut out of the log is missed.
     attempt = 1 if before is None else before.attempt + 1
     require(event.attempt == attempt, f"attempt {event.attempt} where {attempt} comes next")
     for name, stage in now.stages.items():
+        # One at a time, but for diagnosis, which runs beside the solver's training.
         if stage.status == "running" and (event.stage, name) != ("diagnosis", "solver"):
             raise InconsistentError(f"stage {name} is under way")
     if event.stage in STAGES:
+        # In order: what a later stage made was made from an earlier attempt of this one.
         late = [s for s in STAGES[STAGES.index(event.stage) + 1 :] if s in now.stages]
         require(not late, f"stage {late} began before it")
     now.stages[event.stage] = Stage("running", event.attempt)
@@ -298,10 +375,13 @@ def _committed(state: MemoryState, now: OpenRound, fact: Fact[RoundCommitted]) -
     require(not now.merging, "a merge that was decided is missing")
     waiting = unsettled(now)
     require(not waiting, f"{len(waiting)} diagnosed failures are not counted, first {waiting[:1]}")
+    # Both ways: a promotion that was left out is as wrong as one that was invented.
     due = {cause_id for cause_id, tally in now.tallies.items() if reaches(tally, state.settings)}
     require(due == now.promoted, f"the votes promote {sorted(due)}, recorded are {sorted(now.promoted)}")
     for cause in state.causes.values():
-        fits = cause.state == "dismissed" or cause.state == reinstated(cause.frequency)
+        # State and f say the same (Mastered: f = 0), but for what somebody assigned. A dismissed cause keeps
+        # its f for the day it is reinstated.
+        fits = cause.state in ("dismissed", reinstated(cause.frequency, cause.promotion is not None))
         require(fits, f"{cause.cause_id} is {cause.state} with f = {cause.frequency}")
     expected = decide.commitment(state, _epsilon(event.epsilon_next))
     for name in expected.__struct_fields__:
@@ -311,6 +391,7 @@ def _committed(state: MemoryState, now: OpenRound, fact: Fact[RoundCommitted]) -
     state.failures = expected.failures
     state.reference_round, state.reference_failures = expected.reference_round, expected.reference_failures
     state.epsilon = Fraction(expected.epsilon_next)
+    # The built-in schedules ask for no votes, which would make a snapshot longer with every round.
     if built_in(state.settings) is None:
         state.votes = (*state.votes, now.tallies)
     state.open = None
@@ -339,6 +420,16 @@ IN_ROUND: dict[str, Callable[[MemoryState, OpenRound, Fact[Any]], None]] = handl
 """What an event does while a round is open."""
 
 BETWEEN_ROUNDS: dict[str, Callable[[MemoryState, Fact[Any]], None]] = handlers(
-    _configured, _opened, _measured, _ingested, _renamed, _dismissed, _reinstated, _superseded
+    _configured,
+    _opened,
+    _measured,
+    _ingested,
+    _renamed,
+    _dismissed,
+    _reinstated,
+    _cause_added,
+    _assigned,
+    _unassigned,
+    _superseded,
 )
 """What an event does that belongs to no open round; some only while none is open."""

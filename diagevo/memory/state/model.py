@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, assert_never
 
 import msgspec
 
@@ -23,12 +23,16 @@ from diagevo.memory.events import (
     Embedder,
     FailureDiagnosed,
     FailureObserved,
+    GroupIngested,
     Node,
     NodeAssigned,
 )
 from diagevo.memory.state.projected_schedule import PAPER, Schedule
 from diagevo.memory.state.stored_config import settings_of
 from diagevo.memory.state.vote_checks import Judging, judging
+
+if TYPE_CHECKING:
+    from diagevo.memory.events.decode import Fact
 
 _json = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
@@ -146,10 +150,14 @@ class MemoryState:
     """Each renaming of a cause, in order: its id, and the words that it had before."""
     dismissals: int = 0
     """How often a cause was dismissed or reinstated."""
+    assignments: int = 0
+    """How often somebody said that a failure is of a cause, or is not."""
+    promotions: dict[str, int] = field(default_factory=dict[str, int])
+    """The round of every promotion, by its event_id: f has the failures since."""
 
     def copy(self) -> "MemoryState":
         copied = MemoryState(*(getattr(self, f.name) for f in fields(MemoryState)))
-        for name in ("causes", "nodes", "absorbed", "refused"):
+        for name in ("causes", "nodes", "absorbed", "refused", "promotions"):
             setattr(copied, name, getattr(self, name).copy())
         copied.open = None if self.open is None else self.open.copy()
         return copied
@@ -189,6 +197,7 @@ class MemoryState:
         Args:
             policy: One's own, where the configuration names it.
         """
+        # While a round is open its schedule is what was opened, though causes have changed since.
         now = self.open
         return Schedule(
             self.last_opened if now else self.round + 1,
@@ -213,6 +222,8 @@ class MemoryState:
 
     def hash(self, reference_round: int | None, reference_failures: int | None) -> str:
         """SHA-256 over causes, nodes and the reference: equal exactly where the memories are equal."""
+        # Ids and words, not promotions or vectors: two runs with the same history have the same hash,
+        # though their events have other ids.
         content = (
             reference_round,
             reference_failures,
@@ -303,7 +314,7 @@ def _scheduled(causes: Mapping[str, Cause], nodes: Mapping[str, Node]) -> tuple[
                 pass
             case _:
                 assert_never(c.state)
-    return tuple(found)
+    return tuple(one for one in found if one.mastered or one.frequency)
 
 
 Spans = Sequence[tuple[int, int]]
@@ -316,6 +327,7 @@ def batch_of(spans: Spans, round: int) -> int:
     Numbers of rounds go on: rounds 2 and 3 superseded, their groups are played as rounds 4 and 5. A *batch*
     is the number under which groups were ingested; without a superseding it is the round's own.
     """
+    # Only spans that ended before it: at its opening a later superseding was not known.
     gone = {number for first, last in spans if last < round for number in range(first, last + 1)}
     return round - len(gone)
 
@@ -329,3 +341,26 @@ def played_again(spans: Spans) -> dict[int, int]:
             if number not in found:
                 found[number] = last + 1 + batch_of(before, number) - batch_of(before, first)
     return found
+
+
+class Attempts:
+    """A training's attempts: each began with a step, and voids what earlier ones wrote from there on."""
+
+    def __init__(self, ingested: Iterable["Fact[GroupIngested]"]) -> None:
+        """`ingested`: all of the run's groups, in order."""
+        self._began: dict[int, tuple[int, int]] = {}
+        for fact in ingested:
+            group = fact.event
+            if group.attempt > 1:
+                self._began.setdefault(group.attempt, (group.step, fact.position))
+
+    @property
+    def last(self) -> int:
+        return max(self._began, default=1)
+
+    def void(self, step: int, attempt: int, before: int | None = None) -> bool:
+        """Whether a later attempt began at this step or before, by position `before`."""
+        return any(
+            later > attempt and began <= step and (before is None or position < before)
+            for later, (began, position) in self._began.items()
+        )

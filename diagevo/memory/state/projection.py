@@ -12,11 +12,14 @@ from typing import Any, get_args
 import msgspec
 from sqlalchemy import Column, Connection, Table, Text, delete, insert, select
 from sqlalchemy.exc import DBAPIError
+from sqlmodel import SQLModel
 
 from diagevo.config.former import in_todays_names
 from diagevo.memory.events import (
     CandidateVerdict,
     Event,
+    FailureAssigned,
+    FailureUnassigned,
     GroupIngested,
     number_of,
 )
@@ -28,6 +31,7 @@ from diagevo.memory.log.tables import (
     CAUSE,
     GROUP,
     HISTORY,
+    MOVED,
     NODE,
     OPENED,
     PROMPT,
@@ -36,17 +40,23 @@ from diagevo.memory.log.tables import (
     SNAPSHOT,
     SUM,
     CauseCounts,
+    CauseQuestionRow,
+    CauseRow,
+    CauseStanding,
+    IngestedGroupRow,
     RoundCounts,
+    RoundSummaryRow,
+    SnapshotRow,
 )
 from diagevo.memory.state.fold import fold
 from diagevo.memory.state.model import MemoryState, OpenRound
 from diagevo.memory.state.stored_config import unread
 from diagevo.text.fractions import fraction
 
-ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, SUM, PROMPT, QUESTION)
+ALL = (CAUSE, NODE, ROUND, HISTORY, SNAPSHOT, OPENED, GROUP, SUM, PROMPT, QUESTION, MOVED)
 SUMS = ("groups", "all_passed", "contrast", "all_failed", "rollouts", "passes")
 VERDICTS: tuple[CandidateVerdict, ...] = get_args(CandidateVerdict)
-VERSION = 8
+VERSION = 9
 """Of the snapshot's form and of the fold: a snapshot of another version is ignored."""
 
 
@@ -196,20 +206,13 @@ def wrong_rows(
         yield f"{target.name} cannot be read: {error.orig}"
 
 
+def _row(row: type[SQLModel], value: object, **given: Any) -> dict[str, Any]:
+    """A row's columns: what is `given`, and each other one from the field of `value` that has its name."""
+    return {name: given[name] if name in given else getattr(value, name) for name in row.model_fields}
+
+
 def cause_rows(state: MemoryState) -> list[dict[str, Any]]:
-    return [
-        {
-            "run_id": state.run_id,
-            "cause_id": c.cause_id,
-            "number": c.number,
-            "description": c.description,
-            "node_id": c.node_id,
-            "state": c.state,
-            "frequency": c.frequency,
-            "created_round": c.created_round,
-        }
-        for c in state.causes.values()
-    ]
+    return [_row(CauseRow, cause, run_id=state.run_id) for cause in state.causes.values()]
 
 
 def node_rows(state: MemoryState) -> list[dict[str, Any]]:
@@ -226,18 +229,9 @@ def opened_row(state: MemoryState, number: int, position: int) -> dict[str, Any]
 
 
 def group_row(run_id: str, position: int, batch: int, group: GroupIngested) -> dict[str, Any]:
-    return {
-        "position": position,
-        "run_id": run_id,
-        "batch": batch,
-        "step": group.step,
-        "attempt": group.attempt,
-        "place": group.group,
-        "question": group.question,
-        "rollouts": len(group.rewards),
-        "passes": group.passes,
-        "tags": msgspec.json.encode(group.tags).decode(),
-    }
+    tags = msgspec.json.encode(group.tags).decode()
+    place = {"position": position, "run_id": run_id, "batch": batch, "place": group.group}
+    return _row(IngestedGroupRow, group, rollouts=len(group.rewards), tags=tags, **place)
 
 
 def sum_rows(groups: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
@@ -256,17 +250,26 @@ def sum_rows(groups: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
 
 def question_row(run_id: str, now: OpenRound, question_id: str, cause_id: str) -> dict[str, Any]:
     """A question with one failure that was counted under the cause."""
-    scored = now.candidates[question_id]
-    return {
+    key = {"run_id": run_id, "round": now.number, "question_id": question_id, "cause_id": cause_id}
+    return _row(CauseQuestionRow, now.candidates[question_id], failures=1, **key)
+
+
+def moved_row(
+    run_id: str, position: int, moved: FailureAssigned | FailureUnassigned
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A failure that somebody took to a cause or out of one, and the row of its question and cause, to which
+    it adds nothing itself: it may be taken back."""
+    failure = moved.failure
+    key = {
         "run_id": run_id,
-        "round": now.number,
-        "question_id": question_id,
-        "cause_id": cause_id,
-        "question": scored.question,
-        "responses": scored.responses,
-        "first": scored.first,
-        "failures": 1,
+        "round": failure.round,
+        "question_id": failure.failure_id.rpartition(".")[0],
+        "cause_id": moved.cause_id,
+        "question": failure.question,
     }
+    more = {"position": position, "failure_id": failure.failure_id}
+    row = key | more | {"failures": 1 if isinstance(moved, FailureAssigned) else -1}
+    return row, key | {"responses": failure.responses, "first": failure.first, "failures": 0}
 
 
 def question_rows(run_id: str, now: OpenRound) -> list[dict[str, Any]]:
@@ -321,39 +324,33 @@ def standing_rows(state: MemoryState) -> list[dict[str, Any]]:
     """The causes as they stand after a commit."""
     shares = state.schedule().shares
     return [
-        {
-            "run_id": state.run_id,
-            "round": state.round,
-            "cause_id": c.cause_id,
-            "node_id": c.node_id,
-            "node_label": state.nodes[c.node_id].label,
-            "description": c.description,
-            "state": c.state,
-            "frequency": c.frequency,
-            "probability": str(shares[c.cause_id].p) if c.cause_id in shares else None,
-        }
-        for c in state.causes.values()
+        _row(
+            CauseStanding,
+            cause,
+            run_id=state.run_id,
+            round=state.round,
+            node_label=state.nodes[cause.node_id].label,
+            probability=str(shares[cause.cause_id].p) if cause.cause_id in shares else None,
+        )
+        for cause in state.causes.values()
     ]
 
 
 def round_row(state: MemoryState, closed: OpenRound, committed_at: str) -> dict[str, Any]:
-    return {
-        "run_id": state.run_id,
+    return _row(
+        RoundSummaryRow,
+        state,
         **_stored(round_counts(closed)),
-        "first_sequence": closed.first_sequence,
-        "last_sequence": state.sequence,
-        "position": state.position,
-        "failures": state.failures,
-        "reference_round": state.reference_round,
-        "reference_failures": state.reference_failures,
-        "epsilon_next": str(state.epsilon),
-        "epsilon_next_value": float(state.epsilon),
-        "active": len(state.active()),
-        "mastered": len(state.mastered()),
-        "nodes": len(state.nodes),
-        "state_hash": state.hash(state.reference_round, state.reference_failures),
-        "committed_at": committed_at,
-    }
+        first_sequence=closed.first_sequence,
+        last_sequence=state.sequence,
+        epsilon_next=str(state.epsilon),
+        epsilon_next_value=float(state.epsilon),
+        active=len(state.active()),
+        mastered=len(state.mastered()),
+        nodes=len(state.nodes),
+        state_hash=state.hash(state.reference_round, state.reference_failures),
+        committed_at=committed_at,
+    )
 
 
 def round_counts(closed: OpenRound) -> RoundCounts:
@@ -410,12 +407,5 @@ def reread(content: Any) -> bytes | None:
 
 
 def snapshot_row(state: MemoryState) -> dict[str, Any]:
-    return {
-        "run_id": state.run_id,
-        "round": state.round,
-        "sequence": state.sequence,
-        "position": state.position,
-        "version": VERSION,
-        "state_hash": state.hash(state.reference_round, state.reference_failures),
-        "state": to_bytes(state),
-    }
+    digest = state.hash(state.reference_round, state.reference_failures)
+    return _row(SnapshotRow, state, version=VERSION, state_hash=digest, state=to_bytes(state))

@@ -11,6 +11,8 @@ from diagevo.memory.events import (
     CauseCreated,
     CauseMatched,
     Event,
+    FailureAssigned,
+    FailureUnassigned,
     GroupIngested,
     RoundCommitted,
     RoundOpened,
@@ -20,15 +22,15 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.log.database import Database, insert_into
-from diagevo.memory.log.tables import GROUP, OPENED, PROMPT, QUESTION, SUM
+from diagevo.memory.log.tables import GROUP, MOVED, OPENED, PROMPT, QUESTION, SUM
 from diagevo.memory.state import projection
 from diagevo.memory.state.model import MemoryState, OpenRound, played_again
-from diagevo.memory.state.projection import SUMS, group_row, opened_row, question_row, sum_rows
+from diagevo.memory.state.projection import SUMS, group_row, moved_row, opened_row, question_row, sum_rows
 
 PROJECTED = having(Trait.ROWS | Trait.STANDING)
 """Events that change a row of a projection."""
 WAITING = 2000
-"""Rows that are collected before they are written."""
+"""Rows that are collected before they are written: one statement for many, and a few MB at most."""
 
 _ADD_GROUP = text(
     """INSERT INTO ingested_prompt AS p (run_id, question, position, steps, rollouts, passes, unanswered,
@@ -66,9 +68,13 @@ WHERE run_id = :run_id AND question = :question"""
 _EXPLAIN_NONE = update(PROMPT).where(PROMPT.c.run_id == bindparam("run")).values(explained=0)
 _EXPLAIN_ALL = text(
     """UPDATE ingested_prompt SET explained = counted.failures
-FROM (SELECT q.question, sum(q.failures) AS failures
-    FROM cause_question q JOIN opened_round o ON o.run_id = q.run_id AND o.round = q.round
-    AND o.superseded_by IS NULL WHERE q.run_id = :run GROUP BY q.question) counted
+FROM (SELECT question, sum(failures) AS failures FROM (SELECT q.question, q.failures
+        FROM cause_question q JOIN opened_round o ON o.run_id = q.run_id AND o.round = q.round
+        AND o.superseded_by IS NULL
+        JOIN (SELECT DISTINCT batch, question FROM ingested_group WHERE run_id = :run) asked  -- no vote
+        ON asked.batch = o.batch AND asked.question = q.question WHERE q.run_id = :run
+        UNION ALL SELECT question, failures FROM moved_failure WHERE run_id = :run) added
+    GROUP BY question) counted
 WHERE ingested_prompt.run_id = :run AND ingested_prompt.question = counted.question"""
 )
 
@@ -90,6 +96,9 @@ class Projector:
         self._groups: list[dict[str, Any]] = []
         self._questions: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._explained: Counter[str] = Counter()
+        self._moved: list[dict[str, Any]] = []
+        self._standing: MemoryState | None = None
+        """Whose causes and nodes are to be written: once for failures that are assigned by the thousand."""
 
     def take(self, fact: Fact[Event], state: MemoryState, before: OpenRound | None, at: str) -> None:
         """Take over an event.
@@ -109,10 +118,19 @@ class Projector:
                 assert before is not None
                 row = question_row(self._run_id, before, name.rpartition(".")[0], cause)
                 known = self._questions.setdefault((row["round"], row["question_id"], cause), row)
+                # The first failure is in the row that is made; each further one adds itself.
                 known["failures"] += known is not row
                 if before.candidates[row["question_id"]].votes_are == "rewards":
                     self._explained[row["question"]] += 1
+            case FailureAssigned() | FailureUnassigned() as moved:
+                row, on = moved_row(self._run_id, fact.position, moved)
+                self._questions.setdefault((on["round"], on["question_id"], moved.cause_id), on)
+                self._explained[row["question"]] += row["failures"]
+                self._moved.append(row)
+                self._standing = state
             case RoundOpened():
+                if self._standing is not None:
+                    self.flush()  # before the round changes them
                 with self._database.write() as connection:
                     connection.execute(insert(OPENED), opened_row(state, fact.round, fact.position))
             case RoundCommitted():
@@ -134,10 +152,18 @@ class Projector:
         """Write what was collected."""
         groups, questions = self._groups, list(self._questions.values())
         explained = list(self._explained.items())
+        moved, standing = self._moved, self._standing
         self._groups, self._questions, self._explained = [], {}, Counter()
+        self._moved, self._standing = [], None
         if not groups and not questions:
             return
         with self._database.write() as connection:
+            if moved:
+                connection.execute(insert(MOVED), moved)
+            if standing is not None:
+                projection.write_memory(connection, standing)
+            # An attempt of the training replaces steps of the one before, so that each is written by
+            # itself, in order.
             for attempt, of in groupby(groups, key=lambda row: row["attempt"]):
                 rows = list(of)
                 self._void(connection, attempt, rows[0]["step"])
@@ -165,11 +191,14 @@ class Projector:
         if attempt == 1:
             return
         own = GROUP.c.run_id == self._run_id
+        # Once an attempt: its first group voids, the others find its own rows there.
         last = select(GROUP.c.attempt).where(own).order_by(GROUP.c.position.desc()).limit(1)
         if (connection.execute(last).scalar() or 1) >= attempt:
             return
         connection.execute(delete(GROUP).where(own, GROUP.c.attempt < attempt, GROUP.c.step >= step))
         connection.execute(delete(SUM).where(SUM.c.run_id == self._run_id, SUM.c.step >= step))
+        # First and last step of a prompt cannot be subtracted from: its rows are added up anew from what
+        # stays.
         connection.execute(delete(PROMPT).where(PROMPT.c.run_id == self._run_id))
         rows = connection.execute(select(GROUP).where(own).order_by(GROUP.c.position)).mappings().all()
         for start in range(0, len(rows), WAITING):
@@ -184,6 +213,9 @@ def _supersede(connection: Connection, state: MemoryState, position: int) -> Non
     counted = select(OPENED.c.round).where(
         OPENED.c.run_id == state.run_id, OPENED.c.round.between(first, last), OPENED.c.superseded_by.is_(None)
     )
+    began = select(OPENED.c.position).where(OPENED.c.run_id == state.run_id, OPENED.c.round == first)
+    undone = delete(MOVED).where(MOVED.c.run_id == state.run_id)  # what was said since is no longer in f
+    connection.execute(undone.where(MOVED.c.position > began.scalar_subquery()))
     for number in connection.execute(counted).scalars().all():
         gone = update(OPENED).where(OPENED.c.run_id == state.run_id, OPENED.c.round == number)
         connection.execute(gone.values(superseded_by=again[number], superseded_at=position))

@@ -12,15 +12,62 @@ Standing = CauseState | Literal["superseded"]
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
-    """New under a node, because no stored cause was the same."""
-
+class _Turn:
     round: int
     position: int
+    """Of the event in the log; of a round's questions that of its schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created(_Turn):
+    """New under a node, because no stored cause was the same."""
+
     node_id: str
     new_node: bool
     evidence: FailureStory
     event: Literal["created"] = "created"
+
+
+@dataclass(frozen=True, slots=True)
+class Added(_Turn):
+    """Somebody named it in their own words."""
+
+    node_id: str
+    new_node: bool
+    by: str
+    at: str
+    """When, UTC."""
+    evidence: FailureStory
+    event: Literal["added"] = "added"
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned(_Turn):
+    """Somebody said that a failure is of this cause."""
+
+    failure_id: str
+    by: str
+    at: str
+    """When, UTC."""
+    note: str | None
+    undo: bool
+    """Whether it is of the cause again, as diagnosed."""
+    state: CauseState
+    frequency: int
+    event: Literal["assigned"] = "assigned"
+
+
+@dataclass(frozen=True, slots=True)
+class Unassigned(_Turn):
+    """Somebody said that a failure is not of this cause."""
+
+    failure_id: str
+    by: str
+    at: str
+    """When, UTC."""
+    state: CauseState
+    frequency: int
+    event: Literal["unassigned"] = "unassigned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +87,9 @@ class Vote:
 
 
 @dataclass(frozen=True, slots=True)
-class Promoted:
+class Promoted(_Turn):
     """Active → Mastered: the sums behind the score."""
 
-    round: int
-    position: int
     event_id: str
     questions: int
     agreeing: int
@@ -63,11 +108,9 @@ class Promoted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Failures:
+class _Failures(_Turn):
     """Failures of one round that were assigned to the cause."""
 
-    round: int
-    position: int
     failures: int
     recurrences: int
     deduplications: int
@@ -96,11 +139,9 @@ class Reactivated(_Failures):
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(_Turn):
     """The cause's node and another one became one; state and frequency stay."""
 
-    round: int
-    position: int
     survivor: str
     absorbed: str
     label: str
@@ -112,12 +153,9 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(_Turn):
     """How the schedule of a round aimed at the cause, and what came of it."""
 
-    round: int
-    position: int
-    """Of the round's schedule."""
     epsilon: Fraction
     probability: Fraction
     sum: str
@@ -139,11 +177,9 @@ class Sampled:
 
 
 @dataclass(frozen=True, slots=True)
-class Superseded:
+class Superseded(_Turn):
     """Rounds `first` to `round` count no more; the cause is again as it was before them."""
 
-    round: int
-    position: int
     first: int
     state: Standing
     frequency: int
@@ -151,22 +187,18 @@ class Superseded:
 
 
 @dataclass(frozen=True, slots=True)
-class Renamed:
+class Renamed(_Turn):
     """An auditor corrected its words."""
 
-    round: int
-    position: int
     before: str
     after: str
     event: Literal["renamed"] = "renamed"
 
 
 @dataclass(frozen=True, slots=True)
-class Dismissed:
+class Dismissed(_Turn):
     """Somebody said that it is no fault of the model."""
 
-    round: int
-    position: int
     because: str
     by: str
     at: str
@@ -176,11 +208,9 @@ class Dismissed:
 
 
 @dataclass(frozen=True, slots=True)
-class Reinstated:
+class Reinstated(_Turn):
     """The dismissal was taken back."""
 
-    round: int
-    position: int
     by: str
     at: str
     """When, UTC."""
@@ -193,6 +223,9 @@ Turn = (
     Renamed
     | Dismissed
     | Reinstated
+    | Added
+    | Assigned
+    | Unassigned
     | Created
     | Promoted
     | Counted
@@ -226,6 +259,6 @@ class CauseStory:
     since: int
     """Round of the last change of state."""
     how: str
-    """created, promoted, reactivated, dismissed or reinstated: the last change of state."""
+    """The turn that last changed its state: created, promoted, reactivated, dismissed, …"""
     turns: tuple[Turn, ...]
     effect: Effect | None

@@ -1,10 +1,11 @@
 """Failures in words: the question, and what their cause rests on in them; else the step that
 was computed to be wrong, else the first that differs from what passed."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from diagevo.memory.events import CandidateScored, FailureDiagnosed, FailureObserved
+from diagevo.memory.events import CandidateScored, FailureDiagnosed, FailureObserved, WrittenPair
 from diagevo.memory.events.records import event_id
 from diagevo.memory.history import E, History, expect
 from diagevo.memory.stories.failures import FailureStory
@@ -34,6 +35,22 @@ class Example:
     label_true: bool | None
     right: bool | None
     """Whether it gives the true answer: then `expected` is what is wrong."""
+    pair: WrittenPair | None
+    """The place that its cause is about, beside the nearest response that passed."""
+    feedback: str | None
+    """What the files say of it."""
+
+
+def typical(diagnosed: Iterable[FailureDiagnosed]) -> FailureDiagnosed:
+    """Of failures of one cause that which writes what most of them write, against what most passes have."""
+    events = list(diagnosed)
+    found = [
+        ("", "") if (pair := one.pair) is None else (pair.wrote.lower(), pair.should.lower())
+        for one in events
+    ]
+    counted = Counter(found)
+    best = max(range(len(events)), key=lambda at: (all(found[at]), counted[found[at]], -at))
+    return events[best]
 
 
 def examples(history: History, failures: Mapping[str, tuple[int, FailureObserved]]) -> dict[str, Example]:
@@ -50,6 +67,7 @@ def examples(history: History, failures: Mapping[str, tuple[int, FailureObserved
     digests = {one.question for one in scored.values()}
     for _, failure in failures.values():
         digests |= {failure.reference, failure.trajectory}
+        digests |= set() if failure.feedback is None else {failure.feedback}
     texts = history.texts(sorted(digests))
     return {
         name: _example(failure, scored.get(name), texts, diagnosed.get(name), history.head)
@@ -89,6 +107,8 @@ def _example(
         truth=None if scored is None else scored.truth,
         label_true=None if scored is None else scored.label_true,
         right=failure.right,
+        pair=None if diagnosed is None else diagnosed.pair,
+        feedback=None if failure.feedback is None else texts.get(failure.feedback),
     )
 
 

@@ -1,8 +1,9 @@
 """What became of one failure: observed, diagnosed, judged, assigned, and the cause it was counted under;
 and of one question: how it was drawn, voted on and filtered, and what failed on it."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
@@ -16,8 +17,10 @@ from diagevo.memory.events import (
     CauseMatched,
     DuplicateJudged,
     Event,
+    FailureAssigned,
     FailureDiagnosed,
     FailureObserved,
+    FailureUnassigned,
     Mode,
     ModelCall,
     NodeAssigned,
@@ -26,11 +29,13 @@ from diagevo.memory.events import (
     SimilarNode,
     SuppliedCause,
     Votes,
+    WrittenPair,
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import AsOf, E, History, expect, fact_of
 from diagevo.memory.read.opened_rounds import round_played
+from diagevo.memory.state.assignments import moves
 from diagevo.memory.stories.references import Reference, observation
 
 CONTRADICTED = {
@@ -60,8 +65,23 @@ class Texts:
 
     question: str | None
     reference: str | None
+    """Of a cause that was found without a model the nearest response that passed, where one is shown."""
     trajectory: str | None
     calls: tuple[ModelExchange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What somebody said that a failure is of."""
+
+    position: int
+    cause_id: str | None
+    """None: it was taken out of its cause."""
+    by: str
+    at: str
+    """When, UTC."""
+    note: str | None
+    undo: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +133,16 @@ class FailureStory:
     """In force in its round: above this cosine the diagnostician was asked about duplicates."""
     positions: dict[str, int]
     texts: Texts | None = None
+    diagnosed: str | None = None
+    """The cause that its round counted it under."""
+    moves: tuple[Said, ...] = ()
+    """What somebody said of it since, in order."""
     local: bool = False
     """Whether it was diagnosed without a model: by computing, and by contrast to what passed."""
+    pair: WrittenPair | None = None
+    """The place that its cause is about, beside a response that passed."""
+    feedback: str | None = None
+    """What the files say of it: a judge's rationale, a test log."""
 
     @property
     def contradicted(self) -> str | None:
@@ -151,7 +179,30 @@ def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bo
             found[kind.__name__] = event
     if "NodeAssigned" in found and (created := _created(history, found["NodeAssigned"], failure.id)):
         found["CauseCreated"] = created
-    return _story(history, found, full)
+    return _with_moves(history, _story(history, found, full), as_of)
+
+
+def _with_moves(history: History, story: FailureStory, as_of: AsOf) -> FailureStory:
+    """With what somebody said of it by then, and the cause that it is of since."""
+    own = [
+        fact
+        for fact in moves(history.log, history.run_id, as_of.position)
+        if fact.event.failure.failure_id == story.failure_id
+    ]
+    rows = history.log.by_ids(history.run_id, [fact.event_id for fact in own])
+    found: list[Said] = []
+    for fact in own:
+        at, event = rows[fact.event_id].recorded_at, fact.event
+        match event:
+            case FailureAssigned(cause_id=cause, by=by, note=note, undo=undo):
+                if found and found[-1].cause_id is None:
+                    found.pop()  # from one to another is one step
+                found.append(Said(fact.position, cause, by, at, note, undo))
+            case FailureUnassigned(by=by):
+                found.append(Said(fact.position, None, by, at, None, False))
+    if not found:
+        return story
+    return replace(story, cause_id=found[-1].cause_id, moves=tuple(found))
 
 
 def counted_under(
@@ -171,6 +222,30 @@ def counted_under(
         limit=limit,
     ):
         yield cast("Fact[CauseCreated | CauseMatched]", fact_of(recorded, Event))
+
+
+def contradicted_causes(history: History) -> dict[str, str]:
+    """Of causes that a model named and that what was computed contradicts in half of their failures or more,
+    by id, how many, in words."""
+    flagged: dict[str, str] = {}
+    gone = history.superseded()
+    for fact in history.events(FailureDiagnosed):
+        why = next((CONTRADICTED[flag] for flag in fact.event.flags if flag in CONTRADICTED), None)
+        if why is not None and fact.round not in gone:
+            flagged[fact.event.failure_id] = why
+    if not flagged:
+        return {}
+    every, against = Counter[str](), dict[str, Counter[str]]()
+    for fact in history.events(CauseCreated, CauseMatched):
+        if fact.round not in gone:
+            every[fact.event.cause_id] += 1
+            if (why := flagged.get(fact.event.failure_id)) is not None:
+                against.setdefault(fact.event.cause_id, Counter())[why] += 1
+    return {
+        cause: f"CONTRADICTED in {of.total():,} of {every[cause]:,}: {of.most_common(1)[0][0]}"
+        for cause, of in against.items()
+        if 2 * of.total() >= every[cause]
+    }
 
 
 def stories_of(
@@ -248,33 +323,35 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
         new_label=assigned.new_label if assigned else None,
         outcome=matched.via if matched else "created" if created else None,
         cause_id=counted.cause_id if counted else None,
+        diagnosed=counted.cause_id if counted else None,
         similarity=matched.similarity if matched else None,
         theta_dup=history.in_force(found["FailureObserved"].position).theta_dup,
         positions={kind: fact.position for kind, fact in found.items()},
-        texts=_texts(history, observed, scored, diagnosed, judged, assigned) if full else None,
+        texts=_texts(history, observed, scored, (diagnosed, judged, assigned)) if full else None,
         local=diagnosed is not None
         and diagnosed.call is None
         and scored is not None
         and scored.votes_are == "rewards",
+        pair=diagnosed.pair if diagnosed else None,
+        feedback=None if observed.feedback is None else history.text(observed.feedback),
     )
+
+
+_CALLS = ("extraction (Prompt 1)", "deduplication (Prompt 2)", "node assignment (Prompt 3)")
 
 
 def _texts(
     history: History,
     observed: FailureObserved,
     scored: CandidateScored | None,
-    diagnosed: FailureDiagnosed | None,
-    judged: DuplicateJudged | None,
-    assigned: NodeAssigned | None,
+    by_model: tuple[FailureDiagnosed | None, DuplicateJudged | None, NodeAssigned | None],
 ) -> Texts:
-    calls = (
-        ("extraction (Prompt 1)", diagnosed.call if diagnosed else None),
-        ("deduplication (Prompt 2)", judged.call if judged else None),
-        ("node assignment (Prompt 3)", assigned.call if assigned else None),
-    )
+    pair = by_model[0].pair if by_model[0] else None
+    calls = ((purpose, event.call) for purpose, event in zip(_CALLS, by_model, strict=True) if event)
+    pair = by_model[0] and by_model[0].pair
     return Texts(
         question=history.text(scored.question) if scored else None,
-        reference=history.text(observed.reference),
+        reference=history.text(pair.passed if pair else observed.reference),
         trajectory=history.text(observed.trajectory),
         calls=tuple(asked(history, purpose, call) for purpose, call in calls if call is not None),
     )

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from diagevo.memory.events import CauseCreated, NodePairJudged, number_of
+from diagevo.memory.events import CauseAdded, CauseCreated, NodePairJudged, number_of
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import AsOf, History
-from diagevo.memory.stories.failures import FailureStory, ModelExchange, asked, stories_of
+from diagevo.memory.stories.failures import FailureStory, ModelExchange, asked, failure_story, stories_of
+from diagevo.memory.stories.references import Reference, nodes
 from diagevo.memory.stories.references import causes as causes_by
-from diagevo.memory.stories.references import nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,22 @@ def why_node(history: History, node_id: str, as_of: AsOf, *, full: bool = False)
         if origin == node_id or any(merge.event.survivor == node_id for merge in walked.moves(origin))
     }
     called = causes_by(history, as_of)
-    causes = [one for one in history.events(CauseCreated, as_of=as_of) if one.event.node_id in within]
+    causes = [
+        one for one in history.events(CauseCreated, CauseAdded, as_of=as_of) if one.event.node_id in within
+    ]
     born = next(one for one in causes if one.event.node_id == node_id)
+    if isinstance(born.event, CauseAdded):
+        evidence = failure_story(history, Reference("failure", born.event.failure_id), as_of, full=full)
+    else:
+        [evidence] = stories_of(history, [born], full=full)
     return NodeStory(
         node_id=node_id,
         label=walked.labels[node_id],
-        created_label=created.event.label,
+        created_label=created.event.label or "",
         round=created.round,
         position=created.position,
         merged_into=into,
-        evidence=stories_of(history, [born], full=full)[0],
+        evidence=evidence,
         members=tuple(
             Member(
                 one.event.cause_id, called[one.event.cause_id][0], one.round, one.position, one.event.node_id

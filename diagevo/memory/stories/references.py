@@ -11,9 +11,12 @@ from typing import Literal
 from diagevo.errors import AmbiguousError, ConfigError, NotFoundError
 from diagevo.memory.events import (
     CandidateScored,
+    CauseAdded,
     CauseCreated,
     CauseRenamed,
+    FailureAssigned,
     FailureObserved,
+    FailureUnassigned,
     NodeCreated,
     NodePairJudged,
     NodesMerged,
@@ -69,7 +72,7 @@ def resolve(history: History, text: str, as_of: AsOf, *kinds: Kind) -> Reference
 def causes(history: History, as_of: AsOf) -> dict[str, tuple[str, int]]:
     """Every cause created by then, by id: what it is called, and its round."""
     found: dict[str, tuple[str, int]] = {}
-    for fact in history.events(CauseCreated, CauseRenamed, as_of=as_of):
+    for fact in history.events(CauseCreated, CauseAdded, CauseRenamed, as_of=as_of):
         _, born = found.get(fact.event.cause_id, ("", fact.round))
         found[fact.event.cause_id] = fact.event.description, born
     return found
@@ -110,7 +113,9 @@ def _by_text(history: History, text: str, as_of: AsOf, wanted: tuple[Kind, ...])
     gone = history.superseded(as_of)  # what they made may have been made again, in the same words
     if "cause" in wanted:
         made = causes(history, as_of).items()
-        named += [(Reference("cause", i), words) for i, (words, round_) in made if round_ not in gone]
+        stored = history.state(as_of).causes  # somebody may have added one after a superseding
+        counts = ((i, words) for i, (words, round_) in made if round_ not in gone or i in stored)
+        named += [(Reference("cause", i), words) for i, words in counts]
     if "node" in wanted:
         found = nodes(history, as_of)
         living = [(i, label) for i, label in found.labels.items() if found.created[i].round not in gone]
@@ -135,7 +140,10 @@ def _by_text(history: History, text: str, as_of: AsOf, wanted: tuple[Kind, ...])
 class Nodes:
     """Every node created up to a point, merged and superseded ones included."""
 
-    created: dict[str, Fact[NodeCreated]] = field(default_factory=dict[str, Fact[NodeCreated]])
+    created: dict[str, Fact[NodeCreated | CauseAdded]] = field(
+        default_factory=dict[str, Fact[NodeCreated | CauseAdded]]
+    )
+    """A cause that somebody added may have come with its node."""
     merges: list[Fact[NodesMerged]] = field(default_factory=list[Fact[NodesMerged]])
     labels: dict[str, str] = field(default_factory=dict[str, str])
     """The last label of each."""
@@ -168,9 +176,10 @@ class Nodes:
 def nodes(history: History, as_of: AsOf) -> Nodes:
     """Read from the events of nodes. What superseded rounds merged is two again."""
     found, gone = Nodes(), history.superseded(as_of)
-    for made in history.events(NodeCreated, as_of=as_of):
-        found.created[made.event.node_id] = made
-        found.labels[made.event.node_id] = made.event.label
+    for made in history.events(NodeCreated, CauseAdded, as_of=as_of):
+        if made.event.label is not None:
+            found.created[made.event.node_id] = made
+            found.labels[made.event.node_id] = made.event.label
     for merge in history.events(NodesMerged, as_of=as_of):
         if merge.round not in gone:
             found.merges.append(merge)
@@ -185,7 +194,7 @@ _NAMED_IN = {
     "failure": ("failure_id",),
 }
 """The fields of an event that say what it is about, by the kind of that."""
-_NODE_EVENTS = ("NodeCreated", "NodeAssigned", "CauseCreated", "NodePairJudged", "NodesMerged")
+_NODE_EVENTS = ("NodeCreated", "NodeAssigned", "CauseCreated", "CauseAdded", "NodePairJudged", "NodesMerged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +253,8 @@ def _naming(reference: Reference) -> Callable[[Recorded], bool]:
             values += [failure.rpartition(".")[0] for failure in values if isinstance(failure, str)]
         if isinstance(event, NodePairJudged):
             values += event.nodes
+        if isinstance(event, FailureAssigned | FailureUnassigned):
+            values += [event.failure.failure_id, event.failure.failure_id.rpartition(".")[0]]
         return reference.id in values
 
     return named

@@ -6,6 +6,8 @@ from fractions import Fraction
 from typing import assert_never
 
 from diagevo.memory.stories.cause_story import (
+    Added,
+    Assigned,
     CauseStory,
     Counted,
     Created,
@@ -18,6 +20,7 @@ from diagevo.memory.stories.cause_story import (
     Sampled,
     Superseded,
     Turn,
+    Unassigned,
     Vote,
 )
 from diagevo.memory.stories.examples import Example
@@ -27,8 +30,8 @@ from diagevo.text.escaping import one_line
 from diagevo.text.lines import Line, listed, sub
 from diagevo.text.numbers import count, number, percent
 
-SHOWN = 80
-"""Characters of a text in a line."""
+SHOWN, FEEDBACK = 80, 400
+"""Characters of a text in a line; of what the files say of a failure."""
 Examples = Mapping[str, Example]
 
 
@@ -78,6 +81,17 @@ def turn_lines(turn: Turn, examples: Examples, shown: int | None = None, *, rest
         case Reinstated():
             text = f"by {turn.by} on {turn.at[:10]} → {turn.state.capitalize()}, f = {turn.frequency}"
             yield Line("reinstated", text, at)
+        case Added():
+            node = f"new node {turn.node_id}" if turn.new_node else turn.node_id
+            text = f"by {turn.by} on {turn.at[:10]} for {turn.evidence.failure_id}, under {node}"
+            yield Line("added", text, at, words=_in_words(turn.evidence, examples))
+        case Assigned():
+            by = f"{turn.failure_id} {'again ' if turn.undo else ''}by {turn.by} on {turn.at[:10]}"
+            text = f"{by} → {turn.state.capitalize()}, f = {turn.frequency}"
+            yield Line("assigned", text, at, words="" if turn.note is None else f": {turn.note}")
+        case Unassigned():
+            by = f"{turn.failure_id} by {turn.by} on {turn.at[:10]}"
+            yield Line("taken out", f"{by} → {turn.state.capitalize()}, f = {turn.frequency}", at)
         case Superseded():
             rounds = f"round {turn.first} was"
             if turn.first != turn.round:
@@ -146,6 +160,9 @@ def failure_lines(story: FailureStory) -> list[Line]:
         Line("question", f"{story.question_id}, {drawn}", at("CandidateScored"), words=label),
         Line("observed", seen, at("FailureObserved")),
     ]
+    if story.feedback is not None:
+        said = textwrap.shorten(one_line(story.feedback), FEEDBACK, placeholder="…")
+        lines.append(Line("feedback", words=said))
     if (mark := mark_of(story)) and story.contradicted is None:
         lines.append(Line("truth", mark=mark))
     if story.verdict is not None:
@@ -168,8 +185,16 @@ def failure_lines(story: FailureStory) -> list[Line]:
         where = "a new node" if story.new_label else f"node {story.node_id}"
         words = f" “{story.new_label}”" if story.new_label else ""
         lines.append(Line("assigned", f"{where} (shortlist: {near})", at("NodeAssigned"), words=words))
-    result = " · ".join(filter(None, (story.cause_id, how_counted(story))))
-    return [*lines, Line("counted", result, at("CauseMatched") or at("CauseCreated"))]
+    result = " · ".join(filter(None, (story.diagnosed, how_counted(story))))
+    lines.append(Line("counted", result, at("CauseMatched") or at("CauseCreated")))
+    for move in story.moves:
+        by = f"by {move.by} on {move.at[:10]}"
+        if move.cause_id is None:
+            lines.append(Line("taken out", f"of its cause, {by}", move.position))
+        else:
+            text = f"{'again ' if move.undo else ''}to {move.cause_id}, {by}"
+            lines.append(Line("assigned", text, move.position, words=f": {move.note}" if move.note else ""))
+    return lines
 
 
 def question_lines(story: QuestionStory) -> list[Line]:
@@ -213,7 +238,9 @@ def question_lines(story: QuestionStory) -> list[Line]:
 
 def failed_on(story: FailureStory) -> Line:
     """A failure below its question."""
-    text = " → ".join(filter(None, (how_counted(story), story.cause_id)))
+    said = next((move for move in story.moves[-1:] if move.cause_id is not None and not move.undo), None)
+    how = how_counted(story) if said is None else f"assigned by {said.by}"
+    text = " → ".join(filter(None, (how, story.cause_id)))
     position = story.positions.get("CauseMatched") or story.positions.get("CauseCreated")
     return Line(story.failure_id, text, position, 1, mark_of(story) if story.right else "")
 

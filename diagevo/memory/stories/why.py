@@ -9,10 +9,11 @@ from itertools import groupby, islice
 from typing import cast
 
 from diagevo.equations.policy import next_epsilon
-from diagevo.equations.states import Tally, counted, reaches, reinstated, tallied
+from diagevo.equations.states import Tally, counted, reaches, reinstated, tallied, withdrawn
 from diagevo.memory.events import (
     EVENT_TYPES,
     CandidateScored,
+    CauseAdded,
     CauseCreated,
     CauseDismissed,
     CauseMatched,
@@ -20,7 +21,10 @@ from diagevo.memory.events import (
     CauseReactivated,
     CauseReinstated,
     CauseRenamed,
+    CauseState,
     Event,
+    FailureAssigned,
+    FailureUnassigned,
     RoundsSuperseded,
     Trait,
     having,
@@ -30,6 +34,8 @@ from diagevo.memory.events.records import event_id
 from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.read.opened_rounds import opened_rounds
 from diagevo.memory.stories.cause_story import (
+    Added,
+    Assigned,
     CauseStory,
     Counted,
     Created,
@@ -44,6 +50,7 @@ from diagevo.memory.stories.cause_story import (
     Standing,
     Superseded,
     Turn,
+    Unassigned,
     Vote,
 )
 from diagevo.memory.stories.failures import (
@@ -55,7 +62,7 @@ from diagevo.memory.stories.failures import (
     stories_of,
 )
 from diagevo.memory.stories.nodes import NodeStory, why_node
-from diagevo.memory.stories.references import nodes, resolve
+from diagevo.memory.stories.references import Reference, nodes, resolve
 
 
 @dataclass(slots=True)
@@ -183,7 +190,8 @@ class _Reader:
                     yield fact
 
     def read(self) -> CauseStory:
-        created: CauseCreated | None = None
+        created: CauseCreated | CauseAdded | None = None
+        promoted: int | None = None
         state: Standing = "superseded"
         frequency, last, since, how, renamed = 0, 0, 0, "created", False
         for turn in self._turned():
@@ -204,6 +212,7 @@ class _Reader:
                 if back == (state, frequency):
                     continue
                 state, frequency = back
+                promoted = None if before is None else self.promoted_rounds.get(before.promotion or "")
             last = fact.round
             if last != self.matches.round:
                 self._close_matches(last)
@@ -215,6 +224,7 @@ class _Reader:
                     self.turns.append(Created(last, fact.position, event.node_id, new, evidence))
                 case CausePromoted() as event:
                     since, how, state, frequency = last, "promoted", "mastered", 0
+                    promoted = last
                     self._promoted(fact, event)
                 case CauseReactivated() as event:
                     since, how, state, frequency = last, "reactivated", "active", frequency + 1
@@ -228,9 +238,36 @@ class _Reader:
                     at = self._recorded_at(fact)
                     self.turns.append(Dismissed(last, fact.position, event.because, event.by, at, frequency))
                 case CauseReinstated() as event:
-                    since, how, state = last, "reinstated", reinstated(frequency)
+                    since, how, state = last, "reinstated", reinstated(frequency, promoted is not None)
                     at = self._recorded_at(fact)
                     self.turns.append(Reinstated(last, fact.position, event.by, at, state, frequency))
+                case CauseAdded() as event:
+                    created, since, state, frequency, how = event, last, "active", 0, "added"
+                    failure = Reference("failure", event.failure_id)
+                    evidence = failure_story(self.history, failure, self.as_of, full=self.full)
+                    new, at = event.label is not None, self._recorded_at(fact)
+                    self.turns.append(
+                        Added(
+                            round=last,
+                            position=fact.position,
+                            node_id=event.node_id,
+                            new_node=new,
+                            by=event.by,
+                            at=at,
+                            evidence=evidence,
+                        )
+                    )
+                case FailureAssigned() | FailureUnassigned() as event:
+                    assert state != "superseded"
+                    was, failure = state, event.failure
+                    if promoted is None or failure.round >= promoted:
+                        if isinstance(event, FailureAssigned):
+                            state, frequency = counted(state, frequency, 1)
+                        else:
+                            state, frequency = withdrawn(state, frequency, promoted is not None)
+                    if state != was:
+                        since, how = last, "assigned" if isinstance(event, FailureAssigned) else "unassigned"
+                    self.turns.append(self._moved(fact, event, state, frequency))
                 case RoundsSuperseded() as event:
                     self._close_matches(0)
                     self.turns.append(Superseded(last, fact.position, event.first, state, frequency))
@@ -264,10 +301,22 @@ class _Reader:
             effect=self._effect(),
         )
 
+    def _moved(
+        self,
+        fact: Fact[Event],
+        event: FailureAssigned | FailureUnassigned,
+        state: CauseState,
+        frequency: int,
+    ) -> Turn:
+        place = fact.round, fact.position, event.failure.failure_id, event.by, self._recorded_at(fact)
+        if isinstance(event, FailureAssigned):
+            return Assigned(*place, event.note, event.undo, state, frequency)
+        return Unassigned(*place, state, frequency)
+
     def _recorded_at(self, fact: Fact[Event]) -> str:
         return self.history.log.by_id(self.history.run_id, fact.event_id).recorded_at
 
-    def _words(self, created: CauseCreated) -> str:
+    def _words(self, created: CauseCreated | CauseAdded) -> str:
         """What it is called now; a cause that a superseding took out, as it was found."""
         cause = self.history.state(self.as_of).causes.get(self.cause_id)
         return created.description if cause is None else cause.description
@@ -337,7 +386,7 @@ class _Reader:
         """Node and label now, and the merges on the way."""
         walked = nodes(self.history, self.as_of)
         turns: list[Turn] = []
-        first = next(turn.round for turn in self.turns if isinstance(turn, Created))
+        first = next(turn.round for turn in self.turns if isinstance(turn, Created | Added))
         for merged in walked.way(node_id):
             event, judged = merged.event, walked.judgement(merged)
             call = judged.call if judged and self.full else None
@@ -421,7 +470,7 @@ def failures_in(story: CauseStory) -> Iterator[FailureStory]:
     """Those that the turns of a story tell one by one."""
     for turn in story.turns:
         match turn:
-            case Created():
+            case Created() | Added():
                 yield turn.evidence
             case Counted() | Reactivated():
                 yield from turn.evidence

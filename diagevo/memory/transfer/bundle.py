@@ -18,9 +18,10 @@ from typing import Any, cast
 import msgspec
 
 from diagevo.errors import ConfigError, InconsistentError, StoreError
-from diagevo.memory.audit.ingested_groups import Attempts, first_mismatch, mismatch
+from diagevo.memory.audit.ingested_groups import first_mismatch, mismatch
 from diagevo.memory.events import (
     CandidateScored,
+    CauseAdded,
     CauseCreated,
     Event,
     FailureDiagnosed,
@@ -40,13 +41,14 @@ from diagevo.memory.log.log import Log, now
 from diagevo.memory.log.tables import VECTOR, imported_vector_key
 from diagevo.memory.log.vectors import Vectors, text_hash
 from diagevo.memory.places import check_name, check_place, runs_folder
+from diagevo.memory.state.model import Attempts
 from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, Rows, UntrustedBundle, Writer, embedded
 from diagevo.memory.transfer.copying import CopiedRun, Copy, HistoryReader, keep_heads, twice
 from diagevo.private import atomic_file
 from diagevo.text.escaping import utf8
 
 BATCH = 500
-_EMBEDDED = (CauseCreated, FailureDiagnosed, NodeCreated, NodesMerged)
+_EMBEDDED = (CauseAdded, CauseCreated, FailureDiagnosed, NodeCreated, NodesMerged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +142,6 @@ class _Checked(HistoryReader):
         r = recorded
         if not self._ids.add(r.event_id):
             raise twice(self._bundle.called, EXPORT_AGAIN)
-        if isinstance(event, GroupIngested) and len(set(event.tags)) < len(event.tags):
-            raise InconsistentError(
-                f"#{r.position}: a tag of {event.subject()} stands twice",
-                hint="ingest the run's files again, into a new run, and export that one",
-            )
         if isinstance(event, (GroupIngested, CandidateScored, FailureObserved)):
             self._file.execute("INSERT INTO place VALUES (?, ?, ?)", (r.type, r.round, r.position))
         return super()._add(recorded, event)

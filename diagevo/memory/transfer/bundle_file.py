@@ -25,6 +25,7 @@ from sqlalchemy import Table
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.events import (
+    CauseAdded,
     CauseCreated,
     Event,
     FailureDiagnosed,
@@ -289,6 +290,8 @@ def embedded(event: Event) -> str | None:
     """The text of an event that is embedded, where it has one."""
     match event:
         case CauseCreated(description=text) | FailureDiagnosed(description=text):
+            return text
+        case CauseAdded(description=text):
             return text
         case NodeCreated(label=text) | NodesMerged(label=text):
             return text

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, insert, select
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.events import Origin, RunConfigured, StageCompleted, Trait, having
-from diagevo.memory.history import AsOf, History, point_of
+from diagevo.memory.history import AsOf, History, expect, point_of
 from diagevo.memory.log.tables import VECTOR, imported_vector_key
 from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.state.stored_config import leaves
@@ -92,12 +92,14 @@ def fork(
 
 def _with_tail(history: History, commit: AsOf) -> AsOf:
     """After what belongs to the round and follows its commit: the fork begins with the same weights, whose
-    measurements are the same, and with the same words. A configuration on the way comes along."""
+    measurements are the same, and with the same words. A configuration on the way comes along, and that with
+    which a fork began at this round."""
     end, tail = commit, having(Trait.TAIL)
     for one in history.log.read(history.run_id, after=commit.position):
         if one.round != commit.round and one.type != RunConfigured.__name__:
             break
-        if one.type in tail:
+        began = one.type == RunConfigured.__name__ and expect(one, RunConfigured).origin is not None
+        if began or one.type in tail:
             end = AsOf(commit.round, one.position, one.sequence)
         elif one.type != RunConfigured.__name__:
             break

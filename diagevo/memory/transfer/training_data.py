@@ -13,6 +13,7 @@ from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, F
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.read.asking import select_rows
+from diagevo.memory.state.assignments import causes_of, moves
 from diagevo.private import private, private_file, private_folder
 from diagevo.text.escaping import json_text
 from diagevo.text.turns import joined, turns
@@ -170,6 +171,10 @@ def _failures(history: History) -> tuple[list[_Failure], dict[str, str]]:
                 | CauseMatched(failure_id=failure_id, cause_id=cause_id)
             ):
                 causes[failure_id] = cause_id
+    for failure_id, cause_id in causes_of(moves(history.log, history.run_id)).items():
+        causes.pop(failure_id, None)
+        if cause_id is not None:
+            causes[failure_id] = cause_id
     if not failures:
         raise NotFoundError(
             f"run {history.run_id} has no failure with a response that passed", hint="see: diagevo runs show"

@@ -47,11 +47,11 @@ def test_verify_of_a_changed_log_exits_1_and_names_the_event(change: Ask, home: 
     from tests.contracts.databases import Store
 
     store = Store(f"sqlite:///{home / 'diagevo.db'}", home)
-    store.tamper("UPDATE event SET payload = replace(payload, '17/24', '18/24') WHERE position = 89")
+    store.tamper("UPDATE event SET payload = replace(payload, '17/24', '18/24') WHERE position = 90")
     result = change("memory", "verify", "--json")
     found = json.loads(result.stdout)["data"]
     assert (result.exit_code, found["ok"]) == (1, False)
-    assert found["faults"][0]["position"] == 89
+    assert found["faults"][0]["position"] == 90
     assert change("memory", "verify").exit_code == 1
 
 

@@ -14,7 +14,7 @@ import pytest
 from diagevo.config.models import IngestConfig
 from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
-from diagevo.memory.events import EVENT_TYPES, Digest, GroupIngested, Value
+from diagevo.memory.events import EVENT_TYPES, Digest, FailureObserved, GroupIngested, Value
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import ARTIFACT
@@ -24,15 +24,17 @@ from tests.ingest.conftest import DATA, diagnose_by_rules
 from tests.memory.audit.forging import rows_of, write_rows
 from tests.memory.audit.played import play
 
+SQL = Path(__file__).parents[3] / "examples" / "sql_eval.jsonl"
 pytestmark = pytest.mark.slow
 
-RUNS = ("played", "waiting")
+RUNS = ("played", "waiting", "said")
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The hand-played run, with calls of a model, and verl's rollouts, which wait for their diagnosis, with
-    one of whose failure the file says something."""
+    """The hand-played run, with calls of a model; verl's rollouts, which wait for their diagnosis, with one
+    of whose failures the file says something; an evaluation diagnosed without a model, with an assigned
+    failure."""
     home = tmp_path_factory.mktemp("original")
     play(f"sqlite:///{home / 'diagevo.db'}", "played", root=home)
     said(home, "ingest", "verl", DATA / "verl" / "rollouts", "--run", "waiting", "--steps-per-round", "2")
@@ -40,6 +42,12 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         judged = IngestedRollout("judged", "too long", 0.0, feedback="off topic")
         recorder = Recorder(memory, IngestConfig(steps_per_round=2))
         recorder.record([RolloutStep(99, "judged.jsonl", [judged])], IngestSummary())
+    said(home, "ingest", "jsonl", SQL, "--run", "said")
+    said(home, "diagnose", "--local", "--run", "said")
+    with closing(open_history(f"sqlite:///{home / 'diagevo.db'}", "said")) as history:
+        first = next(fact.event.failure_id for fact in history.events(FailureObserved))
+    said(home, "memory", "assign", first, "--new", "of my own", "--run", "said")
+    said(home, "memory", "assign", first, "--undo", "--run", "said")
     return home
 
 

@@ -120,10 +120,10 @@ def test_the_same_name_twice_and_a_variable_beside_an_argument_are_no_contradict
 def test_where_a_run_was_configured_anew_the_screens_say_what_the_views_have(change: Ask) -> None:
     """F₁ = 4, F = 5 after round 3: ε₄ is 4/(4 + 5/(1/2)) = 2/7 as committed, 4/(4 + 5) = 4/9 with k = 1."""
     assert change("runs", "fork", "played@3", "--name", "b", "--set", "schedule.k=1").exit_code == 0
-    stored = "SELECT epsilon_next FROM v_round WHERE run_id = :run ORDER BY round DESC LIMIT 1"
+    stored = "SELECT epsilon_committed FROM v_round WHERE run_id = :run ORDER BY round DESC LIMIT 1"
     assert "2/7" in change("memory", "query", stored, "--run", "b", "--format", "csv").stdout
     for name in ("show", "replay", "schedule"):
         shown = change("memory", name, "--run", "b", "--json")
         assert "4/9" in shown.stdout
-        assert "v_cause_history have what was recorded then, ε₄ = 2/7 and p = f/F" in shown.stderr
+        assert "epsilon_committed = 2/7 and probability_committed = f/F" in shown.stderr
         assert "configured anew" not in change("memory", name, "--run", "played").stderr

@@ -69,7 +69,7 @@ def test_rebuild_makes_the_vector_index_again(change: Ask, home: Path, damage: s
             folder.write_text("in its place")
     done = change("memory", "rebuild")
     assert done.stdout == (
-        "played: projections and snapshots of 4 rounds written again\n"
+        "played: projections and snapshots of 4 rounds rewritten\n"
         "  embeddings    by-hand @ 1, 4 numbers\n"
         "  vector index  4 causes\n"
     )
@@ -81,7 +81,7 @@ def test_rebuild_makes_the_vector_index_again(change: Ask, home: Path, damage: s
 
 
 def test_few_causes_need_no_index(change: Ask, home: Path) -> None:
-    assert "  vector index  so few causes need none\n" in change("memory", "rebuild").stdout
+    assert "  vector index  not needed for so few causes\n" in change("memory", "rebuild").stdout
     assert not (home / "played" / "vectors").exists()
 
 
@@ -131,7 +131,7 @@ def test_another_embedding_model_is_refused_then_embeds_the_run_anew_and_it_goes
             "indexed": 0,
         }
         assert sum(len(request["input"]) for request in server.requests) == TEXTS
-        assert f"{TEXTS} of {TEXTS} texts have their vectors\n" in done.stderr
+        assert f"{TEXTS} of {TEXTS} texts embedded\n" in done.stderr
         assert "diagevo memory calibrate proposes new ones" in done.stderr
     log = invoke("memory", "log", "--last", "1", env=env(home)).stdout
     told = "#140  r4   RunConfigured                      version 0.1.0, embeddings served-4 (4 numbers)"

@@ -21,13 +21,13 @@ c2  drops the minus sign of one factor when a product of negative numbers is for
    r2.q2.a0   recurrence: the question aimed at c2, the reply chose c2 · RIGHT: it gives the true answer · Question 2 of round 2: what is it?: first difference The wrong way of r2.q2.a0, attempt 2, instead of A reference of r2.q2   #70
    r2.q2.a1   recurrence: the question aimed at c2, the reply chose c2 · the label 5 is false · Question 2 of round 2: what is it?: first difference The wrong way of r2.q2.a1, attempt 2, instead of A reference of r2.q2              #71
  sampled      r3  p₃ = 3/5 = 60.0% of the 71.4% targeted: 2 questions, 2 kept, mean p₁ 0.708 ≥ 0.70                                                                                                                                     #79
- promoted     r3  Σvotes 17/24 = 0.708 ≥ 0.70 over 2 questions, closed f = 3                                                                                                                                                            #89
+ promoted     r3  Σvotes 17/24 = 0.708 ≥ 0.70 over 2 questions, closed f = 3                                                                                                                                                            #90
  reactivated  r3  3 new failures (2 recurrences, 1 deduplication), 1 against a false label → Active, f = 3, promoted this round                                                                                                        #108
    r3.q1.a2   recurrence: the question aimed at c2, the reply chose c2 · Question 1 of round 3: what is it?: first difference The wrong way of r3.q1.a2, attempt 1, instead of A reference of r3.q1                                    #107
    r3.q2.a5   recurrence: the question aimed at c2, the reply chose c2 · the label 5 is false · Question 2 of round 3: what is it?: first difference The wrong way of r3.q2.a5, attempt 1, instead of A reference of r3.q2             #109
    r3.q3.a0   deduplication: cosine 0.71 > 0.50, judged the same · Question 3 of round 3: what is it?: first difference The wrong way of r3.q3.a0, attempt 1, instead of A reference of r3.q3                                          #111
  sampled      r4  p₄ = 3/5 = 60.0% of the 71.4% targeted: 1 question, 0 kept, mean p₁ 0.917 ≥ 0.70                                                                                                                                     #117
- promoted     r4  Σvotes 11/12 = 0.917 ≥ 0.70 over 1 question, closed f = 3                                                                                                                                                            #127
+ promoted     r4  Σvotes 11/12 = 0.917 ≥ 0.70 over 1 question, closed f = 3                                                                                                                                                            #128
  effect       p₅(c2) = 0: a Mastered cause is not aimed at; it may be stitched to others
  --full: trajectories, prompts and replies
 """  # noqa: E501  (a screen, word for word)
@@ -105,7 +105,7 @@ def test_why_in_full_shows_trajectories_prompts_and_replies(ask: Ask) -> None:
         "   Question 3 of round 3: what is it?\n",
         "   The wrong way of r3.q3.a1, attempt 1\n",
         "   A reference of r3.q3\n",
-        " extraction (Prompt 1), asked of hand-diagnostician (10 + 3 tokens, 1 try)\n",
+        " extraction (Prompt 1), by hand-diagnostician (10 + 3 tokens, 1 try)\n",
         "   What about r3.q3.a1?\n",
         "   new_cause: multiplies exponents",
     ):
@@ -144,12 +144,12 @@ def test_the_tree_has_causes_under_their_nodes(ask: Ask) -> None:
 def test_log_has_a_line_an_event(ask: Ask) -> None:
     lines = ask("memory", "log", "--type", "CausePromoted", "--type", "CauseReactivated").stdout.splitlines()
     assert [line.split()[:4] for line in lines] == [
-        ["#55", "r2", "CausePromoted", "c1"],
-        ["#89", "r3", "CausePromoted", "c2"],
-        ["#90", "r3", "CausePromoted", "c3"],
+        ["#56", "r2", "CausePromoted", "c1"],
+        ["#90", "r3", "CausePromoted", "c2"],
+        ["#91", "r3", "CausePromoted", "c3"],
         ["#106", "r3", "CauseReactivated", "c1"],
         ["#108", "r3", "CauseReactivated", "c2"],
-        ["#127", "r4", "CausePromoted", "c2"],
+        ["#128", "r4", "CausePromoted", "c2"],
         ["#137", "r4", "CauseReactivated", "c3"],
     ]
 
@@ -319,7 +319,7 @@ def test_a_node_of_one_screen_leaves_nothing_out(change: Ask, home: Path) -> Non
 
 def test_steps_at_a_position_inside_a_round_are_those_of_that_round(ask: Ask) -> None:
     steps = ask("memory", "replay", "--step", "--at", "108").stdout.splitlines()[1:]
-    assert [line.split()[0] for line in steps] == ["79", "89", "90", "105", "106", "107", "108"]
+    assert [line.split()[0] for line in steps] == ["79", "90", "91", "105", "106", "107", "108"]
     assert steps[-1].split()[1:3] == ["CauseReactivated", "c2"]
     whole = ask("memory", "replay", "--step", "--at", "116").stdout.splitlines()[1:]
     assert whole[0].split()[0] == "79"

@@ -13,12 +13,13 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from diagevo.errors import DiagEvoError
-from diagevo.memory.audit.ingested_groups import Attempts, mismatch
+from diagevo.memory.audit.assigned_failures import PLAYED, SAID, misassigned
+from diagevo.memory.audit.ingested_groups import mismatch
 from diagevo.memory.events import EVENT_TYPES, Ratio, Value
 from diagevo.memory.events.decode import Fact, decoded
 from diagevo.memory.events.records import Recorded, event_id, payload_of
 from diagevo.memory.state.fold import advance
-from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.model import Attempts, MemoryState
 
 Path = tuple[str | int, ...]
 """Where a value stands in a payload."""
@@ -82,7 +83,9 @@ class Told:
                 lambda batch: of(batch, "GroupIngested"),
                 lambda number: of(number, "CandidateScored", "FailureObserved"),
             )
-            return found is not None
+            said = (f for f in facts if f.type in {event.__name__ for event in SAID})
+            played = [event.__name__ for event in PLAYED]
+            return (found or misassigned(said, lambda number: of(number, *played))) is not None
         except DiagEvoError:
             return True
 

@@ -49,8 +49,10 @@ def test_every_reader_of_a_random_log_shows_the_same_p(
             zip(expected, what_if(observations(history, history.end), Changes()).rounds, strict=True)
         )
         with history.log.database.read() as connection:
-            rows = connection.execute(text("SELECT round, cause_id, probability FROM v_cause_history")).all()
-        stored = {(row.round, row.cause_id): row.probability for row in rows}
+            rows = connection.execute(
+                text("SELECT round, cause_id, probability_committed AS p FROM v_cause_history")
+            ).all()
+        stored = {(row.round, row.cause_id): row.p for row in rows}
         for commit in history.commits:
             after = commit.round
             state = history.state(point_of(commit))

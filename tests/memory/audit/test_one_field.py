@@ -18,12 +18,14 @@ from diagevo.memory.events import (
     Artifact,
     CheckpointEvaluated,
     FailureDiagnosed,
+    FailureObserved,
     GroupRewards,
     Mark,
     Model,
     PhaseMeasured,
     RunConfigured,
     StepTrained,
+    WrittenPair,
     WrongStep,
 )
 from diagevo.memory.events.records import Recorded
@@ -91,6 +93,8 @@ def _superseded(folder: Path) -> list[Recorded]:
         diagnose(memory, {"a": C1, "d": C1})
         Recorder(memory, SETTINGS, resumed=True).record([step(3, a="--+-", d="+-+")], IngestSummary())
         diagnose(memory, {"a": C1, "d": "forgets what it was asked"})
+        failed = memory.log.chosen("superseded", [FailureObserved], (memory.state.round, memory.state.round))
+        memory.assign([fact.event.failure_id for fact in failed], min(memory.state.causes), "ada")
         return _records(memory)
 
 
@@ -181,6 +185,15 @@ def _measured(folder: Path) -> list[Recorded]:
                     level=3,
                     evidence=[Mark(line=0, text="leaves out the carry")],
                     step=WrongStep(line=1, text="7 + 5 = 2", why="first difference", shown=False),
+                    pair=WrittenPair(
+                        line=1,
+                        start=8,
+                        wrote="2",
+                        passed=memory.artifacts.put_many(["7 + 5 = 12"])[0],
+                        passed_line=0,
+                        passed_start=8,
+                        should="12",
+                    ),
                 )
             ]
         )
@@ -204,6 +217,10 @@ def _measured(folder: Path) -> list[Recorded]:
         memory.rename("c1", "another correction")
         memory.dismiss("c1", "the grader is wrong", "ada")
         memory.reinstate("c1", "ada")
+        memory.add_cause("in words of one's own", "r1.q0.a1", "ada")
+        memory.assign(["r1.q0.a1"], "c2", "ada", "why")
+        memory.assign(["r1.q0.a1"], "c1", "bob")
+        memory.unassign(["r1.q0.a1"], "bob")
         return _records(memory)
 
 
@@ -293,6 +310,7 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "step": "the step, where the groups were not ingested",
         "trajectory": _TEXT,
         "right": _MEASURED,
+        "feedback": "what the file says, of a group that waits or is not known",
     },
     "FailureDiagnosed": {
         "supplied": "a diagnostician may have been shown fewer causes",
@@ -302,11 +320,22 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "level": "on which level that method found it",
         **dict.fromkeys(("evidence", "evidence.line", "evidence.text"), "what it rests on"),
         **dict.fromkeys(("step", "step.line", "step.text", "step.why", "step.shown"), "where it is"),
+        **dict.fromkeys(("pair", "pair.line", "pair.start", "pair.wrote"), "the place that it is about"),
+        **dict.fromkeys(
+            ("pair.passed", "pair.passed_line", "pair.passed_start", "pair.should"), "what passed there"
+        ),
     }
     | {f"call{part}": _ASKED for part in _CALL},
     "CauseRenamed": {"description": "an auditor's words"},
     "CauseDismissed": {"because": "an auditor's words", "by": "whose they are"},
     "CauseReinstated": {"by": "whose word it is"},
+    "CauseAdded": {"by": "whose words they are", "description": "a person's words"},
+    "FailureAssigned": {
+        "by": "whose word it is",
+        "note": "a person's words",
+        "undo": "of a failure that goes back to its diagnosed cause: whether that is confirmed",
+    },
+    "FailureUnassigned": {"by": "whose word it is"},
     "DuplicateJudged": {
         "candidates": _VECTORS,
         "nearest": _VECTORS,

@@ -173,7 +173,7 @@ def test_an_audit_runs_no_code_that_a_database_names(url: str, tmp_path: Path, s
     for command in (["verify", "--deep"], ["replay"], ["what-if", "--k", "1"], ["why", "c4"]):
         assert invoke("memory", *command, env=env).exit_code == 0
     said = invoke("memory", "what-if", "--k", "1", env=env).stderr
-    assert f"schedule.policy {source}:Crowd: an audit runs no code" in said
+    assert f"schedule.policy {source}:Crowd: audits do not run its code" in said
     assert not (tmp_path / "ran").exists()
 
 

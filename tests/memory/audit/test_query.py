@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from diagevo.errors import ConfigError, DamagedError
-from diagevo.memory.audit.query import AGENT, PERSON, Limits, query, view_columns
+from diagevo.memory.audit.query import query, view_columns
+from diagevo.memory.audit.query_limits import AGENT, PERSON, Limits
 from diagevo.memory.audit.query_sqlite import FUNCTIONS
 from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
@@ -46,7 +47,7 @@ def asked(store: Store, sql: str, limits: Limits = PERSON) -> list[tuple]:
 
 def test_a_query_reads_the_memory_as_of_every_round(history: History) -> None:
     assert rows(
-        history, "SELECT round, failures, epsilon_next FROM v_round WHERE run_id = :run ORDER BY round"
+        history, "SELECT round, failures, epsilon_committed FROM v_round WHERE run_id = :run ORDER BY round"
     ) == [
         (1, 4, "1/3"),
         (2, 5, "2/7"),
@@ -184,7 +185,7 @@ def test_time_in_which_rows_wait_for_their_reader_is_not_the_statements(
 ) -> None:
     now = 100.0
     clock = SimpleNamespace(monotonic=lambda: now)
-    monkeypatch.setattr("diagevo.memory.audit.query.time", clock)
+    monkeypatch.setattr("diagevo.memory.audit.query_limits.time", clock)
     database = Database(played_sqlite.url)
     with query(
         database,

@@ -16,7 +16,8 @@ import pytest
 from sqlalchemy import make_url
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.audit.query import AGENT, Limits, query
+from diagevo.memory.audit.query import query
+from diagevo.memory.audit.query_limits import AGENT, Limits
 from diagevo.memory.audit.query_postgres import NOT_A_READER, not_a_reader
 from diagevo.memory.log.database import Database
 from tests.cli.program import invoke
@@ -295,7 +296,7 @@ def test_ctrl_c_ends_a_query_that_would_never_end(
 ) -> None:
     store = request.getfixturevalue("played_sqlite" if dialect == "sqlite" else "played_postgres")
     code = f"""
-from diagevo.memory.audit.query import StatementTimer
+from diagevo.memory.audit.query_limits import StatementTimer
 step = StatementTimer.step
 def told(self, execute):
     print("asked", flush=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import astuple, replace
@@ -81,7 +82,7 @@ def test_a_fork_whose_parent_is_another_run_by_now_says_so(forked: Store) -> Non
     forked.tamper(f"UPDATE event SET hash = '0' WHERE run_id = 'played' AND hash = '{last.hash}'")
     with opened(forked, "b") as [b]:
         assert run_story(b).shared == 0
-    assert "whose history here is another" in invoke("runs", "show", "b", "--db", forked.url).stdout
+    assert "whose history here differs" in invoke("runs", "show", "b", "--db", forked.url).stdout
 
 
 def test_a_fork_records_where_it_comes_from(forked: Store) -> None:
@@ -109,6 +110,44 @@ def test_a_fork_plays_on_with_its_own_settings(forked: Store) -> None:
     with forked.log() as log:
         assert verify(log, "b", forked.root / "b").ok
         assert verify(log, "played", forked.root / "played").ok
+
+
+def test_a_fork_of_a_fork_at_the_round_where_that_began_has_its_settings(forked: Store) -> None:
+    with opened(forked, "b") as [b]:
+        made = fork(b, 2, "c", root=forked.root)
+        assert made.changed == ()
+        after = fork(b, 1, "d", root=forked.root)  # before it began, the settings are the first run's
+        assert after.changed == ()
+    with opened(forked, "b", "c", "d") as [b, c, d]:
+        assert [each.configuration().config["memory"]["theta_up"] for each in (b, c)] == ["9/10"] * 2
+        assert d.configuration().config == CONFIG
+        assert [each.event.number for each in c.configurations] == [1, 2, 3]
+    with forked.open("c") as memory:
+        _third_round(memory)
+        assert memory.state.causes["c3"].state == "active"
+    with forked.log() as log:
+        assert verify(log, "c", forked.root / "c", deep=True).ok
+
+
+@pytest.mark.parametrize(
+    ("was", "now"), [("hashing", "sentence"), ("hashing", None), ({"name": "a"}, {"name": "b"})]
+)
+def test_a_fork_with_another_embedder_is_refused_however_it_is_named(
+    copied: Store, was: Any, now: Any
+) -> None:
+    """By a word too, as in the logs of others."""
+    with copied.open("a") as memory:
+        player = Player(memory)
+        player.configure({**CONFIG, "roles": {"embedder": was}})
+        player.open(1)
+        player.score()
+        player.trained()
+        player.commit()
+    with opened(copied, "a") as [history]:
+        with pytest.raises(ConfigError, match="a fork keeps the embedding model"):
+            fork(history, 1, "b", {**CONFIG, "roles": {"embedder": now}}, root=copied.root)
+        made = fork(history, 1, "b", {**CONFIG, "roles": {"embedder": was}}, root=copied.root)
+    assert made.changed == ()
 
 
 def test_a_fork_beyond_a_reactivation_names_its_own_promotion(copied: Store) -> None:

@@ -25,9 +25,9 @@ def _told(question: str, failed: str, attempt: int = 1) -> tuple[str, str, str]:
 
 ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     "v_round": (
-        "SELECT round, failures, reference_round, reference_failures, epsilon_next, epsilon_next_value,"
-        " active, mastered, nodes, candidates, kept, observed, promoted, reactivated, created, position"
-        " FROM v_round WHERE superseded_at IS NULL ORDER BY round",
+        "SELECT round, failures, reference_round, reference_failures, epsilon_committed,"
+        " epsilon_committed_value, active, mastered, nodes, candidates, kept, observed, promoted,"
+        " reactivated, created, position FROM v_round WHERE superseded_at IS NULL ORDER BY round",
         [
             # The sixth failure of round 1 is unresolved; it was observed all the same.
             (1, 4, 1, 4, "1/3", 1 / 3, 3, 0, 3, 5, 2, 6, 0, 0, 3, 44),
@@ -55,7 +55,8 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
         ],
     ),
     "v_cause_history": (
-        "SELECT round, node_id, node_label, description, state, frequency, probability FROM v_cause_history"
+        "SELECT round, node_id, node_label, description, state, frequency, probability_committed"
+        " FROM v_cause_history"
         " WHERE cause_id = 'c1' ORDER BY round",
         [
             (1, "n1", NODES["n1"], C1, "active", 2, "1/2"),
@@ -108,6 +109,10 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
             (3, "c2", "r3.q3.a0", "deduplication"),
             (4, "c3", "r4.q0.a0", "recurrence"),
         ],
+    ),
+    "v_assignment": (
+        'SELECT round, failure_id, cause_id, "by", note FROM v_assignment ORDER BY position',
+        [],  # nobody assigned any: tests/contracts/test_assigning.py
     ),
     "v_promotion": (
         "SELECT round, cause_id, questions, consistency, threshold, closed_frequency FROM v_promotion"

@@ -10,7 +10,7 @@ from diagevo.config.models import IngestConfig
 from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rollout_steps import RolloutStep
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.events import CheckpointEvaluated
+from diagevo.memory.events import CheckpointEvaluated, FailureObserved
 from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
 from diagevo.memory.memory import Memory
@@ -26,8 +26,9 @@ TAGS = {"a": ("vowel",), "e": ("vowel", "late"), "f": ("late",)}
 SETTINGS = IngestConfig(steps_per_round=2, all_failed=True)
 
 
-def histories(store: Store, seed: int, *, again: bool = True) -> list[str]:
-    """Runs of all kinds in one database, from a seed; without `again` nothing is superseded or resumed."""
+def histories(store: Store, seed: int, *, again: bool = True, assign: bool = True) -> list[str]:
+    """Runs of all kinds in one database, from a seed; without `again` nothing is superseded or resumed,
+    without `assign` no failure is said to be of another cause."""
     rng = random.Random(seed)
     with store.open("played") as memory:
         Player(memory).configure()
@@ -35,11 +36,14 @@ def histories(store: Store, seed: int, *, again: bool = True) -> list[str]:
         play_on(memory, rng, rounds=rng.randint(2, 3), pool=6, lossy=again)
         if again:
             _rename(memory, rng)
+            _assign(memory, rng, assign)
             memory.supersede(rng.randint(2, memory.state.round), "once more")
             _measure(memory)
             _dismiss(memory, rng)
+            _assign(memory, rng, assign)
             play_on(memory, rng, rounds=1, pool=6, lossy=True)
             _dismiss(memory, rng)
+            _assign(memory, rng, assign)
             _measure(memory)
             _rename(memory, rng)
             play_on(memory, rng, rounds=1, pool=6, commit=rng.random() < 0.5)
@@ -55,11 +59,11 @@ def histories(store: Store, seed: int, *, again: bool = True) -> list[str]:
             _rename(memory, rng)
     with store.open("ingested") as memory:
         memory.configure(CONFIGURED)
-        ingest_randomly(memory, rng, again=again)
+        ingest_randomly(memory, rng, again=again, assign=assign)
     return ["played", "forked", "ingested"]
 
 
-def ingest_randomly(memory: Memory, rng: random.Random, *, again: bool) -> None:
+def ingest_randomly(memory: Memory, rng: random.Random, *, again: bool, assign: bool = True) -> None:
     """Some steps, some of them diagnosed, a superseding, a training that was resumed."""
     steps: list[RolloutStep] = []
 
@@ -79,6 +83,7 @@ def ingest_randomly(memory: Memory, rng: random.Random, *, again: bool) -> None:
     play_more(rng.randint(1, 4))
     if again:
         _dismiss(memory, rng)
+        _assign(memory, rng, assign)
         Rounds(memory).supersede(rng.choice([one.round for one in memory.state.began]), "once more")
         diagnosed()
         if rng.random() < 0.6:
@@ -122,6 +127,28 @@ def _dismiss(memory: Memory, rng: random.Random) -> None:
             memory.reinstate(cause.cause_id, "an auditor")
         elif rng.random() < 0.4:
             memory.dismiss(cause.cause_id, "the label is wrong", "an auditor")
+
+
+def _assign(memory: Memory, rng: random.Random, wanted: bool) -> None:
+    """Some failures of rounds that count, to stored causes and to one in words of one's own; some of them go
+    back."""
+    counted = set(memory.state.counted())
+    given_up = History(memory.database, memory.run_id, memory.root).abandoned
+    there = dict.fromkeys(
+        fact.event.failure_id
+        for fact in memory.log.chosen(memory.run_id, [FailureObserved])
+        if fact.round in counted and not given_up.void(fact.round, fact.event)
+    )
+    if not wanted or not there or memory.state.open is not None:
+        return
+    chosen = rng.sample(sorted(there), min(len(there), rng.randint(1, 8)))
+    words = f"in words of one's own, {memory.state.sequence}"
+    memory.add_cause(words, chosen[0], "a person")
+    for failure in chosen:
+        cause = rng.choice(sorted(memory.state.causes))
+        memory.assign([failure], cause, "a person", rng.choice([None, "it is so"]))
+    said = [failure for failure in chosen if rng.random() < 0.4]
+    memory.unassign(said, "another person")
 
 
 def _measure(memory: Memory) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 Row = dict[str, Any]
 STANDING = {"RoundCommitted", "RoundsSuperseded", "CauseRenamed", "CauseDismissed", "CauseReinstated"}
+STANDING |= {"CauseAdded", "FailureAssigned", "FailureUnassigned"}
 """Events after which the tables have the memory as it stands."""
 VERDICTS = ("kept", "too_easy", "too_hard", "contested", "no_label", "invalid")
 
@@ -50,6 +51,21 @@ class Standing:
     """Merged ones: the survivor, and the label they had."""
     reference: tuple[int | None, int | None] = (None, None)
     """The round of F₁, and F₁."""
+    promoted: dict[str, int] = field(default_factory=dict)
+    """The round of a cause's last promotion: what failed before it is in no f."""
+    moved: list[Event] = field(default_factory=list)
+    """What somebody said of failures, as far as it stands."""
+
+    def move(self, event: Event, by: int) -> None:
+        """A failure to a cause (1), or out of it (-1)."""
+        self.moved.append(event)
+        cause = self.causes[event.told["cause_id"]]
+        if event.told["failure"]["round"] < self.promoted.get(cause["cause_id"], 0):
+            return
+        cause["frequency"] += by
+        if cause["state"] != "dismissed":
+            once = cause["cause_id"] in self.promoted
+            cause["state"] = "mastered" if once and not cause["frequency"] else "active"
 
     @property
     def failures(self) -> int:
@@ -97,6 +113,7 @@ class Oracle:
                     self._open(event)
                 case "CausePromoted":
                     now.causes[told["cause_id"]] |= {"state": "mastered", "frequency": 0}
+                    now.promoted[told["cause_id"]] = event.round
                 case "CauseReactivated":
                     now.causes[told["cause_id"]] |= {"state": "active", "frequency": 1}
                 case "CauseMatched":
@@ -115,7 +132,19 @@ class Oracle:
                     now.causes[told["cause_id"]]["state"] = "dismissed"
                 case "CauseReinstated":
                     one = now.causes[told["cause_id"]]
-                    one["state"] = "active" if one["frequency"] else "mastered"
+                    never = told["cause_id"] not in now.promoted
+                    one["state"] = "active" if one["frequency"] or never else "mastered"
+                case "CauseAdded":
+                    new = {name: told[name] for name in ("cause_id", "description", "node_id")}
+                    new |= {"state": "active", "frequency": 0, "created_round": event.round}
+                    now.causes[told["cause_id"]] = new
+                    if told["label"] is not None:
+                        now.nodes[told["node_id"]] = {"label": told["label"], "members": []}
+                    now.nodes[told["node_id"]]["members"].append(told["cause_id"])
+                case "FailureAssigned":
+                    now.move(event, 1)
+                case "FailureUnassigned":
+                    now.move(event, -1)
                 case "CauseRenamed":
                     now.causes[told["cause_id"]]["description"] = told["description"]
                 case "RoundCommitted":
@@ -293,10 +322,46 @@ class Oracle:
                 row = {"run_id": self.run, "round": number, "question_id": question, "cause_id": cause}
                 row |= {name: asked[question][name] for name in ("question", "responses", "first")}
                 rows.append(row | {"failures": failures})
+        keys = {(row["round"], row["question_id"], row["cause_id"]) for row in rows}
+        for one in self.of("FailureAssigned", "FailureUnassigned"):  # a row stays, whatever is taken back
+            failure, cause = one.told["failure"], one.told["cause_id"]
+            key = failure["round"], _question(failure["failure_id"]), cause
+            if key not in keys:
+                keys.add(key)
+                row = {"run_id": self.run, "round": key[0], "question_id": key[1], "cause_id": cause}
+                asked = self.asked(key[0])[key[1]]
+                row |= {name: asked[name] for name in ("question", "responses", "first")}
+                rows.append(row | {"failures": 0})
         return rows
 
+    def moved_failure(self) -> list[Row]:
+        rows: list[Row] = []
+        for one in self.told.moved:
+            failure = one.told["failure"]
+            question = _question(failure["failure_id"])
+            rows.append(
+                {
+                    "run_id": self.run,
+                    "position": one.position,
+                    "round": failure["round"],
+                    "question_id": question,
+                    "failure_id": failure["failure_id"],
+                    "cause_id": one.told["cause_id"],
+                    "question": self.asked(failure["round"])[question]["question"],
+                    "failures": 1 if one.type == "FailureAssigned" else -1,
+                }
+            )
+        return rows
+
+    def _moved_to(self) -> dict[str, str | None]:
+        """The cause of each failure that somebody moved."""
+        return {
+            one.told["failure"]["failure_id"]: one.told["cause_id"] if one.type == "FailureAssigned" else None
+            for one in self.told.moved
+        }
+
     def cause_history(self) -> list[Row]:
-        questions = self.cause_question()
+        questions = [row for row in self.cause_question() if row["failures"]]
         rows: list[Row] = []
         for number, (_, memory, _) in self.committed.items():
             for name, one in memory.causes.items():
@@ -304,7 +369,7 @@ class Oracle:
                 aimed = [told for told in self.asked(number).values() if told["cause_id"] == name]
                 valid = [told for told in aimed if told["verdict"] != "invalid"]
                 agreeing = [Fraction(told["first"], told["responses"]) for told in valid]
-                active = one["state"] == "active"
+                active = one["state"] == "active" and one["frequency"]
                 rows.append(
                     {
                         "run_id": self.run,
@@ -371,8 +436,11 @@ class Oracle:
     def ingested_prompt(self) -> list[Row]:
         explained = Counter[str]()
         for row in self.cause_question():
-            if row["round"] in self.counting.values():
+            asked = self.asked(row["round"])[row["question_id"]]
+            if row["round"] in self.counting.values() and asked["votes_are"] == "rewards":
                 explained[row["question"]] += row["failures"]
+        for row in self.moved_failure():
+            explained[row["question"]] += row["failures"]
         found: dict[str, list[Row]] = defaultdict(list)
         for one in self.ingested_group():
             found[one["question"]].append(one)
@@ -402,6 +470,7 @@ class Oracle:
             "ingested_group": self.ingested_group(),
             "ingested_sum": self.ingested_sum(),
             "ingested_prompt": self.ingested_prompt(),
+            "moved_failure": self.moved_failure(),
         }
 
     # The views.
@@ -429,13 +498,17 @@ class Oracle:
 
     def v_round(self) -> list[Row]:
         names = ("superseded_at", "superseded_by")
+        drawn = {one.round: one.told["epsilon"] for one in self.of("RoundOpened")}
         return [
-            row | {name: self.opened[row["round"]][name] for name in names} for row in self.round_summary()
+            _committed(row)
+            | {name: self.opened[row["round"]][name] for name in names}
+            | {"epsilon": drawn[row["round"]]}
+            for row in self.round_summary()
         ]
 
     def v_cause_rate(self) -> list[Row]:
         found: dict[str, list[Row]] = defaultdict(list)
-        for row in self._that_count(self.cause_question()):
+        for row in self.v_cause_question():
             found[row["cause_id"]].append(row)
         return [
             {
@@ -448,6 +521,26 @@ class Oracle:
                 "pass_rate": _sum(of, "first") / _sum(of, "responses"),
             }
             for cause, of in found.items()
+        ]
+
+    def v_cause_question(self) -> list[Row]:
+        moved = Counter[tuple[int, str, str]]()
+        for row in self.moved_failure():
+            moved[row["round"], row["question_id"], row["cause_id"]] += row["failures"]
+        rows = [
+            row | {"failures": row["failures"] + moved[row["round"], row["question_id"], row["cause_id"]]}
+            for row in self._that_count(self.cause_question())
+        ]
+        return [row for row in rows if row["failures"]]
+
+    def v_assignment(self) -> list[Row]:
+        last = {one.told["failure"]["failure_id"]: one for one in self.told.moved}
+        return [
+            {"run_id": self.run, "position": one.position, "failure_id": name, "cause_id": one.cause_id}
+            | {"round": one.told["failure"]["round"], "by": one.told["by"], "note": one.told["note"]}
+            | {"recorded_at": one.recorded_at}
+            for name, one in last.items()
+            if one.type == "FailureAssigned" and not one.told["undo"]
         ]
 
     def _that_count(self, rows: list[Row]) -> list[Row]:
@@ -473,7 +566,7 @@ class Oracle:
         return [(one, self.asked(one.round)[one.told["question_id"]]) for one in there]
 
     def v_failure(self) -> list[Row]:
-        fields = "failure_id question_id stage attempt step trajectory reference against"
+        fields = "failure_id question_id stage attempt step trajectory reference feedback against"
         rows: list[Row] = []
         for event, asked in self._observed():
             [row] = self._rows([event], fields)
@@ -524,7 +617,12 @@ class Oracle:
         rows: list[Row] = []
         for row in self.v_failure():
             via, cause = under.get((row["round"], row["failure_id"]), (None, None))
-            texts = {name: self.text(row[name]) for name in ("question", "trajectory", "reference")}
+            if row["failure_id"] in (moved := self._moved_to()) and moved[row["failure_id"]] != cause:
+                cause = moved[row["failure_id"]]
+                via = None if cause is None else "assigned"
+            texts = {
+                name: self.text(row[name]) for name in ("question", "trajectory", "reference", "feedback")
+            }
             kept = {name: value for name, value in row.items() if name not in ("stage", "step")}
             rows.append(kept | texts | {"via": via, "cause_id": cause, "cause": self._words(cause)})
         return rows
@@ -650,12 +748,11 @@ class Oracle:
     def views(self) -> dict[str, list[Row]]:
         """Every published view."""
         return {
-            "v_cause_history": self._that_count(self.cause_history()),
-            "v_cause_question": self._that_count(self.cause_question()),
+            "v_cause_history": [_committed(row) for row in self._that_count(self.cause_history())],
             **{
                 name: getattr(self, name)()
                 for name in dir(self)
-                if name.startswith("v_") and name not in ("v_cause_history", "v_cause_question")
+                if name.startswith("v_") and name != "v_cause_history"
             },
         }
 
@@ -667,6 +764,16 @@ def _merge(now: Standing, survivor: str, absorbed: str, label: str) -> None:
         now.causes[cause]["node_id"] = survivor
     members = sorted((*now.nodes[survivor]["members"], *gone["members"]), key=_number)
     now.nodes[survivor] |= {"label": label, "members": members}
+
+
+def _committed(row: Row) -> Row:
+    """What a commit says of the next round is called so in views."""
+    names = {
+        "epsilon_next": "epsilon_committed",
+        "epsilon_next_value": "epsilon_committed_value",
+        "probability": "probability_committed",
+    }
+    return {names.get(name, name): value for name, value in row.items()}
 
 
 def _number(name: str) -> int:
@@ -746,8 +853,15 @@ def figures(log: Iterable[Any]) -> Figures:
         failures={row["failure_id"] for row in oracle.v_failure()},
         cause_of={
             name: cause
-            for number in oracle.counting.values()
-            for name, cause in oracle.settled(number).items()
+            for name, cause in (
+                {
+                    name: cause
+                    for number in oracle.counting.values()
+                    for name, cause in oracle.settled(number).items()
+                }
+                | oracle._moved_to()
+            ).items()
+            if cause is not None
         },
         again=again,
         dropped=sum(b < a for a, b in pairs),

@@ -20,12 +20,17 @@ BEFORE = {name: json.loads((FROZEN / f"views_{name}.json").read_text()) for name
 """The views of a revision, those that the next one changed."""
 LEFT = {"void"}
 """Columns that are no more."""
+RENAMED = {
+    "epsilon_next": "epsilon_committed",
+    "epsilon_next_value": "epsilon_committed_value",
+    "probability": "probability_committed",
+}
 
 
 @pytest.mark.parametrize("revision", BEFORE)
 @pytest.mark.parametrize("seed", range(3))
 def test_every_view_has_the_rows_that_it_had(store: Store, seed: int, revision: str) -> None:
-    histories(store, seed, again=revision != "0001")
+    histories(store, seed, again=revision != "0001", assign=False)
     compared = 0
     with closing(Database(store.url)) as database, database.write() as connection:
         for name, query in BEFORE[revision][store.dialect].items():
@@ -34,7 +39,8 @@ def test_every_view_has_the_rows_that_it_had(store: Store, seed: int, revision: 
             found = connection.exec_driver_sql(f"SELECT * FROM old_{name[2:]}")
             columns = [column for column in found.keys() if column not in LEFT]  # noqa: SIM118
             old = [tuple(row[column] for column in columns) for row in found.mappings()]
-            new = connection.exec_driver_sql(f"SELECT {', '.join(columns)} FROM {name}")
+            today = ", ".join(RENAMED.get(column, column) for column in columns)
+            new = connection.exec_driver_sql(f"SELECT {today} FROM {name}")
             assert _spelled(new) == _spelled(old), name
             compared += len(old)
         connection.rollback()

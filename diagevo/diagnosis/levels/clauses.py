@@ -1,0 +1,487 @@
+"""What is printed of a cause: clauses that hold for its failures, each with how many they are.
+
+A clause is looked up in the texts: `has fetch` in the failure; `leaves out desc` in the failure and in what
+most passing responses to its prompt have. What hardly any reader could act on, a shape, is no clause.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from diagevo.diagnosis.levels.contrast import ALPHA, FEWEST
+from diagevo.diagnosis.levels.features import (
+    COUNTS,
+    FEEDBACK,
+    NEW,
+    ONE,
+    THOUGHT,
+    Vocabulary,
+    feedback_words,
+    part_of,
+)
+from diagevo.diagnosis.levels.field_changes import ANY, is_change
+from diagevo.diagnosis.levels.inputs import Prompt, Response
+from diagevo.diagnosis.levels.step_location import change
+
+TRUE = 0.9
+"""Share of the failures under a cause for which a clause that is printed holds, at least."""
+COMMON = 0.5
+"""Share of the responses from which a word is one that texts have, and names nothing."""
+MIN_WORD_LENGTH = 4
+"""Letters from which a word that most texts have says something where it is missing."""
+MAX_WORDS = 6
+"""Words that name a cause together: ways to say one thing, or each in some of the failures."""
+SELDOM = 0.05
+"""Share of passes that may have a word which is one way of several to name a cause."""
+USUAL = 0.2
+"""A clause that more of the passes show names nothing."""
+BESIDE = 0.1
+"""Share of passes that may show a second clause."""
+SIBLING = "the nearest passing response"
+OPERATORS = frozenset(("+", "*", "/", "%", "//", "**", "==", "!=", "<=", ">="))
+"""Signs that say what is done; others are punctuation."""
+
+
+class Said:
+    """One response to a prompt, or what it thought, as clauses look at it."""
+
+    def __init__(self, vocabulary: Vocabulary, prompt: Prompt, response: Response, part: str = "") -> None:
+        self._vocabulary, self.prompt, self.response, self._part = vocabulary, prompt, response, part
+
+    @cached_property
+    def thought(self) -> "Said | None":
+        thought = self.response.thought
+        return None if thought is None else Said(self._vocabulary, self.prompt, thought, THOUGHT)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset(self.response.words)
+
+    @cached_property
+    def _text(self) -> str:
+        return f" {' '.join(self.response.words)} "
+
+    @cached_property
+    def _properties(self) -> frozenset[str]:
+        return frozenset(self._vocabulary.properties(self.prompt, self.response, self._part))
+
+    @cached_property
+    def _changed(self) -> str:
+        kind = change(self.prompt, self.response)
+        return "" if kind is None else changed_name(kind)
+
+    @cached_property
+    def feedback(self) -> str:
+        return f" {' '.join(feedback_words(self.response.feedback, self.prompt.words))} "
+
+    @cached_property
+    def unusual(self) -> frozenset[str]:
+        """Words of its sentences that hardly any other response has."""
+        found = self._vocabulary.new(self.prompt, self.response)
+        return frozenset(word for _, _, words in found for word in words if word[0].isalpha())
+
+    def has(self, name: str) -> bool:
+        part, name = part_of(name)
+        if part:
+            return self.thought is not None and self.thought.has(name)
+        if name.startswith(ONE):
+            return not self.words.isdisjoint(name.removeprefix(ONE).split(", "))
+        if SIBLING in name:
+            return name == self._changed
+        if name.startswith(FEEDBACK):
+            return f" {name.removeprefix(FEEDBACK)} " in self.feedback
+        if name.startswith("§"):
+            return name in self._properties
+        return f" {name} " in self._text if " " in name else name in self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """Has it (1), or leaves out what passes have (-1)."""
+
+    name: str
+    sign: int
+
+    def holds(self, failed: Said, passed: Sequence[Said]) -> bool:
+        """`passed`: responses to the same prompt, or to prompts near to it."""
+        if self.sign > 0:
+            return failed.has(self.name)
+        return not failed.has(self.name) and 2 * sum(each.has(self.name) for each in passed) > len(passed)
+
+    @property
+    def key(self) -> str:
+        return f"{'+' if self.sign > 0 else '-'}{self.name}"
+
+
+def clauses_of(key: str) -> list[Clause]:
+    """Those by which a cause is known; none of a cause that was found otherwise."""
+    _, known, rest = key.partition("3:")
+    return [Clause(each[1:], 1 if each[0] == "+" else -1) for each in rest.split("\n")] if known else []
+
+
+class Counting:
+    """Which clauses hold for failures and passes of a run."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        prompts: Sequence[Prompt],
+        failures: Sequence[tuple[Prompt, Response]],
+        borrowed: Callable[[Prompt], Sequence[Said]],
+    ) -> None:
+        """`borrowed`: the passes of prompts near to one, where it has none of its own, or one alone."""
+        self._passed = [[Said(vocabulary, prompt, each) for each in prompt.passed] for prompt in prompts]
+        beside: dict[str, Sequence[Said]] = dict(
+            zip((each.key for each in prompts), self._passed, strict=True)
+        )
+        beside |= {prompt.key: borrowed(prompt) for prompt in prompts if not prompt.passed and prompt.failed}
+        near = 2 * sum(not prompt.passed for prompt, _ in failures) > len(failures)
+        self._alone = [
+            [each for each in borrowed(prompt) if each.prompt.key != prompt.key]
+            if near and len(prompt.passed) == 1
+            else ()
+            for prompt in prompts
+        ]
+        self.failures = [Said(vocabulary, *each) for each in failures]
+        self._beside = [beside[prompt.key] for prompt, _ in failures]
+        places = {prompt.key: place for place, prompt in enumerate(prompts)}
+        self._places = np.array([places[prompt.key] for prompt, _ in failures])
+        self.passes = sum(map(len, self._passed))
+        self._held: dict[Clause, np.ndarray] = {}
+        self._shared: dict[Clause, int] = {}
+        counted = Counter(
+            part + word
+            for said in self._every()
+            for part, one in (("", said), (THOUGHT, said.thought))
+            if one is not None
+            for word in one.words
+        )
+        self._common = {word for word, n in counted.items() if n > COMMON * max(self._number, 1)}
+
+    def _every(self) -> Iterator[Said]:
+        yield from self.failures
+        for group in self._passed:
+            yield from group
+
+    @property
+    def _number(self) -> int:
+        return len(self.failures) + self.passes
+
+    def held(self, clause: Clause) -> np.ndarray:
+        """(failures,): for which it holds."""
+        if clause not in self._held:
+            pairs = zip(self.failures, self._beside, strict=True)
+            self._held[clause] = np.array([clause.holds(said, beside) for said, beside in pairs], bool)
+        return self._held[clause]
+
+    def passing(self, clause: Clause) -> int:
+        """Passes for which it holds beside the other passes of their prompt."""
+        if clause not in self._shared:
+            found = 0
+            for group, beside in zip(self._passed, self._alone, strict=True):
+                have = sum(said.has(clause.name) for said in group)
+                if clause.sign > 0:
+                    found += have
+                elif len(group) == 1:
+                    found += clause.holds(group[0], beside)
+                elif 2 * have > len(group) - 1:
+                    found += len(group) - have
+            self._shared[clause] = found
+        return self._shared[clause]
+
+    def share(self, clause: Clause) -> float:
+        return self.passing(clause) / max(self.passes, 1)
+
+    def tells(self, clause: Clause) -> bool:
+        """Whether it says what somebody could change, and no shape."""
+        part, name = part_of(clause.name)
+        if name.startswith(ONE):
+            return True
+        if name.startswith(FEEDBACK):
+            return clause.sign > 0 and len(name) >= len(FEEDBACK) + MIN_WORD_LENGTH
+        if name.startswith("§"):
+            return tells(name, clause.sign)
+        words = name.split()
+        if any(word in "#•" for word in words):
+            return False
+        letters = [word for word in words if word[0].isalnum()]
+        if not letters:
+            return len(words) == 1 and name in OPERATORS
+        if len(letters) < len(words) and not any(len(word) >= MIN_WORD_LENGTH for word in letters):
+            return False
+        own = [word for word in letters if part + word not in self._common]
+        return bool(own) or (
+            clause.sign < 0 and any(len(word) >= MIN_WORD_LENGTH or not word.isascii() for word in letters)
+        )
+
+    def legible(self, clause: Clause) -> float:
+        return _legible(clause.name)
+
+    def chosen(self, members: Sequence[int], candidates: Iterable[Clause]) -> list[tuple[Clause, list[int]]]:
+        """The members by the clauses that hold for them; what none says something of is left out.
+
+        One clause for all, or nearly all; two that exclude each other are two mistakes; else the one that
+        holds for most, and what is left by itself.
+        """
+        every = list(dict.fromkeys(candidates))
+        clauses = [each for each in every if self.tells(each) and self.share(each) < USUAL]
+        unusual = any(each.name.startswith(NEW) for each in every)
+        fewest = min(FEWEST, self._prompts(np.array(members)))
+        found: list[tuple[Clause, list[int]]] = []
+        waiting = [np.array(members)]
+        while waiting:
+            rows = waiting.pop()
+            if self._prompts(rows) < fewest:
+                continue
+            if (two := self._split(rows, clauses)) is not None:
+                waiting += two
+                continue
+            # Of equal ones what says more before what it begins with.
+            ranked = sorted(clauses, key=lambda each: (-self._worth(each, rows), f"{each.name}~"))
+            best = next((each for each in ranked if self._of(each, rows) >= TRUE), None)
+            if best is None:
+                several = [*ranked[:1], *self._any_of(rows, clauses, unusual)]
+                best = max(several, key=lambda each: self._worth(each, rows), default=None)
+            if best is None or not (held := self.held(best)[rows]).any():
+                continue
+            if best.name.startswith(FEEDBACK):
+                best = self._extended(best, rows[held])
+                held = self.held(best)[rows]
+            if self._prompts(rows[held]) >= fewest:
+                found.append((best, rows[held].tolist()))
+            if held.mean() < TRUE:
+                waiting.append(rows[~held])
+        return found
+
+    def _extended(self, clause: Clause, rows: np.ndarray) -> Clause:
+        """With the words before and after it that the feedback on nearly all of these failures has too."""
+        while True:
+            run = clause.name.removeprefix(FEEDBACK)
+            longer = Counter[str]()
+            for place in rows.tolist():
+                before, _, after = self.failures[place].feedback.partition(f" {run} ")
+                near = [f"{word} {run}" for word in before.split()[-1:]]
+                longer.update([*near, *(f"{run} {word}" for word in after.split()[:1])])
+            known = (run for run, _ in longer.most_common() if "#" not in run and "•" not in run)
+            wider = (Clause(FEEDBACK + run, 1) for run in known)
+            found = next((each for each in wider if self._of(each, rows) >= TRUE), None)
+            if found is None:
+                return clause
+            clause = found
+
+    def _prompts(self, rows: np.ndarray) -> int:
+        return len(set(self._places[rows].tolist()))
+
+    def _of(self, clause: Clause, rows: np.ndarray) -> float:
+        return float(self.held(clause)[rows].mean())
+
+    def _worth(self, clause: Clause, rows: np.ndarray) -> float:
+        """Failures that it explains, less what passes show, less what a reader has to guess."""
+        return self._of(clause, rows) - 2 * self.share(clause) - 0.04 * self.legible(clause)
+
+    def _split(self, rows: np.ndarray, clauses: Sequence[Clause]) -> tuple[np.ndarray, np.ndarray] | None:
+        """The failures of two things left out, which go together more seldom than by chance; else those
+        with a call of their own, and the others."""
+        lacks = [each for each in clauses if each.sign < 0 and each.name[0] != "§"]
+        held = np.array([self.held(each)[rows] for each in lacks]).reshape(-1, len(rows))
+        sizes, both = held.sum(axis=1), held.astype(int) @ held.T.astype(int)
+        n, least = len(rows), max(FEWEST, 0.1 * len(rows))
+        best: tuple[int, np.ndarray, np.ndarray] | None = None
+        for one, other in combinations(range(len(lacks)), 2):
+            if sizes[one] < sizes[other]:
+                one, other = other, one
+            a, b, shared = int(sizes[one]), int(sizes[other]), int(both[one, other])
+            if (
+                b < least
+                or 3 * shared > b
+                or a + b - shared < max(TRUE * n, 0 if best is None else best[0] + 1)
+            ):
+                continue
+            if _fewer(n, a, b, shared) * len(lacks) ** 2 <= ALPHA:  # what shows both is of the rarer
+                best = a + b - shared, held[one] & ~held[other], held[other]
+        if best is not None:
+            return rows[best[1]], rows[best[2]]
+        for each in clauses:
+            if each.sign > 0 and each.name.startswith("§call of ") and self.passing(each) == 0:
+                own = self.held(each)[rows]
+                if min(own.sum(), (~own).sum()) >= max(FEWEST, 0.2 * n):
+                    return rows[own], rows[~own]
+        return None
+
+    def _any_of(self, rows: np.ndarray, clauses: Sequence[Clause], unusual: bool) -> Iterator[Clause]:
+        """Words that passes hardly have, one of which most of the failures have: of what is tested, and,
+        where sentences are `unusual`, of those that hardly any other response has."""
+        words = {each.name for each in clauses if each.sign > 0 and each.name.isalpha()}
+        if unusual:
+            counted = Counter(word for place in rows.tolist() for word in self.failures[place].unusual)
+            words |= {word for word, number in counted.items() if number > 1 and word not in self._common}
+        seldom = [each for each in (Clause(word, 1) for word in sorted(words)) if self.share(each) <= SELDOM]
+        chosen: list[Clause] = []
+        covered = np.zeros(len(rows), bool)
+        while seldom and len(chosen) < MAX_WORDS:
+            gains = [int((self.held(each)[rows] & ~covered).sum()) for each in seldom]
+            most = max(range(len(seldom)), key=gains.__getitem__)
+            if gains[most] < 2:
+                break
+            chosen.append(seldom[most])
+            covered |= self.held(seldom[most])[rows]
+        if chosen:
+            yield chosen[0] if len(chosen) == 1 else Clause(ONE + ", ".join(each.name for each in chosen), 1)
+
+    def beside(self, first: Clause, rows: Sequence[int], candidates: Iterable[Clause]) -> Clause | None:
+        """A second clause that holds for the same failures and says something else."""
+        places = np.array(rows)
+        words = _words(first.name)
+        fitting = [
+            each
+            for each in dict.fromkeys(candidates)
+            if self.tells(each)
+            and not each.name.startswith(ONE)
+            and self._of(each, places) >= TRUE
+            and self.share(each) <= BESIDE
+            and words.isdisjoint(_words(each.name))
+        ]
+        ranked = sorted(
+            fitting, key=lambda each: (each.sign == first.sign, -self._worth(each, places), each.name)
+        )
+        return ranked[0] if ranked else None
+
+    def passed(self, place: int) -> Sequence[Said]:
+        """The passes of the prompt of a failure."""
+        return self._beside[place] if self.failures[place].prompt.passed else ()
+
+    def sentence(self, clauses: Sequence[Clause], rows: Sequence[int]) -> str:
+        """The clauses, each with the failures and the passes for which it holds."""
+        places = np.array(rows)
+        borrowed = 2 * sum(not self.failures[each].prompt.passed for each in rows) > len(rows)
+        return "; ".join(
+            f"{wording(each, borrowed)} ({int(self.held(each)[places].sum()):,} of {len(rows):,} failures,"
+            f" {self.passing(each):,} of {self.passes:,} passes)"
+            for each in clauses
+        )
+
+
+def tells(name: str, sign: int) -> bool:
+    """Of a property, whether it says more than how long or in what form something is written. A change of a
+    field that is missing says nothing: passes have it."""
+    if is_change(name):
+        return sign > 0
+    if (name in COUNTS and "calls" not in name) or name.startswith(("§the number ", "§a step ", NEW)):
+        return False
+    if " written like " in name:
+        return not any(letter.isalpha() for letter in name.rpartition(" like ")[2])
+    return sign > 0 or not (
+        name.startswith("§ends ")
+        or _LIKE_FIELD.fullmatch(name)
+        or name.endswith((" not used", " from nowhere", " calls", " or more", SIBLING))
+    )
+
+
+def _legible(name: str) -> float:
+    """How much a reader has to guess; nothing where a field is named, before others."""
+    part, name = part_of(name)
+    if part:
+        return 0.3 + _legible(name)
+    if is_change(name):
+        return -4 if name.startswith(f"§{ANY}: ") else -5
+    if name.startswith(ONE):
+        return 1.5
+    if " → " in name or " like " in name or name.endswith("calls"):
+        return 1.5
+    if name.startswith(FEEDBACK):
+        return 0.1 * (4 - len(name.removeprefix(FEEDBACK).split()))
+    if name.startswith("§"):
+        return 0.2 if name.startswith("§the field ") else 0.7
+    words = name.split()
+    signs = sum(not word[0].isalnum() for word in words)
+    return 0.3 * (len(words) - 1) + 0.7 * signs + 0.5 * (len(name) < MIN_WORD_LENGTH and name.isascii())
+
+
+def _words(name: str) -> set[str]:
+    return set(re.sub("[§:,]", "", name.removeprefix(ONE)).split())
+
+
+def _fewer(n: int, a: int, b: int, shared: int) -> float:
+    """The chance that of `n`, sets of `a` and `b` share so few (hypergeometric)."""
+    ways = sum(math.comb(a, i) * math.comb(n - a, b - i) for i in range(shared + 1) if b - i <= n - a)
+    return ways / math.comb(n, b)
+
+
+def changed_name(kind: str) -> str:
+    """A change as a feature: another operation than the nearest passing response."""
+    own, replaced, other = kind.partition(" in place of ")
+    return f"§{own} where {SIBLING} has {other}" if replaced else f"§{kind} than {SIBLING}"
+
+
+def phrase(name: str) -> str:
+    """A feature as a reader sees it: `left join`, a subtraction."""
+    part, name = part_of(name)
+    if part:
+        return part[1:] + phrase(name)
+    if name.startswith(ONE):
+        words = ", ".join(f"`{word}`" for word in name.removeprefix(ONE).split(", "))
+        return f"any of {words}"
+    if not name.startswith("§"):
+        return f"`{name}`"
+    for one, both in (("a given number", "two given numbers"), ("a result", "two results")):
+        name = name.replace(f"{one} and {one}", both)
+    return name[1:]
+
+
+_LIKE_FIELD = re.compile(
+    r"§(\S+) (is (?:a text|a number|in ).*|has (?:one element|no elements|an element twice))"
+)
+"""What a field is like by itself."""
+_WORDED = [
+    (re.compile(pattern), has, lacks)
+    for pattern, has, lacks in (
+        (re.escape(FEEDBACK) + "(.+)", "its feedback says `{}`", ""),
+        (r"§(ends .+)", "{}", ""),
+        (r"§words at the end", "ends with words", "does not end with words"),
+        (r"§(.+) at the end", "ends with {}", "does not end with {}"),
+        (r"§(.+) not used", "leaves {} unused", ""),
+        (r"§1 calls", "makes 1 call", ""),
+        (r"§(\d calls(?: or more)?)", "makes {}", ""),
+        (r"§call of (\S+?)\((.*)\)", "calls `{}` with ({})", "does not call `{}` with ({})"),
+        (r"§call of (\S+)", "calls `{}`", "does not call `{}`"),
+        (r"§(\S+) called twice or more", "calls `{}` twice or more", "does not call `{}` twice"),
+        (r"§start then (\S+)", "begins by calling `{}`", "does not begin by calling `{}`"),
+        (r"§(\S+) then end", "calls nothing after `{}`", "does not end with a call of `{}`"),
+        (r"§(\S+) then (\S+)", "calls `{}` and then `{}`", "does not call `{}` and then `{}`"),
+        (r"§(.+ → .+)", "has the turns {}", "does not have the turns {}"),
+        (
+            r"§an argument (\S+) written like (.+)",
+            "writes the argument `{}` like {}",
+            "does not write the argument `{}` like {}",
+        ),
+        (r"§a number written like (.+)", "writes a number like {}", "writes no number like {}"),
+        (r"§(another operation .+)", "uses {}", ""),
+        (r"§(\S+) is (written like .+)", "has {} {}", "does not have {} {}"),
+        (r"§(\S+) = (.+)", "has {} = {}", "does not have {} = {}"),
+        (_LIKE_FIELD.pattern, "{} {}", ""),
+    )
+]
+"""Properties as sentences: of what has it, and of what lacks it."""
+
+
+def wording(clause: Clause, borrowed: bool) -> str:
+    """`leaves out distinct, which passes have`."""
+    part, name = part_of(clause.name)
+    if part:
+        return part[1:] + wording(Clause(name, clause.sign), borrowed)
+    if is_change(name):
+        return phrase(name)
+    near = " on prompts like these" if borrowed else ""
+    for pattern, has, lacks in _WORDED:
+        if (found := pattern.fullmatch(clause.name)) and (words := has if clause.sign > 0 else lacks):
+            words = words.format(*found.groups())
+            return words if clause.sign > 0 else f"{words}, which passes{near} do"
+    if clause.sign > 0:
+        return f"has {phrase(clause.name)}"
+    return f"leaves out {phrase(clause.name)}, which passes{near} have"

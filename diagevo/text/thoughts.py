@@ -1,0 +1,28 @@
+"""What a model thinks before it answers, between the marks that it writes."""
+
+import re
+from collections.abc import Iterator
+
+MARKS = re.compile(r"</?(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_THOUGHT = re.compile(
+    r"<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)|\A(?:(?!<think>).)*?</think>",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Templates of some models open it in the prompt: then only its end is in the response."""
+
+
+def thoughts(text: str) -> Iterator[re.Match[str]]:
+    """Each thought, with its marks; one that never ends goes to the end."""
+    return _THOUGHT.finditer(text) if MARKS.search(text) else iter(())
+
+
+def answered(text: str) -> str:
+    """A text without what was thought, of as many lines."""
+    if not MARKS.search(text):
+        return text
+    return _THOUGHT.sub(lambda found: "\n" * found.group().count("\n"), text)
+
+
+def thought(text: str) -> str:
+    """What was thought, without marks."""
+    return "\n\n".join(words for each in thoughts(text) if (words := MARKS.sub("", each.group()).strip()))
