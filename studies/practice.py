@@ -327,7 +327,7 @@ def base(weights: Path) -> dict[str, Any]:
 
 
 def planned() -> list[tuple[str, int]]:
-    """Arm and seed of each run in the order of play: a seed of every arm after the other, and `local` last."""
+    """Arm and seed of each run in the order of play: a seed of every arm, then the next, and `local` last."""
     plan: Mapping[str, Any] = json.loads(PLAN.read_bytes())
     main = [(arm, seed) for seed in plan["seeds"] for arm in plan["arms"]]
     return [*main, *((arm, seed) for arm in plan["last"] for seed in plan["seeds"])]
