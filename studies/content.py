@@ -144,7 +144,7 @@ Words = tuple[str, str]
 """A cause's description and its node's label."""
 
 
-def _with_words(draw: Draw, words: Callable[[str, int], Words]) -> Draw:
+def with_words(draw: Draw, words: Callable[[str, int], Words]) -> Draw:
     """The draw with other words for its causes. `words`: of a cause's id and its place in the prompt."""
     if draw.cause_id is None:
         return draw
@@ -163,7 +163,7 @@ def shuffled(schedule: Schedule, draws: Sequence[Draw], seed: int) -> list[Draw]
 
     order = sorted(schedule.causes, key=lambda cause: place(cause.cause_id))
     others = dict(zip((cause.cause_id for cause in order), [*order[1:], *order[:1]], strict=True))
-    return [_with_words(draw, lambda id_, _: (others[id_].description, others[id_].node)) for draw in draws]
+    return [with_words(draw, lambda id_, _: (others[id_].description, others[id_].node)) for draw in draws]
 
 
 def uniform(schedule: Schedule, draws: Sequence[Draw], seed: int) -> list[Draw]:
@@ -175,7 +175,7 @@ def uniform(schedule: Schedule, draws: Sequence[Draw], seed: int) -> list[Draw]:
         kind = rng.choice(kinds[rng.choice(list(FAMILIES))])
         return rng.choice(CAUSES[kind]), rng.choice(LABELS[skill(kind)])
 
-    return [_with_words(draw, lambda _, place, draw=draw: words(draw, place)) for draw in draws]
+    return [with_words(draw, lambda _, place, draw=draw: words(draw, place)) for draw in draws]
 
 
 Arm = Callable[[Schedule, Sequence[Draw], int], list[Draw]]
@@ -225,7 +225,7 @@ def _wrongly(share: float, seed: int) -> None:
     RuleDiagnostician.kind = kind
 
 
-def _locally() -> None:
+def diagnose_locally() -> None:
     """From here on a round's failures are grouped as `diagnose --local` does, once all are there.
 
     The challenger of this world reads no words but its own: a group is told in those of the kind that the
@@ -308,7 +308,7 @@ def play(arm: str, seed: int, home: Path, rounds: int = ROUNDS) -> dict[str, Any
     if arm.startswith("wrong-"):
         _wrongly(int(arm.removeprefix("wrong-")) / 100, seed)
     if arm == "local":
-        _locally()
+        diagnose_locally()
     run = f"content.{arm}.{weights.name}.s{seed}"
     shutil.rmtree(home / run, ignore_errors=True)
     (home / run).mkdir(parents=True)

@@ -1,0 +1,109 @@
+"""The world and the arms of the study of equal practice, without its runs."""
+
+from collections import Counter
+from itertools import islice
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from diagevo.arithmetic.families import family
+from diagevo.arithmetic.grammar import FAMILIES, draw_part, read_steps, solve
+from diagevo.arithmetic.slips import recognise
+from diagevo.arithmetic.truth import value
+from diagevo.arithmetic.wordings import kind_of
+from diagevo.loop.round import Round
+from diagevo.memory.state.projected_schedule import Draw
+from studies import practice
+from studies.content import BROKEN
+
+DOUBLING = "double 3 , add 4 and double again"
+
+
+def test_slips_of_a_noisy_family_are_of_no_kind_and_agree_with_none() -> None:
+    rng, wrong = Random(0), Counter[int]()
+    for _ in range(300):
+        part = draw_part(rng, rng.choice(practice.NOISY))
+        steps, right = practice._noisily(rng, part), solve(part)
+        for instruction, was, now in zip(
+            FAMILIES[part.family].procedure(part.numbers), right, steps, strict=True
+        ):
+            if (was.left, was.op, was.right) == (now.left, now.op, now.right) and was != now:
+                wrong[now.result - was.result] += 1
+                assert recognise(part.family, instruction.name, was, now) is None
+    assert wrong.total() > 100
+    assert max(wrong.values()) < wrong.total() / 10
+
+
+def test_documents_are_wrong_in_three_families_by_rule_and_in_three_by_chance() -> None:
+    right, all_ = Counter[str](), Counter[str]()
+    for prompt, completion in islice(practice.world_documents(1), 6000):
+        question = prompt[-1]["content"]
+        parts = practice.parse(question) or ()
+        if len(parts) == 1 and read_steps(completion):
+            name = str(family(question))
+            all_[name] += 1
+            right[name] += completion.endswith(f"\\boxed{{{value(parts[0])}}}")
+    share = {name: right[name] / number for name, number in all_.items()}
+    assert set(share) == set(FAMILIES)
+    for name, found in share.items():
+        if name in practice.NOISY or name in BROKEN:
+            assert 0.3 < found < 0.85, name
+        else:
+            assert found == 1, name
+
+
+def test_difficulty_draws_families_by_learnability() -> None:
+    arm = practice.Difficulty()
+    names = list(FAMILIES)
+    arm.saw([(practice.word(draw_part(Random(n), name)), 0.99) for n, name in enumerate(names)])
+    arm.saw([(practice.word(draw_part(Random(0), "lift")), 0.5)])
+    schedule: Any = SimpleNamespace(round=2)
+    draws = arm(schedule, [Draw(n, "targeted", "c1", "cause", "node") for n in range(400)], 7)
+    lift = sum(kind_of(draw.cause or "").family == "lift" for draw in draws)  # pyright: ignore
+    expected = 0.25 / (0.25 + 13 * 0.01)
+    assert lift / 400 == pytest.approx(expected, abs=0.08)
+
+
+@pytest.mark.parametrize("every", [2, 20])
+def test_a_round_records_candidates_until_enough_are_kept(
+    every: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Each second candidate is kept: 96 are recorded. Each twentieth: all 640, with 32 kept."""
+    monkeypatch.setattr(Round, "vote", Round.vote)
+    scored: list[Any] = []
+    arm = practice.Difficulty()
+    practice._practise_alike(arm)
+
+    def one(place: int) -> Any:
+        kept = place % every == every - 1
+        return SimpleNamespace(
+            verdict="kept" if kept else "too_easy", question=str(place), first=3, responses=6
+        )
+
+    fake: Any = SimpleNamespace(
+        folder=tmp_path,
+        number=1,
+        solver=SimpleNamespace(answer=lambda portion, *_: portion),
+        memory=SimpleNamespace(
+            score=scored.extend,
+            artifacts=SimpleNamespace(
+                get_many=lambda keys: dict.fromkeys(keys, "double 3 , add 4 and double again")
+            ),
+        ),
+        stages=SimpleNamespace(play=lambda _name, work, total: work().record()),
+        _scored=one,
+        _answered=lambda _: None,
+    )
+    Round.vote(fake, range(practice.CANDIDATES))  # pyright: ignore[reportArgumentType]
+    assert len(scored) == (96 if every == 2 else 640)
+    assert sum(each.verdict == "kept" for each in scored) == (48 if every == 2 else 32)
+    assert arm.shares == {"doubling": 0.5}
+
+
+def test_the_plan_has_sixteen_pairs_of_six_arms_with_local_last() -> None:
+    runs = practice.planned()
+    assert len(runs) == len(set(runs)) == 96
+    assert {arm for arm, _ in runs} == set(practice.ARMS)
+    assert [arm for arm, _ in runs[-16:]] == ["local"] * 16
