@@ -59,7 +59,7 @@ from diagevo.memory.events import StageStarted
 from diagevo.memory.log.log import Log
 from diagevo.memory.events.records import pending
 
-url, holder.IDLE_SECONDS, once = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "once"
+url, lock_timeouts.IDLE_SECONDS, once = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "once"
 database = Database(url)
 log = Log(database)
 print("ready", flush=True)

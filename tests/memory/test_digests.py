@@ -22,6 +22,8 @@ NAMED = {
     "FailureObserved": ["trajectory", "reference", "feedback"],
     "FailureDiagnosed": ["call.request", "call.reply", "pair.passed"],
     "DuplicateJudged": ["call.request", "call.reply"],
+    "FailureAssigned": ["failure.trajectory", "failure.question"],
+    "FailureUnassigned": ["failure.trajectory", "failure.question"],
     "NodeAssigned": ["call.request", "call.reply"],
     "NodePairJudged": ["call.request", "call.reply"],
 }

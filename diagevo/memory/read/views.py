@@ -163,7 +163,7 @@ def views(dialect: str) -> dict[str, str]:
         sum(COALESCE(h.responses, q.responses)) AS responses, sum(COALESCE(h.first, q.first)) AS first,
         {share("sum(COALESCE(h.first, q.first))", "sum(COALESCE(h.responses, q.responses))")} AS pass_rate
         FROM opened_round o LEFT JOIN round_summary r ON r.run_id = o.run_id AND r.round = o.round
-            AND NOT EXISTS (SELECT 1 FROM moved_failure m WHERE m.run_id = o.run_id AND m.round = o.round)
+            AND NOT EXISTS (SELECT 1 FROM moved_failure f WHERE f.run_id = o.run_id AND f.round = o.round)
         LEFT JOIN cause_history h ON h.run_id = o.run_id AND h.round = r.round AND h.failures > 0
         LEFT JOIN cause_question q ON q.run_id = o.run_id
             AND q.round = CASE WHEN r.round IS NULL THEN o.round END

@@ -71,7 +71,7 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AssignedCause:
     """What somebody said that a failure is of."""
 
     position: int
@@ -135,7 +135,7 @@ class FailureStory:
     texts: Texts | None = None
     diagnosed: str | None = None
     """The cause that its round counted it under."""
-    moves: tuple[Said, ...] = ()
+    moves: tuple[AssignedCause, ...] = ()
     """What somebody said of it since, in order."""
     local: bool = False
     """Whether it was diagnosed without a model: by computing, and by contrast to what passed."""
@@ -190,16 +190,16 @@ def _with_moves(history: History, story: FailureStory, as_of: AsOf) -> FailureSt
         if fact.event.failure.failure_id == story.failure_id
     ]
     rows = history.log.by_ids(history.run_id, [fact.event_id for fact in own])
-    found: list[Said] = []
+    found: list[AssignedCause] = []
     for fact in own:
         at, event = rows[fact.event_id].recorded_at, fact.event
         match event:
             case FailureAssigned(cause_id=cause, by=by, note=note, undo=undo):
                 if found and found[-1].cause_id is None:
                     found.pop()  # from one to another is one step
-                found.append(Said(fact.position, cause, by, at, note, undo))
+                found.append(AssignedCause(fact.position, cause, by, at, note, undo))
             case FailureUnassigned(by=by):
-                found.append(Said(fact.position, None, by, at, None, False))
+                found.append(AssignedCause(fact.position, None, by, at, None, False))
     if not found:
         return story
     return replace(story, cause_id=found[-1].cause_id, moves=tuple(found))
