@@ -184,8 +184,11 @@ def _rates(sql: Sql) -> tuple[int, int, list[tuple]]:
     return failed, left, causes
 
 
-def _left(sql: Sql) -> tuple[str, str]:
+def _left(sql: Sql) -> tuple[str, ...]:
+    """Nothing where every failure has a cause."""
     failed, left, _ = _rates(sql)
+    if not left:
+        return ()
     most, of, rollouts, prompt = sql.rows(
         f"SELECT without_cause, failures, rollouts, prompt FROM v_prompt WHERE {OWN}"
         " AND without_cause > 0 ORDER BY without_cause DESC, position"
@@ -209,8 +212,9 @@ def diagnosed(sql: Sql) -> list[str]:
         f"sql: {failed} failures in 1 round, by local: no language model is asked",
         f"{failed - left} of {failed} failures have {len(causes)} causes {named[0]}",
         *named[1:],
-        f"{len(causes) - 5} more causes: diagevo memory show --run sql {100 * left / failed:.0f}% no pattern"
-        f" ({left} failures): diagevo runs show sql next: diagevo memory why {causes[0][0]} --run sql",
+        f"{len(causes) - 5} more causes: diagevo memory show --run sql"
+        + (f" {100 * left / failed:.0f}% no pattern ({left} failures): diagevo runs show sql" if left else "")
+        + f" next: diagevo memory why {causes[0][0]} --run sql",
         *_left(sql),
     ]
 
@@ -246,7 +250,7 @@ def run_shown(sql: Sql) -> list[str]:
         f"their pass rate description {' '.join(rows)}",
         *_left(sql),
         *(" ".join(map(str, row)) + " " for row in worst),
-        f"{rest} more prompts: diagevo memory query",
+        *([f"{rest} more prompts: diagevo memory query"] if rest > 0 else []),
     ]
 
 

@@ -59,10 +59,12 @@ def training() -> None:
 
 
 def test_every_example_is_run_here() -> None:
-    """`make lm` runs smollm2.py, which reads 170 MB of packages; tests/policies the two policies."""
+    """`make lm` runs smollm2.py, which reads 170 MB of packages; tests/policies the two policies;
+    tests/integrations what verl and prime-rl follow."""
     assert {file.name for file in EXAMPLES.glob("*.*")} == {
         "bandit.py",
         "learnability.py",
+        "prime_rl_steered.py",
         "read_a_run.ipynb",
         "round_by_hand.py",
         "smollm2.py",
@@ -71,6 +73,7 @@ def test_every_example_is_run_here() -> None:
         "trl_observed.py",
         "trl_steered.py",
         "verl_log.sh",
+        "verl_steered.py",
     }
 
 

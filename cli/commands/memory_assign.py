@@ -128,7 +128,7 @@ def label(
     text += f" {count(done.assigned, 'failure')} assigned, {count(len(done.added), 'new cause')}\n"
     if done.labelled:
         text += (
-            f"you and the diagnosis agree on {agreed.agreed} of {agreed.failures} ({percent(agreed.share)}),"
+            f"you and the diagnosis agree on {agreed.agreed} of {agreed.labelled} ({percent(agreed.share)}),"
             f" κ = {number(kappa, 2)}\n"
         )
     return Result(values, text=text, run=run, as_of=as_of)

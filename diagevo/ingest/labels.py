@@ -43,7 +43,7 @@ class _Failure:
 class Agreement:
     """Of two people, or a person and the diagnosis, on the same failures."""
 
-    failures: int
+    labelled: int
     agreed: int
     kappa: Fraction | None
     """Cohen's (1960): how far they agree beyond what their shares of each cause give by chance, from -1 to 1.
@@ -51,7 +51,7 @@ class Agreement:
 
     @property
     def share(self) -> Fraction | None:
-        return Fraction(self.agreed, self.failures) if self.failures else None
+        return Fraction(self.agreed, self.labelled) if self.labelled else None
 
 
 def agreement(pairs: Iterable[tuple[str | None, str | None]]) -> Agreement:

@@ -164,7 +164,7 @@ def test_a_verl_file_whose_rows_are_of_another_step_than_its_name_is_refused(tmp
 
 @pytest.mark.parametrize(
     "message",
-    [{"role": "user"}, {"from": "human", "value": "2 + 2?"}, {"role": "assistant", "tool_calls": []}],
+    [{"role": "user"}, {"role": "assistant", "tool_calls": []}],
 )
 def test_a_message_without_content_is_refused(message: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="neither a text nor messages with role and content"):
