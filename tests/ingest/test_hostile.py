@@ -31,6 +31,12 @@ NAMES: dict[Format, str] = {
     "areal": "rollout/3/7.jsonl",
     "lm-eval": "samples_sums_2026.jsonl",
     "openai-evals": "evals.jsonl",
+    "promptfoo": "results.json",
+    "deepeval": "test_run_1.json",
+    "langsmith": "results.csv",
+    "langfuse": "items.json",
+    "phoenix": "experiment.json",
+    "weave": "calls.jsonl",
     "jsonl": "rollouts.jsonl",
 }
 
