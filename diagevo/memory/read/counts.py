@@ -91,8 +91,8 @@ class RoundFailures:
 
 def failures_by_round(history: History, cause: str) -> list[RoundFailures]:
     """Of every round that counted some, in order; of those that count no more, too."""
-    of_rounds = """(SELECT q.run_id, q.round, sum(q.failures + COALESCE(m.moved, 0)) AS failures,
-        count(*) AS questions
+    of_rounds = """(SELECT q.run_id, q.round, count(*) AS questions,
+        CAST(sum(q.failures + COALESCE(m.moved, 0)) AS INTEGER) AS failures
         FROM cause_question q LEFT JOIN (SELECT run_id, round, question_id, cause_id, sum(failures) AS moved
             FROM moved_failure GROUP BY run_id, round, question_id, cause_id) m
             ON m.run_id = q.run_id AND m.round = q.round AND m.question_id = q.question_id
