@@ -63,6 +63,9 @@ _RESETS = re.compile(
 """Where another thing begins in a sentence."""
 _JOINS = frozenset({"and", "or", "by", "from", "than", "of", "to", "per"})
 _CLAUSES = re.compile(r"\b(?:and|so|then|thus|therefore|hence|which)\b", re.IGNORECASE)
+_WORDS = re.compile(r"[^\W\d_]{2}|[^\x00-\x7f]")
+"""A word, or a sign of another script: without one what stands beside an equation is a part of it."""
+_CLOSED = re.compile(r"[)\]}\"'*$`\s]*[.,;!]?[)\]}\"'*$`\s]*")
 _MARK = re.compile(
     r"\s*(?:[-*•>#]+\s+)?"
     r"(?:(?:step|part|case|question|problem|line|equation)?\s*\(?(?:\d{1,2}|[a-zA-Z])[.):]\s+)?",
@@ -213,9 +216,13 @@ def _begins(before: str, line: str) -> bool:
     before = before.rstrip("$€£")
     if _MARK.fullmatch(before):
         return True
-    segment = _RESETS.split(before)[-1]
-    if "*" in segment and line.count("*") % 2:
+    if line.count("(") > line.count(")") and "(" in before:
         return False
+    if "*" in before and not (before.strip() and line.rstrip(" .!")[-1:] == "*"):
+        return False
+    if before.strip(" ($€£\"'*") and not _WORDS.search(before):
+        return False
+    segment = _RESETS.split(before)[-1]
     if not segment.strip(" ($€£\"'*"):
         return True
     word = _LAST_WORD.search(segment)
@@ -232,6 +239,10 @@ def _ended(behind: str, line: str) -> bool:
     is closed there was opened: 2 + 2 = 2) and 2 + 2 = 2* are not whole."""
     if not _ENDS.match(behind) or (behind[:1] == "*" and line.lstrip()[:1] != "*"):
         return False
+    if not _WORDS.search(behind):
+        opened = line.lstrip()[:1] == "*"
+        if not _CLOSED.fullmatch(behind) or ("*" in behind and not opened):
+            return False
     if behind[:1] == ")" and line.count("(") < line.count(")"):
         return False
     clause = _RESETS.split(behind, 1)[0]
