@@ -235,10 +235,10 @@ def test_every_interval_names_its_kind_and_is_what_the_rows_give(page: Path) -> 
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_every_row_of_a_table_is_what_the_rows_give(page: Path) -> None:
-    kind = "exact" if page.name == "study-content.md" else "t"
-    printed = ROW.findall(page.read_text(encoding="utf-8"))
+    kind, text = "exact" if page.name == "study-content.md" else "t", page.read_text(encoding="utf-8")
+    printed = ROW.findall(text)
     assert [row for row in printed if not given(kind, row)] == []
-    assert printed or page.name == "CHANGELOG.md"
+    assert printed or page.name == "CHANGELOG.md" or "## Results" not in text  # a plan has none yet
 
 
 @pytest.mark.parametrize("words", NAMED)
