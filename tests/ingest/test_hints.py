@@ -249,7 +249,8 @@ ANY = "\0"
 
 def hints() -> Iterator[tuple[str, str]]:
     """Each hint of the readers that names an option or a command, with its place; ANY stands for values."""
-    for file in sorted(INGEST.rglob("*.py")):
+    others = {INGEST / "diagnosing.py", INGEST / "labels.py"}  # of `diagnose` and `memory label`
+    for file in sorted(set(INGEST.rglob("*.py")) - others):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Assign):
                 known = any(isinstance(to, ast.Name) and to.id == "hint" for to in node.targets)
