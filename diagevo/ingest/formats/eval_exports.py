@@ -214,9 +214,7 @@ promptfoo, deepeval, langsmith, langfuse, phoenix, weave = (
 def items(file: Path, export: Export) -> Iterator[tuple[str, Item]]:
     """Each item with its place. Raises ConfigError where the file has none."""
     for place, row in documents(file):
-        inner: Any = row
-        for name in export.within:
-            inner = inner.get(name) if isinstance(inner, dict) else None
+        inner = _inside(row, export)
         if inner is not row and not isinstance(inner, list):
             raise ConfigError(
                 f"{place} has no {'.'.join(export.within)}: fields {listed(sorted(row), 20)}",
@@ -235,11 +233,16 @@ def items(file: Path, export: Export) -> Iterator[tuple[str, Item]]:
 
 def is_of(document: Mapping[str, Any], export: Export) -> bool:
     """Whether a document's first item has every field of the tool's."""
-    inner: Any = document
-    for name in export.within:
-        inner = inner.get(name) if isinstance(inner, dict) else None
+    inner = _inside(document, export)
     first = (inner[0] if inner else None) if isinstance(inner, list) else inner
     return isinstance(first, dict) and _fits(first, export)
+
+
+def _inside(document: Any, export: Export) -> Any:
+    """Where a tool has its items; None where the document has no such place."""
+    for name in export.within:
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
 
 
 def documents(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -266,9 +269,14 @@ def _rollout(place: str, export: Export, item: Item, reward: str | None) -> Inge
         one = export.read(item)
     except ConfigError as error:
         raise ConfigError(f"{place}: {error.message}", hint=error.hint) from error
+    except (AttributeError, TypeError) as error:  # a list in the place of an object, a number of a list
+        raise _of_another_type(place, export, error) from error
     if one.response is None or not one.scores:
         return None
-    value = score_of(place, one.scores, reward or one.passed)
+    try:
+        value = score_of(place, one.scores, reward or one.passed)
+    except TypeError as error:
+        raise _of_another_type(place, export, error) from error
     if value is None:
         return None
     return IngestedRollout(
@@ -276,11 +284,15 @@ def _rollout(place: str, export: Export, item: Item, reward: str | None) -> Inge
         response=text_of(place, one.response),
         reward=value,
         answer=answer(place, one.expected),
-        group=one.group,
+        group=None if one.group is None else str(one.group),
         feedback="\n".join(one.feedback) or None,
         tags=one.tags,
-        model=one.model,
+        model=one.model if isinstance(one.model, str) else None,
     )
+
+
+def _of_another_type(place: str, export: Export, error: Exception) -> ConfigError:
+    return ConfigError(f"{place} has a field of another type: {error}", hint=f"write it: {export.write}")
 
 
 def _object(item: Item, name: str) -> Mapping[str, Any]:

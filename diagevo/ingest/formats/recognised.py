@@ -21,7 +21,8 @@ def recognised(path: Path) -> tuple[Format, str]:
     """
     if not path.exists():
         raise ConfigError(f"there is no {path}", hint="name a folder of rollout files, or one of them")
-    found = dict(_fitting(path))
+    row = _first_row(path)
+    found = dict(_fitting(path, row))
     if len(found) == 1:
         return next(iter(found.items()))
     name = quote(str(path))
@@ -32,7 +33,7 @@ def recognised(path: Path) -> tuple[Format, str]:
             f"{path} may be of {len(found)} formats: {fits}",
             hint=f"name the one that it is: diagevo ingest {first} {name}",
         )
-    if not (row := _first_row(path)):
+    if not row:
         hint = f"diagevo ingest FORMAT {name}, of the formats that diagevo ingest --help lists"
         raise ConfigError(f"{path} is of no format that is known", hint=hint)
     fields = listed(sorted(row), 20)
@@ -43,7 +44,7 @@ def recognised(path: Path) -> tuple[Format, str]:
     )
 
 
-def _fitting(path: Path) -> Iterator[tuple[Format, str]]:
+def _fitting(path: Path, row: Mapping[str, Any]) -> Iterator[tuple[Format, str]]:
     named: dict[Format, tuple[Sequence[str], str]] = {f: of[:2] for f, of in TRAINERS.items()}
     named["prime-rl"] = prime_rl.GLOBS, prime_rl.NAME
     for format, (globs, name) in named.items():
@@ -56,7 +57,6 @@ def _fitting(path: Path) -> Iterator[tuple[Format, str]]:
     for format, globs in logs.items():
         if file := next((f for glob in globs for f in _matching(path, glob)), None):
             yield format, f"{file.name} is named as its logs are"
-    row = _first_row(path)
     if {"version", "status", "eval"} <= row.keys():
         yield "inspect", "it has version, status and eval"
     if isinstance(row.get("spec"), dict) and "run_id" in row["spec"]:
