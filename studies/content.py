@@ -288,32 +288,57 @@ def _kinds_of_groups(
 
 def play(arm: str, seed: int, home: Path, rounds: int = ROUNDS) -> dict[str, Any]:
     """One run, in this process, and what its last solver is worth. A folder of its own is made anew."""
+    never_practise([*choice_set(), *test_set()])
+    draw_as(ARMS[arm])
+    if arm.startswith("wrong-"):
+        _wrongly(int(arm.removeprefix("wrong-")) / 100, seed)
+    if arm == "local":
+        diagnose_locally()
+    weights = home / f"weights-{seed % 2}"
+    found = {"run": f"content.{arm}.{weights.name}.s{seed}", "arm": arm, "weights": weights.name}
+    found |= {"seed": seed, "rounds": rounds}
+    return recorded(found, settings(arm, weights), home, practice, scores)
+
+
+def never_practise(questions: Sequence[tuple[str, str]]) -> None:
+    """From here on no run practises these, as none does the shipped held-out ones."""
+    ours = {part for question, _ in questions for part in parse(question) or ()}
+    shipped = heldout._held_parts()
+    heldout._held_parts = lambda: shipped | ours
+
+
+def draw_as(change: Arm | None) -> None:
+    """From here on the draws of a round are changed so."""
+    if change is None:
+        return
+    drawn = Schedule.draw
+
+    def draw(self: Schedule, n: int, *, seed: int) -> list[Draw]:
+        return change(self, drawn(self, n, seed=seed), seed)
+
+    Schedule.draw = draw
+
+
+def recorded(
+    found: dict[str, Any],
+    settings: Sequence[str],
+    home: Path,
+    counted: Callable[[str, str], dict[str, Any]],
+    scored: Callable[[Path], dict[str, Any]],
+) -> dict[str, Any]:
+    """Play a run in this process, in a folder made anew: its row, with what it was played from, what was
+    `counted` of its log and how its last solver `scored`."""
     import torch
 
     from diagevo.config.loading import resolve
     from diagevo.loop.run import train
 
     torch.set_num_threads(1)
-    weights = home / f"weights-{seed % 2}"
-    ours = {part for question, _ in [*choice_set(), *test_set()] for part in parse(question) or ()}
-    shipped = heldout._held_parts()
-    heldout._held_parts = lambda: shipped | ours  # no run may practise what is measured
-    change, drawn = ARMS[arm], Schedule.draw
-    if change is not None:
-
-        def draw(self: Schedule, n: int, *, seed: int) -> list[Draw]:
-            return change(self, drawn(self, n, seed=seed), seed)
-
-        Schedule.draw = draw
-    if arm.startswith("wrong-"):
-        _wrongly(int(arm.removeprefix("wrong-")) / 100, seed)
-    if arm == "local":
-        diagnose_locally()
-    run = f"content.{arm}.{weights.name}.s{seed}"
+    run, weights = found["run"], home / found["weights"]
     shutil.rmtree(home / run, ignore_errors=True)
     (home / run).mkdir(parents=True)
     url = f"sqlite:///{home / run / 'log.db'}"
-    config = resolve(settings=[*settings(arm, weights), f"seed={seed}"], environ={}, folder=home).config
+    config = resolve(settings=[*settings, f"seed={found['seed']}"], environ={}, folder=home).config
     started, cpu = datetime.now(UTC), time.process_time()
     commit = commit_before(started)
     train(
@@ -324,16 +349,34 @@ def play(arm: str, seed: int, home: Path, rounds: int = ROUNDS) -> dict[str, Any
         resume=False,
         observer=Observer(),
         stop=StopFlag(),
-        rounds=rounds,
+        rounds=found["rounds"],
     )
     took = time.process_time() - cpu
-    found = {"run": run, "arm": arm, "weights": weights.name, "seed": seed, "rounds": rounds}
-    found |= {"started": started.isoformat(timespec="seconds"), "cpu_seconds": round(took)}
-    found |= {"commit": commit, "weights_sha256": sha256_of(weights, StopFlag())}
-    found |= practice(url, run)
-    found |= scores(max((home / run / run / "rounds").glob("*/solver")))  # a round that keeps none has none
+    row = found | {"started": started.isoformat(timespec="seconds"), "cpu_seconds": round(took)}
+    row |= {"commit": commit, "weights_sha256": sha256_of(weights, StopFlag())}
+    row |= counted(url, run)
+    row |= scored(max((home / run / run / "rounds").glob("*/solver")))  # a round that keeps none has none
     shutil.rmtree(home / run)
-    return found
+    return row
+
+
+def answering(policy: Path) -> Callable[[Sequence[tuple[str, str]], float], list[float]]:
+    """What share of `SAMPLES` answers to each question is right at a temperature; at 0 of one greedy one."""
+    from diagevo.arithmetic import PROMPTS
+    from diagevo.sampling.transformers_sampler import TransformersSampler
+    from diagevo.selfplay.questions import PromptTemplates
+
+    sampler, templates = TransformersSampler(policy, threads=1), PromptTemplates.load(PROMPTS)
+
+    def right(questions: Sequence[tuple[str, str]], temperature: float) -> list[float]:
+        n = SAMPLES if temperature else 1
+        params = SamplingParams(max_new_tokens=96, temperature=temperature, top_p=0.99)
+        asked = [templates.solver(question) for question, _ in questions]
+        groups = sampler.sample(asked, n=n, params=params, seed=7)
+        answers = ([extract_boxed(each.text) for each in group] for group in groups)
+        return [sum(a == gold for a in of) / n for of, (_, gold) in zip(answers, questions, strict=True)]
+
+    return right
 
 
 def practice(url: str, run: str) -> dict[str, Any]:
@@ -369,20 +412,7 @@ def scores(
     """mean@8 on the broken families at each temperature, of which 0 is one greedy answer. Of those of the
     grid the best is chosen on other questions; at it the shipped held-out questions of the other families
     are measured too."""
-    from diagevo.arithmetic import PROMPTS
-    from diagevo.sampling.transformers_sampler import TransformersSampler
-    from diagevo.selfplay.questions import PromptTemplates
-
-    sampler, templates = TransformersSampler(policy, threads=1), PromptTemplates.load(PROMPTS)
-
-    def right(questions: Sequence[tuple[str, str]], temperature: float) -> list[float]:
-        n = SAMPLES if temperature else 1
-        params = SamplingParams(max_new_tokens=96, temperature=temperature, top_p=0.99)
-        asked = [templates.solver(question) for question, _ in questions]
-        groups = sampler.sample(asked, n=n, params=params, seed=7)
-        answers = ([extract_boxed(each.text) for each in group] for group in groups)
-        return [sum(a == gold for a in of) / n for of, (_, gold) in zip(answers, questions, strict=True)]
-
+    right = answering(policy)
     chosen = {heat: fmean(right(choice_set(), heat)) for heat in grid}
     best = max(grid, key=lambda heat: chosen[heat])
     elsewhere = [pair for pair in heldout.held_out() if family(pair[0]) not in BROKEN][:: 40 // ELSEWHERE]
@@ -452,11 +482,16 @@ def _play_all(home: Path, most: int | None) -> None:
     """Every run of the plan that has no line yet, each in a process of its own."""
     done = {(row["arm"], row["seed"]) for row in results()}
     left = [run for run in planned() if (run["arm"], run["seed"]) not in done]
-    for run in left[:most]:
-        words = ["one", "--home", str(home), "--arm", run["arm"], "--seed", str(run["seed"])]
-        command = [sys.executable, "-m", "studies.content", *words]
+    play_each("studies.content", [(run["arm"], run["seed"]) for run in left[:most]], home, RESULTS)
+
+
+def play_each(module: str, runs: Sequence[tuple[str, int]], home: Path, results: Path) -> None:
+    """Each run in a process of its own; its row goes to the end of `results`."""
+    for arm, seed in runs:
+        words = ["one", "--home", str(home), "--arm", arm, "--seed", str(seed)]
+        command = [sys.executable, "-m", module, *words]
         line = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
-        with RESULTS.open("a", encoding="utf-8") as file:
+        with results.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
         print(line[:200], flush=True)
 

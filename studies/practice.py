@@ -9,10 +9,6 @@ practises the same number of questions a round.
 
 import argparse
 import json
-import shutil
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -22,7 +18,6 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic import PROMPTS, WEIGHTS, heldout
 from diagevo.arithmetic.corpus import documents
 from diagevo.arithmetic.families import family
@@ -43,11 +38,24 @@ from diagevo.loop.players import Written
 from diagevo.loop.round import Round
 from diagevo.loop.stages import Outcome
 from diagevo.memory.state.projected_schedule import Draw, Schedule
-from diagevo.progress import Observer, StopFlag
+from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import sha256_of
-from diagevo.sampling.sampler import Prompt, SamplingParams
+from diagevo.sampling.sampler import Prompt
 from diagevo.selfplay.questions import PromptTemplates
-from studies.content import BROKEN, Words, diagnose_locally, new_questions, shuffled, uniform, with_words
+from studies.content import (
+    BROKEN,
+    Words,
+    answering,
+    diagnose_locally,
+    draw_as,
+    never_practise,
+    new_questions,
+    play_each,
+    recorded,
+    shuffled,
+    uniform,
+    with_words,
+)
 from studies.results import HERE, commit_before, read
 
 PLAN, RESULTS = HERE / "study-practice.json", HERE / "results-practice.jsonl"
@@ -64,7 +72,6 @@ TOKENS = 1_500_000
 TESTING = 140
 """New questions a broken family."""
 TEMPERATURES = (1.0, 0.5, 0.25)
-SAMPLES = 8
 ROUNDS, KEPT, CANDIDATES, PORTION = 4, 48, 640, 40
 """A round draws candidates in portions until `KEPT` are kept, and practises those; `CANDIDATES` at most."""
 
@@ -208,52 +215,16 @@ def _practise_alike(arm: Difficulty) -> None:
 
 def play(arm: str, seed: int, home: Path, rounds: int = ROUNDS) -> dict[str, Any]:
     """One run, in this process, and what its last solver is worth. A folder of its own is made anew."""
-    import torch
-
-    from diagevo.config.loading import resolve
-    from diagevo.loop.run import train
-
-    torch.set_num_threads(1)
-    weights = home / f"weights-{seed % 4}"
-    ours = {part for question, _ in test_set() for part in parse(question) or ()}
-    shipped = heldout._held_parts()
-    heldout._held_parts = lambda: shipped | ours  # no run may practise what is measured
-    difficulty, drawn = Difficulty(), Schedule.draw
+    never_practise(test_set())
+    difficulty = Difficulty()
     _practise_alike(difficulty)
-    changes = {"difficulty": difficulty, "uniform": uniform, "shuffled": shuffled}
-    if (change := changes.get(arm)) is not None:
-
-        def draw(self: Schedule, n: int, *, seed: int) -> list[Draw]:
-            return change(self, drawn(self, n, seed=seed), seed)
-
-        Schedule.draw = draw
+    draw_as({"difficulty": difficulty, "uniform": uniform, "shuffled": shuffled}.get(arm))
     if arm == "local":
         diagnose_locally()
-    run = f"practice.{arm}.{weights.name}.s{seed}"
-    shutil.rmtree(home / run, ignore_errors=True)
-    (home / run).mkdir(parents=True)
-    url = f"sqlite:///{home / run / 'log.db'}"
-    config = resolve(settings=[*settings(arm, weights), f"seed={seed}"], environ={}, folder=home).config
-    started, cpu = datetime.now(UTC), time.process_time()
-    commit = commit_before(started)
-    train(
-        config,
-        database=url,
-        run_id=run,
-        root=home / run,
-        resume=False,
-        observer=Observer(),
-        stop=StopFlag(),
-        rounds=rounds,
-    )
-    took = time.process_time() - cpu
-    found = {"run": run, "arm": arm, "weights": weights.name, "seed": seed, "rounds": rounds}
-    found |= {"started": started.isoformat(timespec="seconds"), "cpu_seconds": round(took)}
-    found |= {"commit": commit, "weights_sha256": sha256_of(weights, StopFlag())}
-    found |= practised(url, run)
-    found |= scores(max((home / run / run / "rounds").glob("*/solver")))
-    shutil.rmtree(home / run)
-    return found
+    weights = home / f"weights-{seed % 4}"
+    found = {"run": f"practice.{arm}.{weights.name}.s{seed}", "arm": arm, "weights": weights.name}
+    found |= {"seed": seed, "rounds": rounds}
+    return recorded(found, settings(arm, weights), home, practised, scores)
 
 
 def practised(url: str, run: str) -> dict[str, Any]:
@@ -293,18 +264,7 @@ def test_set() -> list[tuple[str, str]]:
 def scores(policy: Path) -> dict[str, Any]:
     """On the broken families mean@8 by temperature, and greedy accuracy; and this on the shipped held-out
     questions of the broken, the noisy and the right families, and over all fourteen."""
-    from diagevo.sampling.transformers_sampler import TransformersSampler
-
-    sampler, templates = TransformersSampler(policy, threads=1), PromptTemplates.load(PROMPTS)
-
-    def right(questions: Sequence[tuple[str, str]], temperature: float) -> list[float]:
-        n = SAMPLES if temperature else 1
-        params = SamplingParams(max_new_tokens=96, temperature=temperature, top_p=0.99)
-        asked = [templates.solver(question) for question, _ in questions]
-        groups = sampler.sample(asked, n=n, params=params, seed=7)
-        answers = ([extract_boxed(each.text) for each in group] for group in groups)
-        return [sum(a == gold for a in of) / n for of, (_, gold) in zip(answers, questions, strict=True)]
-
+    right = answering(policy)
     by_family: dict[str, list[float]] = {}
     for (question, _), score in zip(heldout.held_out(), right(heldout.held_out(), 0.0), strict=True):
         by_family.setdefault(str(family(question)), []).append(score)
@@ -358,13 +318,8 @@ def main() -> None:
 def _play_all(home: Path, most: int | None) -> None:
     """Every run of the plan that has no line yet, each in a process of its own."""
     done = {(row["arm"], row.get("seed")) for row in read(RESULTS)} if RESULTS.exists() else set()
-    for arm, seed in [run for run in planned() if run not in done][:most]:
-        words = ["one", "--home", str(home), "--arm", arm, "--seed", str(seed)]
-        command = [sys.executable, "-m", "studies.practice", *words]
-        line = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
-        with RESULTS.open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
-        print(line[:200], flush=True)
+    left = [run for run in planned() if run not in done]
+    play_each("studies.practice", left[:most], home, RESULTS)
 
 
 if __name__ == "__main__":
