@@ -54,13 +54,13 @@ diagevo ingest verl rollouts --run math --follow --steer next.json --dataset tra
 def ingest(
     call: CommandContext,
     what: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="[FORMAT]",
+            metavar="FORMAT",
             help=f"What wrote the files: {', '.join(get_args(Format))}, which is your own rows."
             " [default: what they are recognised as]",
         ),
-    ],
+    ] = None,
     path: Annotated[
         Path | None, typer.Argument(metavar="PATH", help="The folder of rollout files, or one file.")
     ] = None,
@@ -127,6 +127,8 @@ def ingest(
         raise ConfigError("--steer serves a training that goes on", hint="add --follow, or leave it out")
     if dataset is not None and steer is None:
         raise ConfigError("--dataset is read for the draws of --steer", hint="add --steer FILE")
+    if what is None:
+        raise ConfigError("the path of the rollouts is missing", hint="name it: diagevo ingest PATH --run ID")
     why = None
     if path is None:
         from diagevo.ingest.formats.recognised import recognised

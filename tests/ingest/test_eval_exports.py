@@ -198,6 +198,11 @@ def test_a_path_alone_is_ingested_and_says_as_what(tmp_path: Path) -> None:
     assert "note: taken for promptfoo: it has results.results.prompt" in done.stderr
     named = invoke("ingest", "promptfoo", EXPORTS / "promptfoo.json", "--run", "evals", "--db", url)
     assert "(0 new)" in named.stdout
+    none = invoke("ingest", "--run", "evals", "--db", url)
+    assert (none.exit_code, none.stderr.partition("\n")[0]) == (
+        2,
+        "error: the path of the rollouts is missing",
+    )
     mapped = tmp_path / "rows.jsonl"
     mapped.write_text('{"q": "p", "a": "r", "ok": true}\n{"q": "p", "a": "s", "ok": false}\n')
     done = invoke("ingest", mapped, "--run", "own", "--map", "prompt=q,response=a,reward=ok", "--db", url)
