@@ -53,6 +53,15 @@ def test_what_is_read_whole_and_false_is_called_so(line):
     assert claims(line)
 
 
+HALF = ["(5 - 47 = 12", "222: 2 + 2 = 2", "*(2 * 7 = 2", "*2 + 2 = 2", "2 + 2 = 5.:", "-2e3 = 5. *"]
+
+
+@pytest.mark.parametrize("line", HALF)
+def test_of_half_a_line_no_claim_is_made(line):
+    """Each of these was called false when one rule of where a side begins or ends was taken away."""
+    assert claims(line) == []
+
+
 THINGS = {
     "dimes": 10,
     "nickels": 5,

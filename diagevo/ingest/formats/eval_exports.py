@@ -90,7 +90,7 @@ def _langsmith(item: Item) -> Scored:
     }
     return Scored(
         prompt=_only(parts["inputs"]),
-        response=None if item.get("error") else _only(parts["outputs"]),
+        response=_only(parts["outputs"]),
         scores={name: reward_of(value) for name, value in parts["feedback"].items()},
         expected=_only(parts["reference"]),
         group=item["example_id"],
@@ -115,7 +115,7 @@ def _phoenix(item: Item) -> Scored:
     notes = [one for one in item["annotations"] or () if isinstance(one, dict)]
     return Scored(
         prompt=_only(item["input"]),
-        response=None if item.get("error") else _only(item.get("output")),
+        response=_only(item.get("output")),
         scores={
             str(one.get("name")): one.get("label") if one.get("score") is None else one["score"]
             for one in notes

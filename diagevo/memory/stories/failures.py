@@ -348,7 +348,6 @@ def _texts(
 ) -> Texts:
     pair = by_model[0].pair if by_model[0] else None
     calls = ((purpose, event.call) for purpose, event in zip(_CALLS, by_model, strict=True) if event)
-    pair = by_model[0] and by_model[0].pair
     return Texts(
         question=history.text(scored.question) if scored else None,
         reference=history.text(pair.passed if pair else observed.reference),

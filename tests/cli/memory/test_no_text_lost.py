@@ -14,11 +14,13 @@ import pytest
 from diagevo.config.models import IngestConfig
 from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
-from diagevo.memory.events import EVENT_TYPES, Digest, FailureObserved, GroupIngested, Value
+from diagevo.memory.events import EVENT_TYPES, Digest, FailureDiagnosed, FailureObserved, GroupIngested, Value
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import ARTIFACT
 from diagevo.memory.opening import open_memory
+from diagevo.memory.stories.failures import failure_story
+from diagevo.memory.stories.references import Reference
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, diagnose_by_rules
 from tests.memory.audit.forging import rows_of, write_rows
@@ -148,3 +150,17 @@ def test_an_export_of_a_run_that_lost_a_text_is_refused(original: Path, tmp_path
     assert done.exit_code == 5
     assert f"the text {lost} is missing" in done.stderr
     assert "diagevo memory verify --deep" in done.stderr
+
+
+def test_a_failure_is_shown_beside_the_pass_that_its_pair_is_about(original: Path) -> None:
+    shown = 0
+    with closing(open_history(f"sqlite:///{original / 'diagevo.db'}", "said")) as history:
+        for fact in history.events(FailureDiagnosed):
+            if (pair := fact.event.pair) is None:
+                continue
+            failure = Reference("failure", fact.event.failure_id)
+            story = failure_story(history, failure, history.end, full=True)
+            assert story.texts is not None
+            assert story.texts.reference == history.text(pair.passed)
+            shown += 1
+    assert shown > 0
