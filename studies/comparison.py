@@ -1,15 +1,19 @@
 """Each arm of the study against the full method, and what that says of a claim."""
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 from math import log
-from statistics import correlation, linear_regression, mean
+from statistics import correlation, fmean, linear_regression, mean
 from typing import Any
+
+import numpy as np
 
 from diagevo.evaluation.ablation import VARIANTS, VariantDifference, compare
 from diagevo.text.numbers import count
 from studies.results import BESIDE, arm_of, plan_of
 
+Rows = Sequence[Mapping[str, Any]]
+BASE = "base"
+"""The arm of a row of untouched weights."""
 SCORE, APART = "mean_at_k", "tail less head"
 Claim = tuple[str, str, str, str, str]
 H14 = ("r-zero", "no-stitching", "random-stitching", "absolute-only", "frozen-challenger")
@@ -70,13 +74,63 @@ def sign_flip(differences: Sequence[float]) -> float | None:
     least as far from 0. Of n pairs it is 2/2ⁿ at least: .25 of three, .0625 of five. None of fewer than 2."""
     if len(differences) < 2:
         return None
-    seen = abs(sum(differences)) * (1 - 1e-12)
-    sums = [abs(sum(s * d for s, d in zip(signs, differences, strict=True))) for signs in _signs(differences)]
-    return sum(each >= seen for each in sums) / len(sums)
+    sums = np.zeros(1)
+    for difference in differences:
+        sums = np.concatenate([sums + difference, sums - difference])
+    return float(np.mean(np.abs(sums) >= abs(sum(differences)) * (1 - 1e-12)))
 
 
-def _signs(differences: Sequence[float]) -> list[tuple[int, ...]]:
-    return list(product((1, -1), repeat=len(differences)))
+def exact_interval(differences: Sequence[float], level: float = 0.05) -> tuple[float, float] | None:
+    """The shifts that the exact sign-flip test does not refuse at this level; None where it can refuse none:
+    of n pairs its p is 2/2ⁿ at least."""
+    if 2 / 2 ** len(differences) > level:
+        return None
+    centre, far = fmean(differences), max(map(abs, differences)) * 2 + 1e-9
+
+    def bound(refused: float) -> float:
+        kept = centre
+        for _ in range(40):
+            middle = (kept + refused) / 2
+            p = sign_flip([each - middle for each in differences])
+            kept, refused = (middle, refused) if p is not None and p > level else (kept, middle)
+        return kept
+
+    return bound(centre - far), bound(centre + far)
+
+
+def paired(rows: Rows, arm: str, against: str, metric: str) -> list[float]:
+    """Differences by seed, of the seeds that both arms were played with. The base has none: each run is held
+    against the weights that it began from."""
+    if against == BASE:
+        return [row[metric] - base_of(rows, row)[metric] for row in rows if row["arm"] == arm]
+    of = {(row["arm"], row["seed"]): row[metric] for row in rows if row["arm"] != BASE}
+    return [
+        of[arm, seed] - of[against, seed]
+        for name, seed in sorted(of)
+        if name == arm and (against, seed) in of
+    ]
+
+
+def base_of(rows: Rows, run: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row of the untouched weights that a run began from."""
+    return next(row for row in rows if row["arm"] == BASE and row["weights"] == run["weights"])
+
+
+def exactly(differences: Sequence[float], margin: float | None = None) -> str:
+    """A mean difference with its exact interval and what that carries; without one where there are too few
+    pairs."""
+    bounds, pairs = exact_interval(differences), len(differences)
+    if bounds is None:
+        return f"{fmean(differences):+.3f} ({count(pairs, 'seed')}, too few for an exact interval)"
+    return report(fmean(differences), bounds, "exact", pairs, finding(*bounds, margin))
+
+
+def row_of_contrast(arm: str, metric: str, differences: Sequence[float]) -> str:
+    """A line of a table: the difference, its exact interval, the exact p and the pairs."""
+    p, bounds = sign_flip(differences), exact_interval(differences)
+    interval = "–" if bounds is None else f"{bounds[0]:+.3f} to {bounds[1]:+.3f}"
+    shown = "–" if p is None else f"{p:.4f}"
+    return f"| `{arm}` | {metric} | {fmean(differences):+.3f} | {interval} | {shown} | {len(differences)} |"
 
 
 def exact(runs: list[dict[str, Any]], variant: str, metric: str) -> float | None:

@@ -46,9 +46,9 @@ from diagevo.memory.state.projected_schedule import Draw, Schedule
 from diagevo.progress import Observer, StopFlag
 from diagevo.sampling.model_folder import sha256_of
 from diagevo.sampling.sampler import Prompt, SamplingParams
+from studies.comparison import BASE
 from studies.results import HERE, commit_before, read
 
-BASE = "base"
 PLAN, RESULTS = HERE / "study-content.json", HERE / "results-content.jsonl"
 REPLAYS = HERE / "replays-content.jsonl"
 """Rows of runs that were played once more, from weights made anew."""

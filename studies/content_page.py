@@ -9,15 +9,25 @@ from statistics import fmean, stdev
 from typing import Any
 
 from diagevo.text.numbers import count
-from studies.comparison import finding, power_of_equivalence, power_of_gain, report, sign_flip
-from studies.content import ARMS, BASE, CAP, HERE, PLAN, planned, results, untouched
+from studies.comparison import (
+    BASE,
+    Rows,
+    base_of,
+    exact_interval,
+    exactly,
+    finding,
+    paired,
+    power_of_equivalence,
+    power_of_gain,
+    row_of_contrast,
+    sign_flip,
+)
+from studies.content import ARMS, CAP, HERE, PLAN, planned, results, untouched
 from studies.page import README, forest
 
 PAGE, BEGIN = HERE.parent / "docs" / "reference" / "study-content.md", "## Results\n"
 PICTURE = HERE.parent / "docs" / "pictures" / "study-content.svg"
 MARKS = "<!-- study-content -->\n", "<!-- end of study-content -->\n"
-
-Rows = Sequence[Mapping[str, Any]]
 
 
 def write() -> None:
@@ -27,41 +37,6 @@ def write() -> None:
     PAGE.write_text(before + page(rows, base), encoding="utf-8")
     PICTURE.write_text(draw(rows), encoding="utf-8")
     README.write_text(with_sentence(README.read_text(encoding="utf-8"), rows, base), encoding="utf-8")
-
-
-def paired(rows: Rows, arm: str, against: str, metric: str) -> list[float]:
-    """Differences by seed, of the seeds that both arms were played with. The base has none: each run is held
-    against the weights that it began from."""
-    if against == BASE:
-        return [row[metric] - _base(rows, row)[metric] for row in rows if row["arm"] == arm]
-    of = {(row["arm"], row["seed"]): row[metric] for row in rows if row["arm"] != BASE}
-    return [
-        of[arm, seed] - of[against, seed]
-        for name, seed in sorted(of)
-        if name == arm and (against, seed) in of
-    ]
-
-
-def _base(rows: Rows, run: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next(row for row in rows if row["arm"] == BASE and row["weights"] == run["weights"])
-
-
-def exact_interval(differences: Sequence[float], level: float = 0.05) -> tuple[float, float] | None:
-    """The shifts that the exact sign-flip test does not refuse at this level; None where it can refuse none:
-    of n pairs its p is 2/2ⁿ at least."""
-    if 2 / 2 ** len(differences) > level:
-        return None
-    centre, far = fmean(differences), max(map(abs, differences)) * 2 + 1e-9
-
-    def bound(refused: float) -> float:
-        kept = centre
-        for _ in range(40):
-            middle = (kept + refused) / 2
-            p = sign_flip([each - middle for each in differences])
-            kept, refused = (middle, refused) if p is not None and p > level else (kept, middle)
-        return kept
-
-    return bound(centre - far), bound(centre + far)
 
 
 def page(rows: Rows, base: Rows) -> str:
@@ -99,7 +74,7 @@ def page(rows: Rows, base: Rows) -> str:
     for arm in ARMS:
         for metric in ("broken", "broken_greedy", "overall") if arm != "full" else ():
             if found := paired(rows, arm, _against(arm), metric):
-                lines.append(_contrast(arm, metric, found))
+                lines.append(row_of_contrast(arm, metric, found))
     return "\n".join(lines) + "\n"
 
 
@@ -152,32 +127,9 @@ def _arm_row(arm: str, rows: Rows) -> str:
     return f"| `{arm}` | {counts} | {_means(rows)} | {cpu:.0f} |"
 
 
-def _contrast(arm: str, metric: str, differences: Sequence[float]) -> str:
-    p, bounds = sign_flip(differences), exact_interval(differences)
-    interval = "–" if bounds is None else f"{bounds[0]:+.3f} to {bounds[1]:+.3f}"
-    shown = "–" if p is None else f"{p:.4f}"
-    return f"| `{arm}` | {metric} | {fmean(differences):+.3f} | {interval} | {shown} | {len(differences)} |"
-
-
-def _bounds(differences: Sequence[float]) -> str:
-    """A mean difference with its exact interval, where there is one."""
-    bounds, seeds = exact_interval(differences), count(len(differences), "seed")
-    interval = "" if bounds is None else f"95%: {bounds[0]:+.3f} to {bounds[1]:+.3f}, "
-    return f"{fmean(differences):+.3f} ({interval}{seeds})"
-
-
-def _figures(differences: Sequence[float], margin: float | None = None) -> str:
-    """A mean difference with its exact interval and what that carries; without one where there are too few
-    pairs."""
-    bounds, pairs = exact_interval(differences), len(differences)
-    if bounds is None:
-        return f"{fmean(differences):+.3f} ({count(pairs, 'seed')}, too few for an exact interval)"
-    return report(fmean(differences), bounds, "exact", pairs, finding(*bounds, margin))
-
-
 def _both(rows: Rows, arm: str, against: str, margin: float | None = None) -> str:
     sampled, greedy = (paired(rows, arm, against, metric) for metric in ("broken", "broken_greedy"))
-    return f"mean@8 {_figures(sampled, margin)}.\nGreedy: {_figures(greedy)}"
+    return f"mean@8 {exactly(sampled, margin)}.\nGreedy: {exactly(greedy)}"
 
 
 def findings(rows: Rows, base: Rows) -> Iterator[str]:
@@ -187,11 +139,11 @@ def findings(rows: Rows, base: Rows) -> Iterator[str]:
     heat, all_ = _best(rows), [*rows, *base]
     sampled = fmean(row["broken_by_temperature"][heat] for row in base)
     greedy = fmean(row["broken_greedy"] for row in base)
-    crossed = [row["broken"] - _base(base, row)["broken_greedy"] for row in rows if row["arm"] == "full"]
+    crossed = [row["broken"] - base_of(base, row)["broken_greedy"] for row in rows if row["arm"] == "full"]
     yield (
         f"**The untouched model** has mean@8 {sampled:.3f} at T = {heat} and greedy accuracy {greedy:.3f}.\n"
         f"`full` against it: {_both(all_, 'full', BASE)}.\n"
-        f"mean@8 of `full` against the greedy accuracy of the untouched model: {_figures(crossed)}."
+        f"mean@8 of `full` against the greedy accuracy of the untouched model: {exactly(crossed)}."
     )
     yield f"**Against no causes** (`free`), `full`: {_both(rows, 'full', 'free')}."
     yield f"Against causes of families drawn at random (`uniform`), `full`: {_both(rows, 'full', 'uniform')}."
@@ -252,14 +204,14 @@ def _verdict(rows: Rows, base: Rows) -> Iterator[str]:
     yield ""
     does = "does not matter" if fmean(found) < plan["matters"] else "matters"
     yield f"**By the plan's rule what causes say {does} here**: the bound was {plan['matters']:+.2f}, and"
-    yield f"`full` against `uniform` has {_figures(found)}. That control is not neutral, as the list says."
+    yield f"`full` against `uniform` has {exactly(found)}. That control is not neutral, as the list says."
     others = paired(rows, "shuffled", "uniform", "broken")
-    yield f"`shuffled` against `uniform`: {_figures(others)}."
+    yield f"`shuffled` against `uniform`: {exactly(others)}."
     yield f"So the words of another cause give {fmean(others) / fmean(found):.0%} of that difference."
     yield "In the eleven families that were right:"
     for against in ("free", "uniform"):
         found = paired(rows, "full", against, "elsewhere")
-        yield f"`full` against `{against}` {_figures(found)} (p {sign_flip(found):.3f})."
+        yield f"`full` against `{against}` {exactly(found)} (p {sign_flip(found):.3f})."
     yield ""
     yield from _near_equal_practice(rows)
     yield ""
@@ -323,19 +275,19 @@ def _predictions(rows: Rows) -> Iterator[tuple[str, str, str]]:
         ):
             yield f"`full` {what}", f"{times:.1f} times", "kept" if 3 <= round(times, 1) <= 4 else "missed"
         foretold = plan["predicted"]
-        yield f"`full` less `uniform`: {foretold:+.2f}", _figures(found), number(found, foretold)
+        yield f"`full` less `uniform`: {foretold:+.2f}", exactly(found), number(found, foretold)
         overall = paired(rows, "full", "uniform", "overall")
-        yield "the same over all families: +0.02", _figures(overall), number(overall, 0.02)
+        yield "the same over all families: +0.02", exactly(overall), number(overall, 0.02)
     if found := difference("full-capped", "uniform-capped"):
         shown = finding(*_interval(rows, "full-capped", "uniform-capped"), margin).startswith("equivalent")
         verdict = "shown" if shown else "not shown"
-        yield f"with equal practice equivalent within {margin:.2f}", _figures(found, margin), verdict
+        yield f"with equal practice equivalent within {margin:.2f}", exactly(found, margin), verdict
     if found := difference("shuffled", "full"):
-        yield "`shuffled` is near `full`", _figures(found), "open: no margin was stated"
+        yield "`shuffled` is near `full`", exactly(found), "open: no margin was stated"
     if found := difference("wrong-100", "uniform"):
         yield (
             "`wrong-100` is near `uniform`",
-            _figures(found),
+            exactly(found),
             "open: no margin was stated, and too few pairs",
         )
         arms = ("full", "wrong-25", "wrong-50", "wrong-100")
@@ -354,11 +306,11 @@ def _predictions(rows: Rows) -> Iterator[tuple[str, str, str]]:
         low, high = _interval(rows, "local", "full")
         verdict = "shown" if -matters <= low and high <= matters else "not shown"
         verdict = "missed: the interval excludes it" if high < -matters or low > matters else verdict
-        yield f"`local` is within {matters:.2f} of `full`", _figures(found), verdict
+        yield f"`local` is within {matters:.2f} of `full`", exactly(found), verdict
     if found := difference("local", "wrong-100"):
         p = sign_flip(found)
         shown = "shown" if p is not None and p <= 0.05 and fmean(found) > 0 else f"not shown: p {p:.2f}"
-        yield "`local` is above `wrong-100`", _figures(found), shown
+        yield "`local` is above `wrong-100`", exactly(found), shown
 
 
 def _counts(rows: Rows, arm: str) -> list[Mapping[str, float]]:

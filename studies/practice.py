@@ -42,6 +42,7 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import sha256_of
 from diagevo.sampling.sampler import Prompt
 from diagevo.selfplay.questions import PromptTemplates
+from studies.comparison import BASE
 from studies.content import (
     BROKEN,
     Words,
@@ -59,7 +60,6 @@ from studies.content import (
 from studies.results import HERE, commit_before, read
 
 PLAN, RESULTS = HERE / "study-practice.json", HERE / "results-practice.jsonl"
-BASE = "base"
 NOISY = ("boxes", "coins", "window")
 """Families of two or three steps: each slips by itself, and no two slips agree."""
 SLIP = 0.25
@@ -293,6 +293,16 @@ def planned() -> list[tuple[str, int]]:
     return [*main, *((arm, seed) for arm in plan["last"] for seed in plan["seeds"])]
 
 
+def results() -> list[dict[str, Any]]:
+    """Every run that was played."""
+    return [row for row in read(RESULTS) if row["arm"] != BASE] if RESULTS.exists() else []
+
+
+def untouched() -> list[dict[str, Any]]:
+    """The rows of the base weights."""
+    return [row for row in read(RESULTS) if row["arm"] == BASE] if RESULTS.exists() else []
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -317,7 +327,7 @@ def main() -> None:
 
 def _play_all(home: Path, most: int | None) -> None:
     """Every run of the plan that has no line yet, each in a process of its own."""
-    done = {(row["arm"], row.get("seed")) for row in read(RESULTS)} if RESULTS.exists() else set()
+    done = {(row["arm"], row["seed"]) for row in results()}
     left = [run for run in planned() if run not in done]
     play_each("studies.practice", left[:most], home, RESULTS)
 

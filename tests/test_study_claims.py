@@ -9,11 +9,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import combinations, permutations
+from itertools import permutations
 from math import floor
 from pathlib import Path
 from statistics import fmean, stdev
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -51,10 +52,12 @@ def t_interval(pairs: Pairs) -> tuple[float, float]:
 
 @cache
 def exact_interval(pairs: Pairs) -> tuple[float, float]:
-    means = sorted(fmean(chosen) for size in range(1, len(pairs) + 1) for chosen in combinations(pairs, size))
+    n = len(pairs)
+    chosen = np.arange(1, 2**n)[:, None] >> np.arange(n) & 1
+    means = np.sort(chosen @ np.array(pairs) / chosen.sum(axis=1))
     # Below the k-th smallest mean a shift leaves fewer than k of them on its far side: p is 2k/2ⁿ at most.
     beyond = floor(0.05 * 2 ** len(pairs) / 2)
-    return means[beyond - 1], means[-beyond]
+    return float(means[beyond - 1]), float(means[-beyond])
 
 
 @cache
@@ -70,6 +73,7 @@ def contrasts() -> dict[str, list[tuple[str, Pairs]]]:
     exact = list(
         _pairs(of["content"], [(metric, metric) for metric in sampled] + [("broken", "broken_greedy")])
     )
+    exact += _practice()
     for name, file in (("study", "results.jsonl"), ("lm", "results-lm.jsonl")):
         for row in rows(file):
             plan = row["run"].partition(".")[0].removeprefix("study")
@@ -82,6 +86,22 @@ def contrasts() -> dict[str, list[tuple[str, Pairs]]]:
     metrics = [("mean_at_k", "mean_at_k"), ("greedy", "greedy"), ("apart", "apart")]
     metrics.append(("mean_at_k", "mean_at_k_T0.5"))
     return {"exact": exact, "t": [each for name in ("study", "lm") for each in _pairs(of[name], metrics)]}
+
+
+def _practice() -> list[tuple[str, Pairs]]:
+    """Those of the study of equal practice, whose base has no seed of its own."""
+    of: dict[tuple[str, int], dict] = {}
+    base: dict[str, dict] = {}
+    for row in rows("results-practice.jsonl"):
+        flat = row | {f"broken_at_{heat}": score for heat, score in row["broken_by_temperature"].items()}
+        if row["arm"] == "base":
+            base[row["weights"]] = flat
+        else:
+            of[row["arm"], row["seed"]] = flat
+            of["base", row["seed"]] = base[row["weights"]]
+    metrics = [f"broken_at_{heat}" for heat in ("1", "0.5", "0.25")]
+    metrics += [f"{which}_greedy" for which in ("broken", "noisy", "right", "all")]
+    return [(f"practice: {name}", pairs) for name, pairs in _pairs(of, [(each, each) for each in metrics])]
 
 
 def _pairs(of: Mapping[tuple[str, int], dict], metrics: list[tuple[str, str]]) -> Iterator[tuple[str, Pairs]]:
@@ -235,7 +255,8 @@ def test_every_interval_names_its_kind_and_is_what_the_rows_give(page: Path) -> 
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_every_row_of_a_table_is_what_the_rows_give(page: Path) -> None:
-    kind, text = "exact" if page.name == "study-content.md" else "t", page.read_text(encoding="utf-8")
+    kind = "exact" if page.name in ("study-content.md", "study-practice.md") else "t"
+    text = page.read_text(encoding="utf-8")
     printed = ROW.findall(text)
     assert [row for row in printed if not given(kind, row)] == []
     assert printed or page.name == "CHANGELOG.md" or "## Results" not in text  # a plan has none yet

@@ -15,7 +15,7 @@ from diagevo.arithmetic.truth import value
 from diagevo.arithmetic.wordings import kind_of
 from diagevo.loop.round import Round
 from diagevo.memory.state.projected_schedule import Draw
-from studies import practice
+from studies import practice, practice_page
 from studies.content import BROKEN
 
 DOUBLING = "double 3 , add 4 and double again"
@@ -107,3 +107,67 @@ def test_the_plan_has_sixteen_pairs_of_six_arms_with_local_last() -> None:
     assert len(runs) == len(set(runs)) == 96
     assert {arm for arm, _ in runs} == set(practice.ARMS)
     assert [arm for arm, _ in runs[-16:]] == ["local"] * 16
+
+
+def played(difference: float, seeds: int = 16, spread: float = 0.02) -> tuple[list[dict], list[dict]]:
+    """Rows of every arm and of the base weights: `full` scores so much more than each other arm, and a bit
+    more or less by seed."""
+    counted = {"candidates": 100, "valid_broken": 50, "kept_broken": 30, "kept_noisy": 18, "true": 40}
+    scores = {"noisy_greedy": 1.0, "right_greedy": 1.0, "all_greedy": 0.97}
+
+    def row(arm: str, seed: int) -> dict[str, Any]:
+        score = 0.85 + (difference if arm == "full" else spread * (-1) ** seed * (seed % 3))
+        heats = dict.fromkeys(("1", "0.5", "0.25"), score)
+        found = {"arm": arm, "seed": seed, "weights": f"weights-{seed % 4}", "cpu_seconds": 60}
+        found |= {"by_round": dict.fromkeys("1234", counted), "started": "2026-11-27T06:35:28+00:00"}
+        return found | scores | {"broken_greedy": score, "broken_by_temperature": heats}
+
+    rows = [row(arm, seed) for arm in practice.ARMS for seed in range(20, 20 + seeds)]
+    return practice_page.flat(rows), practice_page.flat([row("base", seed) for seed in range(4)])
+
+
+@pytest.mark.parametrize(
+    ("difference", "said"),
+    [
+        (0.03, "causes buy learning, not candidates alone"),
+        (0.0, "causes buy candidates, not learning"),
+        (-0.05, "causes buy candidates, not learning"),
+        (0.006, "causes buy candidates, not learning"),
+    ],
+)
+def test_the_rule_of_the_plan_decides_what_the_readme_says_first(difference: float, said: str) -> None:
+    rows, base = played(difference, spread=0.02 if difference != 0.006 else 0.0)
+    assert f"By the plan's rule: {said}." in practice_page.page(rows, base)
+    told = practice_page.with_sentence(
+        "a\n<!-- study-practice -->\n<!-- end of study-practice -->\nb", rows, base
+    )
+    assert told.startswith(f"a\n<!-- study-practice -->\nAt equal practice [{said}]")
+    assert told.endswith("<!-- end of study-practice -->\nb")
+
+
+def test_the_rule_is_not_applied_before_every_pair_is_there() -> None:
+    rows, base = played(0.03, seeds=15)
+    assert "15 were played. It is not applied before." in practice_page.page(rows, base)
+    assert practice_page.sentence(rows, base) == ""
+
+
+def test_a_forecast_is_missed_only_where_the_interval_excludes_it() -> None:
+    rows, _ = played(0.03)
+    lines = {what: verdict for what, _, verdict in practice_page._predictions(rows)}
+    assert lines["`full` less `difficulty`, greedy: +0.025"] == "not excluded"
+    assert lines["`full` keeps most of its questions from the broken families from round 3 on"] == "came"
+    assert lines["`difficulty` keeps about half of its from the noisy ones"] == "missed"
+    rows, _ = played(0.1)
+    lines = {what: verdict for what, _, verdict in practice_page._predictions(rows)}
+    assert lines["`full` less `difficulty`, greedy: +0.025"] == "missed: the interval excludes it"
+    assert lines["`shuffled` is within 0.02 of `full`, greedy"] == "missed: the interval excludes it"
+
+
+def test_the_page_is_made_from_the_results() -> None:
+    rows = practice_page.flat(practice.results())
+    base = practice_page.flat(practice.untouched())
+    assert practice_page.PAGE.read_text(encoding="utf-8").endswith(practice_page.page(rows, base))
+    if practice_page.compared(rows):
+        assert practice_page.PICTURE.read_text(encoding="utf-8") == practice_page.draw(rows)
+    readme = practice_page.README.read_text(encoding="utf-8")
+    assert readme == practice_page.with_sentence(readme, rows, base)
