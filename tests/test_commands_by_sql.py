@@ -167,7 +167,7 @@ def ingest(sql: Sql) -> str:
         f" kept, {sum(found.count(False) for found in mixed)} failures {none} all failed: none to"
         f" compare with;"
         f" diagnose --local does without {len(groups) - len(mixed) - none} all passed round 1 waits for its"
-        " diagnosis: diagevo diagnose --run sql --model M --base-url URL (or --local)"
+        " diagnosis: diagevo diagnose --run sql --local (or --model M --base-url URL)"
     )
 
 

@@ -86,7 +86,8 @@ class Reporter(render.Heartbeat, DiagnosisObserver):
         first = event.first
         which = f"round {first} is" if event.last == first else f"rounds {first} to {event.last} are"
         back = f"F = {event.failures}, {count(len(event.causes), 'cause')}"
-        self.say(f"{self._run}: {which} superseded, back to {back}; asking again")
+        back = f", back to {back}" if self._curriculum else ""
+        self.say(f"{self._run}: {which} superseded{back}; asking again")
 
     def begins(self, found: Cost) -> None:
         self.say(_announced(self._run, found))

@@ -266,12 +266,12 @@ def _mapped(text: str, format: str, reward: str | None) -> dict[str, str]:
 
 
 def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *, served: bool) -> str:
-    who = "" if served else " --model M --base-url URL (or --local)"
+    who = "" if served else " --local (or --model M --base-url URL)"
     groups = report.groups
     lines = [
         f"{run}: {count(report.steps, 'step')} ({report.new_steps:,} new),"
         f" {count(report.rollouts, 'rollout')} in {count(groups.total(), 'group')}",
-        f"  {groups['contrast']:>9,}  with passes and failures: kept, {count(report.failures, 'failure')}",
+        f"  {groups['contrast']:>9,}  with passes and failures, {count(report.failures, 'failure')}",
         f"  {groups['all_failed']:>9,}  all failed: none to compare with; diagnose --local does without"
         + (f" ({report.answered:,} with a known answer: {ALL_FAILED})" if report.answered else ""),
         f"  {groups['all_passed']:>9,}  all passed",

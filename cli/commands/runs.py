@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from diagevo.memory.read.runs import PhaseLine, RunLine, RunStory
 
 RUNS = (*columns("run_id: run, rounds, now, events"), *FIGURES, *columns("last: last event, from"))
+EVALUATIONS = columns("run_id: run, now, pass_rate: pass rate, events, last: last event, from")
+"""Of runs that no curriculum follows."""
 OUTCOMES = columns(
     "run_id: run, last_round: after round, pass_rate: pass rate, mean_at_k: mean@k, greedy, "
     "labels_true: labels true, reward"
@@ -69,9 +71,15 @@ def list_(call: CommandContext) -> Result[Any]:
     if not found:
         render.say(call, "no runs yet; start one: diagevo train")
     rows = [_line(line) for line in found]
-    tables = [Rows(RUNS, rows), Rows(OUTCOMES, rows)]  # both in one would not fit a terminal
+    evaluations = [row for row in rows if row["evaluation"]]
+    others = [row for row in rows if not row["evaluation"]]
+    # RUNS and OUTCOMES in one would not fit a terminal.
+    tables = [Rows(RUNS, others), Rows(OUTCOMES, others), Rows(EVALUATIONS, evaluations)]
     return Result(
-        rows, RUNS, tables if rows else None, notes=premises(line.world for line in found if line.rounds)
+        rows,
+        RUNS if others else EVALUATIONS,
+        [table for table in tables if table.values] or None,
+        notes=premises(line.world for line in found if line.rounds),
     )
 
 
@@ -84,13 +92,13 @@ def show(call: CommandContext, run: Run = None) -> Result[Any]:
     """Show a run: its models, origin and rounds."""
     from diagevo.memory.read.runs import run_story
 
+    from ..screens.ingested import next_lines, pass_rates
+
     with opened(call, one(call, run)) as history:
         story = run_story(history)
         end = history.end
         parts: list[str | Rows] = [_story_text(story)]
         line = story.line
-        from ..screens.ingested import pass_rates
-
         parts += pass_rates(story)
         if (story.rounds or story.superseded) and not history.evaluation:
             lines = sorted((*story.rounds, *story.superseded), key=lambda each: each.round)
@@ -98,6 +106,7 @@ def show(call: CommandContext, run: Run = None) -> Result[Any]:
         parts += accuracy(history)
         if story.phases:
             parts.append(Rows(PHASES, [_phase(line) for line in story.phases]))
+        parts += next_lines(story)
         return Result(story, text=parts, run=history.run_id, as_of=end)
 
 
@@ -118,7 +127,10 @@ def _settings(line: "RunLine", configuration: "RunConfigured") -> str:
 
     read = configured(configuration.config)
     pass_at = configuration.config.get("ingest", {}).get("pass_at", 0.5)
-    text = f"a reward of {pass_at:g} passes, θ_dup = {number(read.theta_dup, 2)}"
+    text = f"a reward of {pass_at:g} passes"
+    if line.evaluation:
+        return text
+    text += f", θ_dup = {number(read.theta_dup, 2)}"
     return f"{text}: profile {line.profile}" if line.profile else text
 
 
@@ -127,8 +139,14 @@ def _story_text(story: "RunStory") -> str:
     played = f"profile {line.profile or '–'}, " if line.ingested is None else ""
     lines = [f"{line.run_id}  {played}diagevo {configuration.version}, {count(line.events, 'event')}"]
     if line.ingested is not None:
+        from ..screens.ingested import evaluated
+
         source = visible(line.ingested, one_line=True)
-        lines.append(f"  {'rollouts':<14} of another trainer, the last from {source}")
+        if (passed := evaluated(story)) is not None:
+            lines.append(f"  {'passed':<14} {passed}")
+            lines.append(f"  {'file':<14} {source}")
+        else:
+            lines.append(f"  {'rollouts':<14} of another trainer, the last from {source}")
         lines.append(f"  {'settings':<14} {_settings(line, configuration)}")
     for role, model in sorted(configuration.models.items()):
         named = model.name + (f" @ {model.revision}" if model.revision else "")
@@ -144,7 +162,8 @@ def _story_text(story: "RunStory") -> str:
     lines.append(f"  {'began':<14} {line.began[:19].replace('T', ' ')}")
     lines.append(f"  {'last event':<14} {line.last_event[:19].replace('T', ' ')} (#{line.position})")
     if line.open_round is not None:
-        lines.append(f"  {'open':<14} round {line.open_round}, {_stage(line)}")
+        waits = "" if line.evaluation else f"round {line.open_round}, "
+        lines.append(f"  {'open':<14} {waits}{_stage(line)}")
     if line.writer is not None:
         lines.append(f"  {'writer':<14} {line.writer}")
     return "\n".join(lines) + "\n"

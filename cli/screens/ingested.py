@@ -16,6 +16,7 @@ from .memory import dismissed, held
 if TYPE_CHECKING:
     from diagevo.memory.read.pass_rates import PassRates, PromptsInBoth
     from diagevo.memory.read.runs import RunStory
+    from diagevo.view.evaluated import Evaluated, Passed
 
 ROUNDS = columns(
     "round, candidates: groups, all_passed: all passed, kept: with both, all_failed: all failed, "
@@ -26,6 +27,9 @@ CAUSES = columns(
     "cause_id: cause, failures, share: of all, groups: in groups, pass_rate: their pass rate, description"
 )
 TAGS = columns("tag, groups, rollouts, passes: passed, pass_rate: pass rate")
+PASSED = columns(
+    "name: of, pass_rate: pass rate, low: 95% from, high: to, passes: passed, responses, prompts"
+)
 DROPS = columns(
     "first_step: step, first_pass_rate: pass rate, last_step: then step, "
     "last_pass_rate: pass rate, cause_id: cause, prompt"
@@ -124,16 +128,21 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
         for line in story.rounds
     ]
     steps, causes = rates.steps[-SHOWN:], rates.causes[:SHOWN]
-    tables = ((ROUNDS, rounds), (STEPS, steps), (TAGS, rates.tags[:SHOWN]), (CAUSES, causes))
-    parts: list[str | Rows] = [Rows(shown, rows) for shown, rows in tables if rows]
+    tables = [(ROUNDS, rounds), (STEPS, steps), (TAGS, rates.tags[:SHOWN])]
+    hidden_tags = len(rates.tags) - SHOWN
+    if (found := evaluated(story)) is not None:
+        tables = [(PASSED, [_passed("model", one) for one in found.models])]
+        tables += [(PASSED, [_passed("tag", one) for one in found.tags[:SHOWN]])]
+        hidden_tags = len(found.tags) - SHOWN
+    parts: list[str | Rows] = [Rows(shown, rows) for shown, rows in (*tables, (CAUSES, causes)) if rows]
     run = story.line.run_id
     if hidden := len(rates.steps) - len(steps):
         listed = f'diagevo memory query "SELECT * FROM v_step WHERE run_id = :run" --run {run}'
         parts.append(f"{hidden} steps before: {listed}")
     if hidden := len(rates.causes) - len(causes):
         parts.append(f"{hidden} more causes: diagevo runs show {run} --json")
-    if (hidden := len(rates.tags) - SHOWN) > 0:
-        parts.append(f"{hidden} more tags: diagevo runs show {run} --json")
+    if hidden_tags > 0:
+        parts.append(f"{hidden_tags} more tags: diagevo runs show {run} --json")
     if rates.left is not None:
         rows = _beyond(rates.head, rates.unexplained[:FALLEN])
         parts += [f"{rates.incomparable or rates.left}", Rows(UNEXPLAINED, rows)]
@@ -145,6 +154,29 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
         listed = f'diagevo memory query "SELECT * FROM v_prompt WHERE run_id = :run" --run {run}'
         parts += [f"{again}; all: {listed}", Rows(DROPS, _beyond(rates.head, rates.drops[:FALLEN]))]
     return parts
+
+
+def evaluated(story: "RunStory") -> "Evaluated | None":
+    """What an evaluation comes to; None of a run that a curriculum follows."""
+    from diagevo.view.evaluated import Evaluated
+
+    rates = story.pass_rates
+    return Evaluated.of(rates) if story.line.evaluation and rates is not None else None
+
+
+def _passed(kind: str, of: "Passed") -> dict[str, Any]:
+    low, high = of.interval
+    return row_of(of) | {"name": f"{kind} {of.name}", "pass_rate": of.pass_rate, "low": low, "high": high}
+
+
+def next_lines(story: "RunStory") -> list[str]:
+    """What to do next with an evaluation, a command a line, which may be copied whole."""
+    from diagevo.view.evaluated import next_steps
+
+    if not story.line.evaluation:
+        return []
+    lines = [f"next: {one.command}  # {one.purpose}\n" for one in next_steps(story)]
+    return ["".join(lines)] if lines else []
 
 
 def _beyond(head: int, lines: Sequence[Any]) -> list[dict[str, Any]]:

@@ -141,4 +141,4 @@ def reason_of_rewards(passes: int, responses: int) -> str:
         return f"none of {responses} rewards passed: there is no reference to compare with"
     if passes == responses:
         return f"all {responses} rewards passed: there is nothing to diagnose"
-    return f"{passes} of {responses} rewards passed; kept is a group with both"
+    return f"{passes} of {responses} rewards passed: each failure stands beside a pass"

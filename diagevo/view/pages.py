@@ -18,6 +18,7 @@ from diagevo.memory.read.runs import RunStory, list_runs, run_line
 from diagevo.text.numbers import count
 from diagevo.text.redaction import redacted
 from diagevo.view.charts import Chart, Series, chart
+from diagevo.view.evaluated import Evaluated, next_steps
 from diagevo.view.findings import aimed_example, curriculum, failing, mistakes
 from diagevo.view.outcomes import by_round, helped
 from diagevo.view.page import ROWS, VERIFIED, Page, Site, part_of
@@ -53,8 +54,9 @@ def runs(site: Site) -> Page:
     shown = site.runs()
     checked = site.checks.quick if site.live else site.checks.full
     lines = [(line, checked(line.run_id)) for line in list_runs(site.database) if line.run_id in shown]
+    trained = {line.run_id for line, _ in lines if not line.evaluation}
     beside = many([(site.history(line.run_id), line) for line, _ in lines])
-    return Page("runs.html", "runs", {"lines": lines, "many": beside})
+    return Page("runs.html", "runs", {"lines": lines, "many": beside, "trained": trained})
 
 
 def overview(history: History, site: Site) -> Page:
@@ -66,6 +68,8 @@ def overview(history: History, site: Site) -> Page:
     bars = _bars(story) if history.evaluation else []
     data = {
         "story": story,
+        "evaluated": (evaluated := _evaluated(history, story)),
+        "next_steps": list(next_steps(story, _others(site, history))) if evaluated else [],
         "check": site.checks.quick(history.run_id),
         "counts": found,
         "failing": list(failing(found, story)),
@@ -84,6 +88,17 @@ def overview(history: History, site: Site) -> Page:
         "premise": premise(history.world),
     }
     return Page("overview.html", history.run_id, data)
+
+
+def _evaluated(history: History, story: RunStory) -> Evaluated | None:
+    rates = story.pass_rates
+    return Evaluated.of(rates) if history.evaluation and rates is not None else None
+
+
+def _others(site: Site, history: History) -> list[str]:
+    """Further evaluations that this one can be compared with, the last first."""
+    runs = [run for run in site.runs() if run != history.run_id and site.history(run).evaluation]
+    return runs[::-1]
 
 
 def _bars(story: RunStory) -> list[tuple[float, int, str | None, str]]:
@@ -282,7 +297,7 @@ def log(history: History, site: Site, kind: str | None = None, part: str | None 
     data = {
         "rows": [(recorded, *_payload(recorded)) for recorded in rows],
         "kind": kind,
-        "kinds": sorted(EVENT_TYPES),
+        "kinds": [name for name in sorted(EVENT_TYPES) if name == kind or history.log.count(run, name)],
         "total": total,
         "part": page,
         "base": f"{run}/log" + (f"/{kind}" if kind else ""),

@@ -7,7 +7,10 @@ import pytest
 
 from tests.cli.program import invoke
 
-CURRICULUM = ("ε", "F =", "p₂", "Active", "ACTIVE", "Mastered", "Did it help", "deduplication", "first cause")
+CURRICULUM = (
+    *("ε", "F =", "p₁", "p₂", "Active", "ACTIVE", "Mastered", "Did it help", "deduplication", "first cause"),
+    *("kept", "too easy", "too_easy", " head", "eactivat", "urriculum"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +38,50 @@ def run(home: Path, *words: str) -> str:
 def test_no_screen_and_no_page_of_it_has_a_curriculum(home: Path) -> None:
     said = run(home, "diagnose", "--run", "own", "--local")
     assert said.count("16 of 16 failures have 1 cause") == 1
-    for words in (("memory", "show"), ("memory", "why", "c1"), ("runs", "show")):
+    for words in (("memory", "show"), ("memory", "why", "c1"), ("memory", "why", "r1.q0"), ("runs", "show")):
         said += run(home, *words, *(() if words[0] == "runs" else ("--run",)), "own")
+    said += run(home, "runs", "list")
     assert not [word for word in CURRICULUM if word in said], said
     run(home, "view", "--export", str(home / "pages"), "--run", "own")
-    for page in ("index", "causes", "causes/c1"):
+    for page in (
+        "index",
+        "causes",
+        "causes/c1",
+        "rounds/1",
+        "questions/r1.q0",
+        "failures/r1.q0.a2",
+        "verify",
+    ):
         html = (home / "pages" / "own" / f"{page}.html").read_text("utf-8")
-        assert not [word for word in CURRICULUM[:-2] if word in html], page
+        text = html.partition("<body>")[2]
+        assert not [word for word in CURRICULUM if word in text], page
+    assert "Mastered" not in (home / "pages" / "index.html").read_text("utf-8")
     assert "Failures by cause, of all 16 failures" in (home / "pages" / "own" / "index.html").read_text()
+
+
+def test_it_says_what_passed_with_an_interval_and_what_to_do_next(tmp_path: Path) -> None:
+    """Wilson's interval over four prompts, worked by hand: (1/2 + z²/8 ± z √(1/16 + z²/64)) / (1 + z²/4) with
+    z² = 3.8415; of two prompts, where all passed, from 1 / (1 + z²/2)."""
+    with (tmp_path / "own.jsonl").open("w") as out:
+        for number in range(4):
+            for model in ("a<b>", "b"):
+                row = {"prompt": f"add {number}", "response": f"{number}", "reward": int(model == "b")}
+                tag = ["even", "odd"][number % 2]
+                out.write(json.dumps(row | {"model": model, "tags": [tag]}) + "\n")
+    run(tmp_path, "ingest", "jsonl", str(tmp_path / "own.jsonl"), "--run", "own")
+    shown = run(tmp_path, "runs", "show", "own")
+    assert "4 of 8 responses passed, to 4 prompts: 50.0% (15.0% to 85.0%)" in shown
+    rows = {tuple(line.split()) for line in shown.splitlines()}
+    assert ("model", "a<b>", "0.000", "0.000", "0.490", "0", "4", "4") in rows
+    assert ("model", "b", "1.000", "0.510", "1.000", "4", "4", "4") in rows
+    assert ("tag", "even", "0.500", "0.095", "0.905", "2", "4", "2") in rows
+    assert "next: diagevo diagnose --run own --local  # what the failures have in common" in shown
+    run(tmp_path, "view", "--export", str(tmp_path / "pages"))
+    page = (tmp_path / "pages" / "own" / "index.html").read_text("utf-8")
+    assert "50.0% (15.0% to 85.0%)" in page
+    assert "a&lt;b&gt;" in page
+    assert 'data-copy="diagevo diagnose --run own --local"' in page
+    assert page.index("Pass rate by model") < page.index("Pass rate by tag")
 
 
 def test_a_failure_is_told_by_what_its_cause_rests_on(home: Path) -> None:

@@ -135,6 +135,8 @@ class PassRates:
     """Of them those that passed less often in the last step than in the first."""
     drops: tuple[PromptDrop, ...]
     """Those that fell most, up to `DROPS`."""
+    asked: int
+    """Prompts, each once."""
     rollouts: int
     failed: int
     """Rollouts that did not pass, whether they could be compared or not."""
@@ -234,6 +236,7 @@ def pass_rates(history: History) -> PassRates | None:
         again_se=_standard_error(whole),
         dropped=whole.dropped,
         drops=tuple(drops),
+        asked=whole.prompts,
         rollouts=whole.rollouts,
         failed=whole.rollouts - whole.passes,
         without_cause=whole.without_cause,

@@ -43,6 +43,8 @@ class RunLine:
     """That its questions are of; null for open mathematics, and for what another trainer asked."""
     ingested: str | None
     """Of a run of another trainer's rollouts: where the last ones came from."""
+    evaluation: bool
+    """Whether these are all of one step, which no curriculum follows."""
     origin: Origin | None
     imported: str | None
     """Of a run that came in a bundle: the head of what came."""
@@ -105,6 +107,7 @@ def run_line(history: History) -> RunLine:
         profile=configuration.config.get("profile") if configuration else None,
         world=history.world,
         ingested=history.ingested,
+        evaluation=history.evaluation,
         origin=next((one.origin for one in reversed(configurations) if one.origin is not None), None),
         imported=log.imported(run_id),
         began=began,

@@ -218,7 +218,8 @@ def question_lines(story: QuestionStory) -> list[Line]:
     if rewards:
         answers += " by rewards of its trainer, not by agreement"
     answers += f" (of {story.responses} responses)"
-    verdict = f"{story.verdict.replace('_', ' ')}: {story.reason}"
+    # What a filter makes of rewards, a trainer's own check has not said.
+    verdict = story.reason if rewards else f"{story.verdict.replace('_', ' ')}: {story.reason}"
     lines = [
         Line("drawn", drawn, story.opened),
         Line("rewards" if rewards else "votes", position=story.position, words=answers),
