@@ -9,6 +9,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import Node
 
 from diagevo.errors import ConfigError
+from diagevo.text.escaping import storable
 
 BYTES = 64 * 1024
 
@@ -17,15 +18,20 @@ _NO_VALUE = (ValueError, TypeError, OverflowError, LookupError)
 
 
 class _Constructor(SafeConstructor):
-    """What Python cannot make of a scalar (a 13th month, a number of 5,000 digits) has a line too."""
+    """What Python cannot make of a scalar (a 13th month, a number of 5,000 digits) has a line too, and so
+    has a text that no database keeps as it is: the run would record another one than it is played with."""
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
-            return super().construct_object(node, deep)
+            made = super().construct_object(node, deep)
         except _NO_VALUE as error:
             problem = "a number of thousands of digits" if "int_max_str_digits" in str(error) else str(error)
             problem = f"no value of its type ({node.tag})" if isinstance(error, LookupError) else problem
             raise ConstructorError(None, None, problem, node.start_mark) from error
+        if isinstance(made, str) and storable(made) != made:
+            problem = "a text with a NUL or half a surrogate pair, which no run can record"
+            raise ConstructorError(None, None, problem, node.start_mark)
+        return made
 
 
 def read(text: str, name: str) -> tuple[Any, Node | None]:

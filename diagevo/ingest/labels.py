@@ -12,7 +12,7 @@ from pathlib import Path
 from diagevo.errors import ConfigError, DiagEvoError
 from diagevo.ingest.formats.cells import cells
 from diagevo.memory.history import History
-from diagevo.memory.memory import Memory
+from diagevo.memory.memory import Memory, refuse_no_line
 from diagevo.memory.read.asking import select_rows
 from diagevo.private import private_file
 from diagevo.text.escaping import csv_text, from_csv, shortened
@@ -173,6 +173,8 @@ def import_labels(memory: Memory, file: Path, by: str) -> Labelled:
         said: list[tuple[str, str]] = []
         for row in rows:
             try:
+                if row.note is not None:
+                    refuse_no_line("note", row.note)
                 cause_id = _cause(memory, known, row, by, added)
                 memory.causes_of([row.failure_id])
                 to.setdefault((cause_id, row.note), []).append(row.failure_id)

@@ -29,6 +29,8 @@ NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
         ("a: 1\nb: 2\na: 3", 'line 3: found duplicate key "a"'),
         ("a: *b", "line 1: found undefined alias 'b'"),
         ("a: \0", "unacceptable character #x0000"),
+        ('x: 1\na: "m\\0"', "line 2: a text with a NUL or half a surrogate pair"),
+        ('a:\n  - "\\ud800"', "line 2: a text with a NUL or half a surrogate pair"),
         ("%YAML 9.9\n", "unsupported YAML, such as a line that begins with %"),
         ("?  [? ]", "or a list as a key"),
         ("a: !!int ", "line 1: no value of its type (tag:yaml.org,2002:int)"),

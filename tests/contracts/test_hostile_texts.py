@@ -1,14 +1,17 @@
 """A round is committed whatever a model wrote, on both databases, and replays to the same state."""
 
+from hashlib import sha256
+
 import pytest
 from msgspec.structs import replace
+from sqlalchemy import delete
 
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, DamagedError, NotFoundError
 from diagevo.evaluation.store import Answered, EvaluationStore
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import NodeCreated, RunConfigured
 from diagevo.memory.events.records import pending
-from diagevo.memory.log.artifacts import Reply
+from diagevo.memory.log.artifacts import ARTIFACT, Reply, upsert_text
 from diagevo.memory.log.database import Database
 from diagevo.memory.read.views import ABOUT
 from diagevo.memory.state import projection
@@ -103,6 +106,37 @@ def test_a_text_behind_a_digest_is_exact_but_for_what_a_view_cannot_show(store: 
         memory.artifacts.remember_reply("m", "r", Reply("a\ud800", 1, 1))
         found = memory.artifacts.recall_reply("m", "r")
         assert found == Reply("a\ufffd", 1, 1)
+
+
+def test_a_name_that_no_column_can_hold_is_in_no_row(store: Store) -> None:
+    with store.open() as memory:
+        kept, known = memory.artifacts, memory.artifacts.put("known")
+        for name in ("a\0b", "a\ud800"):
+            assert kept.unstored([known, name]) == [name]
+            assert kept.kept([known, name]) == {known: "known"}
+            with pytest.raises(NotFoundError, match="no text with digest"):
+                kept.get(name)
+        kept.remember_reply("m\0", "r", Reply("first", 1, 1))
+        kept.remember_reply("m\0", "r", Reply("second", 1, 1), instead=True)
+        assert kept.recall_reply("m\0", "r") == Reply("second", 1, 1)
+
+
+def test_bytes_that_no_writer_stores_are_no_text_whatever_their_digest(store: Store) -> None:
+    """A bundle or a hand may bring them: read, they would have another digest than they stand under."""
+    with store.open() as memory:
+        p = Player(memory)
+        p.configure()
+        p.open(1)
+        for content in (b"2 +\0 2", b"\xff"):
+            digest = sha256(content).hexdigest()
+            with memory.database.write() as connection:
+                connection.execute(upsert_text(memory.database), {"digest": digest, "content": content})
+            with pytest.raises(DamagedError, match=digest):
+                memory.artifacts.get(digest)
+            [fault] = verify(memory.log, "a", memory.folder, deep=True).faults
+            assert (fault.check, digest[:12] in fault.message) == ("text", True)
+            with memory.database.write() as connection:
+                connection.execute(delete(ARTIFACT).where(ARTIFACT.c.digest == digest))
 
 
 def test_a_configuration_with_a_nul_is_recorded_on_both_databases(store: Store) -> None:

@@ -116,7 +116,7 @@ Spoilt = Callable[[Rows], object]
         (lambda rows: rows[1].update(id="x"), "line 3: x is not the id of a failure"),
         (lambda rows: rows[1].update(label="c9"), "line 3: run a has no cause c9"),
         (lambda rows: rows[1].update(label="x" * 501), "line 3: the description has 501 characters"),
-        (lambda rows: rows[1].update(note="a\x01b"), "the note must be one line"),
+        (lambda rows: rows[1].update(note="a\x01b"), "line 3: the note must be one line"),
         (lambda rows: rows[1].update(label="", note="why"), "line 3 has a note and no label"),
         (lambda rows: rows[1].update(id=rows[0]["id"]), r"line 3 labels r1\.q0\.a1 again"),
     ],

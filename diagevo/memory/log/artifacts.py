@@ -15,7 +15,7 @@ from diagevo.memory.events.records import LONGEST_TEXT
 from diagevo.memory.log.database import CACHE, Database, in_list, insert_into, insert_missing, list_param
 from diagevo.memory.log.prepared import Prepared
 from diagevo.memory.log.tables import ARTIFACT, REPLY
-from diagevo.text.escaping import one_line, utf8
+from diagevo.text.escaping import one_line, storable, utf8
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,19 @@ def digest_of(text: str) -> str:
 
 def is_text(content: Any, digest: str) -> bool:
     """Whether these are the bytes of the text that has the digest. (A damaged file may hold anything.)"""
-    return isinstance(content, bytes) and hashlib.sha256(content).hexdigest() == digest
+    whole = isinstance(content, bytes) and hashlib.sha256(content).hexdigest() == digest
+    return whole and no_text(content) is None
+
+
+def no_text(content: bytes) -> str | None:
+    """Why no writer stores these bytes as a text; None where one may have."""
+    if b"\0" in content:
+        return "holds a NUL"
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return "is not UTF-8"
+    return None
 
 
 def upsert_text(database: Database) -> Insert:
@@ -135,13 +147,14 @@ class Artifacts:
     def recall_reply(self, model: str, request: str) -> Reply | None:
         """The reply that `model` gave to this request (a digest) before."""
         query = select(REPLY.c.text, REPLY.c.input_tokens, REPLY.c.output_tokens)
-        query = query.where(REPLY.c.model == model, REPLY.c.request == request)
+        query = query.where(REPLY.c.model == storable(model), REPLY.c.request == request)
         with self._database.read() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else Reply(self.get(row.text), row.input_tokens, row.output_tokens)
 
     def remember_reply(self, model: str, request: str, reply: Reply, *, instead: bool = False) -> None:
         """Keep a reply; the first one to a request stays, unless this one comes `instead`."""
+        model = storable(model)
         row = {
             "model": model,
             "request": request,

@@ -38,6 +38,7 @@ from diagevo.errors import DamagedError, MissingDependencyError, StoreError
 from diagevo.memory.log import lock_timeouts
 from diagevo.memory.log.location import database_url, shown
 from diagevo.memory.log.prepared import Prepared
+from diagevo.text.escaping import storable
 from diagevo.text.redaction import masked
 
 CACHE = 64 * 2**20
@@ -247,15 +248,17 @@ def insert_missing(database: Database, target: Table) -> Executable:
 
 
 def in_list(database: Database, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
-    """Whether the column is one of many texts, handed over in one parameter (`listed`)."""
+    """Whether the column is one of many texts, handed over in one parameter (`list_param`)."""
     if database.dialect == "postgresql":
         return column == func.any(bindparam(name, type_=ARRAY(Text)))
     return column.in_(select(func.json_each(bindparam(name)).table_valued("value").c.value))
 
 
 def list_param(database: Database, texts: Sequence[str]) -> Any:
-    """Texts as the parameter of `among`."""
-    return list(texts) if database.dialect == "postgresql" else msgspec.json.encode(texts).decode()
+    """Texts as the parameter of `in_list`. One that no column can hold is in no row, and left out:
+    PostgreSQL would refuse the statement."""
+    kept = [text for text in texts if storable(text) == text]
+    return kept if database.dialect == "postgresql" else msgspec.json.encode(kept).decode()
 
 
 STRICT = (3, 37)

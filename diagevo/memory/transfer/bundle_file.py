@@ -36,7 +36,7 @@ from diagevo.memory.events import (
 from diagevo.memory.events.decode import FACT, Fact, FactRow, facts
 from diagevo.memory.events.named_texts import named_texts
 from diagevo.memory.events.records import GENESIS, LONGEST, Recorded
-from diagevo.memory.log.artifacts import DigestSet
+from diagevo.memory.log.artifacts import DigestSet, no_text
 from diagevo.memory.log.migrate import declared
 from diagevo.memory.log.tables import ARTIFACT, EVENT, RUN, VECTOR
 from diagevo.memory.log.vectors import model_of, text_hash
@@ -243,10 +243,8 @@ class UntrustedBundle:
             digest, content = row
             if hashlib.sha256(content).hexdigest() != digest:
                 raise self.refusal("artifact", number, "is not the text of its digest")
-            try:
-                content.decode()
-            except UnicodeDecodeError as error:
-                raise self.refusal("artifact", number, "is not UTF-8") from error
+            if problem := no_text(content):
+                raise self.refusal("artifact", number, problem)
             if not self._named.remove(f"text\n{digest}"):
                 raise self.refusal("artifact", number, "is a text that no event names")
             self._texts -= 1

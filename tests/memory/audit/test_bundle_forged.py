@@ -76,6 +76,7 @@ def refused(bundle: Path, database: Database) -> str:
 
 
 NO_TEXT = b"\xff"
+NUL = b"2 +\0 2"
 MEASURED = (
     '{"benchmark":"validation","checkpoint":"m","conditions":{},"metrics":{"mean_at_k":0.5},"questions":8,'
     '"role":"solver","seconds":null}'
@@ -87,6 +88,7 @@ MEASURED = (
     [
         ("artifact", 4, {"content": b"forged"}, "is not the text of its digest"),
         ("artifact", 0, {"digest": sha256(NO_TEXT).hexdigest(), "content": NO_TEXT}, "is not UTF-8"),
+        ("artifact", 0, {"digest": sha256(NUL).hexdigest(), "content": NUL}, "holds a NUL"),
         ("vector", 1, {"vector": b"\0" * 12}, "has 12 bytes, not 16"),
         ("vector", 1, {"vector": b""}, "has 0 bytes, not 16"),
         ("vector", 1, {"vector": np.array([1, 0, np.nan, 0], "<f4").tobytes()}, "is not finite"),
