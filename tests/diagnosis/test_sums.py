@@ -31,7 +31,11 @@ sum of 3 and 4 + 2 = 9|add 3 to 5 * 2 = 13|17 / 5 = 3 R 2|17/5 = 3 remainder 2|1
 1.000 + 500 = 1.500|100 - 10% = 90|2020-01-05 + 1 = 2020-01-06|3 + 4 != 8|abs(-3) + 1 = 4|5'3" + 2 = 5'5"
 v1.2 + 3 = 5|pages 5-7 = 3 pages|1990-2000 = 10 years|3 of 4 = 75%|1+1=10 in binary|101 + 1 = 110 (binary)
 9 + 5 = 4 (carry 1)|5 ^ 3 = 6 (xor)|2 dimes + 1 nickel = 25 cents|3 dimes * 2 = 60 cents
-2 tens + 3 ones = 23|2 + 2 = 2)|2+2 = 2*|2+2 = 2**|So 2 full boxes + 3 loose apples = 27 apples."""
+2 tens + 3 ones = 23|2 + 2 = 2)|2+2 = 2*|2+2 = 2**|So 2 full boxes + 3 loose apples = 27 apples.
+is 5 + 3 = 9? No, it is 8.|5 + 3 = 9 is wrong|It is not true that 5 + 3 = 9.|If 5 + 3 = 9, then it is odd
+Suppose 2 + 2 = 5.|2 + 2 = 5 is false|We do not get 4 + 4 = 9|We don't get 4 + 4 = 9|4 + 4 = 9 (no, 8)
+10 - 3 * 2 = 14 (left to right)|in base 2, 1 + 1 = 10|4 + 4 = 9, which can't be right|4 + 4 = 9 ✗
+2-1/2 = 2.5|27^1/3 = 3|So is it 4 + 4 = 9 then?|instead of 4 + 4 = 9 it is 8"""
 
 
 @pytest.mark.parametrize("line", AS_PEOPLE_WRITE.replace("\n", "|").strip("|").split("|"))
@@ -45,7 +49,9 @@ FALSE = """
 Step 2: 5 * 8 = 48|1. 5 + 3 = 9|- 5 + 3 = 9|**Total:** 5 + 3 = 9
 He bought 5 apples and spent 5 * 2 = 11 dollars|(5 + 3 = 9)|So 5 apples + 3 apples = 9 apples.
 \\frac{1}{2} + \\frac{1}{2} = 2|2x3x4 = 25|We get 12 - 5 = 8 left.|24 / 4 = 5 each
-(so 5 + 3 = 9)|*5 + 3 = 9*|1/2 of 10 = 6|50% of 80 = 41|0.5 of 10 = 6|7-5 = 3|5 - 7 = 3"""
+(so 5 + 3 = 9)|*5 + 3 = 9*|1/2 of 10 = 6|50% of 80 = 41|0.5 of 10 = 6|7-5 = 3|5 - 7 = 3
+If x is 2, then 5 + 3 = 9.|It is not 7: 5 + 3 = 9.|5 + 3 = 9. Is that all?|5 + 3 = 9, not 8.
+So 5 + 3 = 9; wrong units"""
 
 
 @pytest.mark.parametrize("line", FALSE.replace("\n", "|").strip("|").split("|"))

@@ -75,6 +75,8 @@ _MARK = re.compile(
 _LAST_WORD = re.compile(r"(?<![^\W\d_])[^\W\d_]++(?=[\s$€£(\"'*]*+\Z)")
 _THREE_PLACES = re.compile(r"(?<![\d.,])[1-9]\d{0,2}\.\d{3}(?!\d)")
 _RANGE = re.compile(r"(\d{1,9})[-–](\d{1,9})\s*=")
+_FRACTION_BEHIND = re.compile(r"(?<!\d)\d{1,3}-\d{1,2}/\d{1,2}(?!\d)|\^\d+/\d")
+"""2-1/2 is read as two and a half as well, and 27^1/3 as the cube root."""
 _SHARE_OF_IT = re.compile(r"[-+−–]\s*[\d.,]+\s*%")
 _NAMES = re.compile(r"[^\W\d_]{2,}|[$€£]")
 _NOUN = re.compile(r"\d\s+(?:[^\W\d_]+\s+){0,2}([^\W\d_]{2,})(?=\s*(?:[-+−–)]|\Z))")
@@ -84,6 +86,17 @@ _BETWEEN = _MATHS | {"and", "or"}
 """Words that are no unit of the number before them: $39$ and $-11 + 50$."""
 UNIT = 12
 """Characters behind an expression that may be its unit."""
+_UNCLAIMED = re.compile(
+    r"(?:\b(?:not|never|cannot|suppos\w+|assum\w+|imagine|if|unless|whether|instead|rather)\b|n['’]t\b)"
+    r"(?!.*[.;:!?,]\s)|\bbase[- ]?\w",
+    re.IGNORECASE | re.DOTALL,
+)
+_TAKEN_BACK = re.compile(
+    r"[^.!;]*?(?:\?|[✗✘❌]|\b(?:wrong|false|incorrect|untrue|impossible|contradiction|left to right)\b"
+    r"|(?:\bnot|n['’]t) (?:be )?(?:true|right|correct|possible)\b|[(,–—-]\s*no\b)",
+    re.IGNORECASE,
+)
+"""Words before an equation, and behind it in its sentence, by which nobody says that it holds."""
 _OPERATION = re.compile(r"\s[-+*/^×÷]\s")
 _ENDS = re.compile(r"[)\]\"'’*$]*(?:\Z|[.,;:?…](?![\d])|\s+[(\[]?(?=[^\W\d_])|\s*[→⇒])")
 WORDS: dict[str, list[int]] = {word: [number] for number, word in enumerate(_COUNTED.split())}
@@ -170,6 +183,10 @@ def _of_line(line: int, text: str, known: Mapping[str, Fraction]) -> Iterator[Eq
         holds = any(_agree(one, other, right[5]) for one, other in pairs)
         if not holds and (_units_differ(left, right) or _is_ambiguous(shown)):
             continue  # 15 minutes * 4 = 1 hour
+        if not holds and (
+            _UNCLAIMED.search(text[: left[2].start]) or _TAKEN_BACK.match(text[right[2].stop :])
+        ):
+            continue  # is 5 + 3 = 9? No
         yield Equation(
             line=line,
             text=" ".join(shown.split()),
@@ -186,6 +203,8 @@ def _is_ambiguous(equation: str) -> bool:
     points = equation.count(".")
     if (between := _RANGE.match(equation)) and int(between[1]) < int(between[2]):
         return True  # pages 5-7
+    if _FRACTION_BEHIND.search(equation):
+        return True
     return _SHARE_OF_IT.search(equation) is not None or 0 < points == len(_THREE_PLACES.findall(equation))
 
 
