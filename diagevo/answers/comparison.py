@@ -54,6 +54,7 @@ _PRODUCT = re.compile(r"(?:[A-Z]|\\mathbb\{[A-Z]\})(?:\s*+\\times\s*+(?:[A-Z]|\\
 _LETTERS = re.compile(r"[A-Z](?:\s?(?:,|and|or|,\s?(?:and|or))\s?[A-Z](?![A-Za-z]))++")
 _LINK = re.compile(r"and|or")
 _INTERVALS = {"union", "()", "(]", "[)", "[]"}
+_LISTS = {"list", "braces"}
 _TYPED = {"sequence", "range", "remainder", "set"}
 """Kinds that agree with their own kind alone."""
 
@@ -218,7 +219,7 @@ class _Comparison:
 
     def _equal_to_scalar(self, scalar: Scalar, group: Collection) -> Verdict:
         """A list of one value, however often it is listed, is that value."""
-        if group.kind == "list":
+        if group.kind in _LISTS:
             return self._cover([scalar], group.items, self.equal)
         if group.kind in _TYPED:
             return False
@@ -227,7 +228,7 @@ class _Comparison:
     def _equal_to_words(self, words: Words, other: Answer) -> Verdict:
         if isinstance(other, Scalar) and len(words.text) == 1:
             return _equal_scalars(Scalar(words.text, words.text), other)
-        if isinstance(other, Collection) and other.kind == "list":
+        if isinstance(other, Collection) and other.kind in _LISTS:
             return self._cover([words], other.items, self.equal)
         return None if isinstance(other, Opaque) and (other.prose or words.text == "no solution") else False
 
@@ -256,7 +257,7 @@ class _Comparison:
             return False
         if kinds == {"set"}:
             return self._cover(a.items, b.items, self.equal)
-        if kinds == {"list"}:
+        if kinds <= _LISTS:
             left, right = _solutions(a.items), _solutions(b.items)
             if left and right and max(map(len, left + right)) > 1:
                 return self._cover(left, right, self._equal_solution)
@@ -277,9 +278,11 @@ class _Comparison:
             ):
                 return True
             return None if self._cover(a.items, b.items, self.equal) is not False else False
+        if kinds == {"braces", "()"}:
+            return False  # neither a pair nor an interval is the set of its two
         if kinds <= {"()", "(]", "[)", "[]"} and len(a.items) == len(b.items) == 2:
             return False  # intervals with other ends
-        if kinds == {"union", "list"}:
+        if "union" in kinds and kinds & _LISTS:
             union, items = (a, b) if a.kind == "union" else (b, a)
             return False if _merged(union) and all(isinstance(item, Scalar) for item in items.items) else None
         if "matrix" in kinds:

@@ -33,8 +33,8 @@ asked after its pairs together have taken `QUESTION` times that. The rules, wher
 - 1,000 and 1 000 are a thousand, "1, 000" is a list; 1,22 may be 1.22 or a list of two, and 12,34,567 a
   number or a list of three. Between semicolons 1,5 is a decimal; 1.234,56 is 1234.56.
 - A bare list and a set have no order and no multiplicity: 4, 10, -2 is 10, 4, -2. Brackets and dots keep the
-  order, and (1, 2) is not [1, 2]; [[1, 2], [3, 4]] is a matrix. A bare list may stand for a tuple in its
-  order: 1, 3 is (1, 3). A set within a set is no item of it: {{1}} is not {1}.
+  order, and (1, 2) is neither [1, 2] nor {1, 2}; [[1, 2], [3, 4]] is a matrix. A bare list may stand for a
+  tuple in its order: 1, 3 is (1, 3). A set within a set is no item of it: {{1}} is not {1}.
 - x = 5 agrees with 5, a chain of equations with its last side; x = 1 is not y = 1; an equation between terms
   (a + 3z = 0) is not its right side, unless names alone stand on its left (a + b = 7). Unknowns keep their
   names: f(x) is not f(y). z may be complex: |z|² is not z².

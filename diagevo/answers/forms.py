@@ -31,8 +31,9 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """`kind`: "list" (sets and bare lists, unordered), "set" (within a list or brackets), "union", "matrix",
-    "row", brackets "()" to "[]", "sequence" (a list with dots), "range" (5-7) or "remainder" (3 R 2)."""
+    """`kind`: "list" (bare, unordered), "braces" (the same in braces), "set" (within a list or brackets),
+    "union", "matrix", "row", brackets "()" to "[]", "sequence" (a list with dots), "range" (5-7) or
+    "remainder" (3 R 2)."""
 
     kind: str
     items: tuple[Answer, ...]

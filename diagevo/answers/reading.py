@@ -526,7 +526,7 @@ class _Reader:
             if len(pieces) < 2 and opening != "\\{":
                 return self.read(inside) if opening + closing == "()" else Opaque(text)
             items = tuple(map(self._item, pieces))
-            kind = "sequence" if any("\\dots" in piece for piece in pieces) else "list"
+            kind = "sequence" if any("\\dots" in piece for piece in pieces) else "braces"
             return Collection(kind if opening == "\\{" else opening + closing, items)
         if "\\dots" in text:
             return Words(_SPELLED.sub("", text))
@@ -561,7 +561,7 @@ class _Reader:
         if text.strip() in ("\\emptyset", "\\{\\}", "\\{ \\}"):
             return Collection("set", ())
         around = _bracketed(text.strip())
-        if around and around[0] == "\\{" and isinstance(item, Collection) and item.kind == "list":
+        if around and around[0] == "\\{" and isinstance(item, Collection) and item.kind == "braces":
             return Collection("set", item.items)
         return item
 
