@@ -242,6 +242,22 @@ _MARKS = {
 and PowerShell's `>`."""
 
 
+_NO_TEXT = {
+    b"PK\3\4": ("a workbook or another ZIP archive", "save the sheet as CSV, or unzip {file}"),
+    b"\xd0\xcf\x11\xe0": ("a workbook of an old Excel", "save the sheet as CSV"),
+    b"\x1f\x8b": ("packed by gzip", "mv {file} {file}.gz"),
+    b"\x28\xb5\x2f\xfd": ("packed by Zstandard", "mv {file} {file}.zst"),
+    b"BZh": ("packed by bzip2", "bunzip2 -k {file}"),
+    b"\xfd7zXZ": ("packed by xz", "unxz -k {file}"),
+    b"PAR1": ("Parquet", "mv {file} {file}.parquet"),
+    b"ARROW1": ("Arrow, or Feather", "mv {file} {file}.arrow"),
+    b"\x80\4\x95": ("a pickle", "write it as JSON lines: frame.to_json(NAME, orient='records', lines=True)"),
+    b"\x80\5\x95": ("a pickle", "write it as JSON lines: frame.to_json(NAME, orient='records', lines=True)"),
+    b"SQLite format 3\0": ("a database", "sqlite3 -header -csv {file} 'SELECT * FROM TABLE' > rows.csv"),
+}
+"""How files begin that are no text in any encoding, what each is, and what makes a readable one of it."""
+
+
 def _opened(file: Path) -> tuple[BufferedIOBase, bool]:
     """The file's bytes in UTF-8, and whether more may come at their end. Raises ConfigError, and
     MissingDependencyError where nothing here unpacks it."""
@@ -249,7 +265,10 @@ def _opened(file: Path) -> tuple[BufferedIOBase, bool]:
         return gzip.open(file, "rb"), False
     if file.suffix != ".zst":
         stream = file.open("rb")
-        begins = stream.read(4)
+        begins = stream.read(16)
+        if known := next((known for mark, known in _NO_TEXT.items() if begins.startswith(mark)), None):
+            stream.close()
+            raise ConfigError(f"{file} is {known[0]}", hint=known[1].format(file=quote(str(file))))
         encoding = next((name for mark, name in _MARKS.items() if begins.startswith(mark)), None)
         stream.seek(0)
         if encoding is None:

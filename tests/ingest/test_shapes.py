@@ -1,12 +1,18 @@
 """Files that people have: tables of cells, rows with several samples, words for passes, tags and feedback."""
 
+import bz2
 import csv
+import gzip
 import io
 import json
+import lzma
+import pickle
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import polars
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,6 +94,61 @@ def test_any_text_is_read_from_a_cell_as_it_was_written(
 def test_what_is_no_table_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "a.csv").write_text(text, encoding="latin1")
     assert said in complaint(lambda: rollouts(tmp_path / "a.csv"))
+
+
+def _arrow(rows: list[dict[str, Any]], *, parquet: bool) -> bytes:
+    written = io.BytesIO()
+    frame = polars.DataFrame(rows)
+    frame.write_parquet(written) if parquet else frame.write_ipc(written)
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "pack", "made"),
+    [
+        ("a.jsonl", gzip.compress, "a.jsonl.gz"),
+        ("a.jsonl.bz2", bz2.compress, "a.jsonl"),
+        ("a.jsonl.xz", lzma.compress, "a.jsonl"),
+        (
+            "a.csv",
+            lambda lines: _arrow(list(map(json.loads, lines.splitlines())), parquet=True),
+            "a.csv.parquet",
+        ),
+        ("a", lambda lines: _arrow(list(map(json.loads, lines.splitlines())), parquet=False), "a.arrow"),
+    ],
+)
+def test_what_is_packed_is_named_and_read_once_its_hint_is_followed(
+    tmp_path: Path, name: str, pack: Any, made: str
+) -> None:
+    row = {"prompt": "2 + 2?", "response": "four", "reward": 1.0}
+    packed = pack(lines(tmp_path, row, row | {"reward": 0.0}).read_bytes())
+    (tmp_path / name).write_bytes(packed)
+    with pytest.raises(ConfigError, match=f"{name} is (packed by|Parquet|Arrow)") as refused:
+        rollouts(tmp_path / name)
+    assert refused.value.hint
+    if shutil.which(refused.value.hint.split()[0]) is None:
+        pytest.skip(f"needs {refused.value.hint.split()[0]}")
+    subprocess.run(refused.value.hint, shell=True, check=True)
+    assert [each.reward for each in rollouts(tmp_path / made)] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("begins", "said"),
+    [
+        (b"PK\3\4", "a workbook or another ZIP archive"),
+        (b"\xd0\xcf\x11\xe0", "a workbook of an old Excel"),
+        (pickle.dumps({"rows": []}), "a pickle"),
+        (b"SQLite format 3\0", "a database"),
+    ],
+)
+def test_what_is_no_text_is_not_taken_for_one_of_another_encoding(
+    tmp_path: Path, begins: bytes, said: str
+) -> None:
+    for name in ("a.csv", "a.xlsx", "a.jsonl"):
+        (tmp_path / name).write_bytes(begins + b"\n\x93\n")
+        with pytest.raises(ConfigError, match=f"{name} is {said}") as refused:
+            rollouts(tmp_path / name)
+        assert "iconv" not in (refused.value.hint or "")
 
 
 def test_a_cell_of_json_is_looked_into_only_by_a_path(tmp_path: Path) -> None:
