@@ -34,10 +34,10 @@ from diagevo.arithmetic.grammar import (
 from diagevo.arithmetic.heldout import draw_seen
 from diagevo.arithmetic.slips import KINDS, recognise
 from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
-from diagevo.loop.players import Written
 from diagevo.loop.round import Round
 from diagevo.loop.stages import Outcome
 from diagevo.memory.state.projected_schedule import Draw, Schedule
+from diagevo.methods.interface import Written
 from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import sha256_of
 from diagevo.sampling.sampler import Prompt

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagevo.answers.equivalence import extract_boxed
-from diagevo.loop.players import PlayContext
 from diagevo.memory.state.projected_schedule import Draw
+from diagevo.methods.context import PlayContext
 from diagevo.sampling.sampler import Sampler
 from diagevo.selfplay.questions import parse_question
 from diagevo.text.escaping import one_line
@@ -39,7 +39,9 @@ def first_look(
     prompts = [context.templates.solver(question) for question in questions[:ASKED]]
     answered = len(prompts)
     if challenger:
-        prompts += [context.templates.challenger(Draw(0, "free"))] * ASKED
+        draws = [Draw(index, "free") for index in range(ASKED)]
+        asks = context.method.asks(draws, context.seed("first look"))
+        prompts += [ask.prompt for ask in asks]
     groups = sampler.sample(prompts, n=1, params=context.params, seed=context.seed("first look"))
     context.stop.check()
     texts = [group[0].text for group in groups]

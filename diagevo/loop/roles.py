@@ -20,9 +20,12 @@ from diagevo.diagnosis.embedder import Embedder, embedder_for
 from diagevo.errors import ConfigError, MissingDependencyError, extra
 from diagevo.evaluation.benchmarks import Loaded, benchmark
 from diagevo.evaluation.question_files import labelled, limited, load
-from diagevo.loop.players import ChallengerReward, PlayContext, World, plays_here
+from diagevo.loop.players import plays_here
 from diagevo.memory.memory import Memory
 from diagevo.memory.nearest.index import lancedb
+from diagevo.methods.context import PlayContext, World
+from diagevo.methods.interface import Method
+from diagevo.methods.registry import method_of
 from diagevo.planning.footprint import SAME_SHAPE, shape_mismatch
 from diagevo.private import private
 from diagevo.progress import StopFlag
@@ -34,7 +37,7 @@ from diagevo.sampling.transformers_sampler import TransformersSampler, loaded
 from diagevo.selfplay.questions import PromptTemplates
 from diagevo.text.escaping import json_text
 from diagevo.training.jobs import WorkersSampler
-from diagevo.training.phase import RewardSpec
+from diagevo.training.phase import Reward, RewardSpec
 from diagevo.training.warm_start import read_documents
 from diagevo.training.workers import Workers
 
@@ -102,6 +105,10 @@ class Roles(PlayContext):
         return truth
 
     @cached_property
+    def method(self) -> Method:
+        return method_of(self)
+
+    @cached_property
     def challenger(self) -> Path:
         return _model_folder(self.config.roles.challenger, self.stop)
 
@@ -128,11 +135,12 @@ class Roles(PlayContext):
         self.closing.callback(workers.close)
         return workers
 
-    def challenger_reward(self, solver: Path, round_: int) -> RewardSpec:
+    def challenger_reward(self, solver: Path, round_: int, given: Mapping[str, Sequence[str]]) -> RewardSpec:
         arguments = {
             "config": self.config.model_dump(mode="json"),
             "solver": str(solver.resolve()),
             "round_": round_,
+            "given": {row: list(texts) for row, texts in given.items()},
         }
         return RewardSpec("diagevo.loop.roles:challenger_reward", arguments)
 
@@ -208,11 +216,16 @@ class Roles(PlayContext):
 
 
 def challenger_reward(
-    config: Mapping[str, Any], solver: str, round_: int, stop: StopFlag, engine: Engine | None = None
-) -> ChallengerReward:
+    config: Mapping[str, Any],
+    solver: str,
+    round_: int,
+    given: Mapping[str, Sequence[str]],
+    stop: StopFlag,
+    engine: Engine | None = None,
+) -> Reward:
     """The challenger's reward in a process of training (`Roles.challenger_reward`)."""
     roles = Roles(Config.model_validate(config), Path(), stop=stop)
-    return ChallengerReward(roles, who_votes(roles, Path(solver), engine), round_)
+    return roles.method.challenger_reward(who_votes(roles, Path(solver), engine), round_, given)
 
 
 def who_votes(roles: Roles, solver: Path, engine: Engine | None) -> Sampler:

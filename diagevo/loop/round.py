@@ -25,12 +25,9 @@ from diagevo.equations.filter import verdict
 from diagevo.errors import OutOfMemoryError, WrongTrainingError
 from diagevo.loop.players import (
     Challenger,
-    Lesson,
     OnProgress,
-    PlayContext,
     Solver,
     VotedCandidate,
-    Written,
     load_written,
     plays_here,
     save_written,
@@ -48,6 +45,8 @@ from diagevo.memory.memory import Memory
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projected_schedule import Schedule
 from diagevo.memory.state.stored_config import filter_in
+from diagevo.methods.context import PlayContext
+from diagevo.methods.interface import Lesson, Written
 from diagevo.private import private_folder
 from diagevo.progress import WARM_START, Observer, StageProgress
 from diagevo.training.measures import PhaseMeasures, warnings
@@ -152,7 +151,7 @@ class Round:
         self.challenger, self.solver = Challenger(output, self.roles), Solver(output, self.roles)
 
     def train_challenger(self, schedule: Schedule) -> None:
-        """GRPO on the uncertainty of the frozen solver; the challenger of this round is the updated one."""
+        """GRPO against the frozen solver; the challenger of this round is the updated one."""
         settings = self.roles.config.challenger_grpo
         if not self.roles.config.round.train_challenger or settings.max_steps == 0:
             self.stages.passed("challenger")
@@ -161,6 +160,7 @@ class Round:
             settings.max_steps * settings.batch_questions,
             seed=self.roles.seed(self.number, "challenger plan"),
         )
+        asks = self.roles.method.asks(plan, self.roles.seed(self.number, "challenger asks"))
         output, work = self.folder / "challenger", self.folder / "challenger-work"
 
         def train() -> Outcome:
@@ -175,7 +175,7 @@ class Round:
 
             with self._recording("challenger"):
                 summary = self.challenger.train(
-                    plan,
+                    asks,
                     self.solver,
                     self.number,
                     output=output,
@@ -195,15 +195,19 @@ class Round:
         shutil.rmtree(work, ignore_errors=True)
         # Also where the stage was complete already: what follows plays the weights that it left.
         self.challenger = Challenger(output, self.roles)
+        if self.roles.method.one_model:
+            self.solver = Solver(output, self.roles)
 
     def write_candidates(self, schedule: Schedule) -> list[Written]:
         """A fresh pool from the updated challenger under the same schedule."""
         # A seed of its own: other draws than those that the challenger was trained on.
         plan = schedule.draw(self.roles.config.round.candidates, seed=self.roles.seed(self.number, "pool"))
+        method = self.roles.method
+        asks = method.asks(plan, self.roles.seed(self.number, "pool asks"))
         file, answers = self.folder / "candidates.jsonl", self.folder / "candidates-answers.jsonl"
 
         def write() -> Outcome:
-            written = self.challenger.write(plan, self.number, answers, self._answered("candidates"))
+            written = self.challenger.write(asks, self.number, answers, self._answered("candidates"))
             save_written(file, written)
             valid = sum(w.question is not None for w in written)
             return Outcome((file,), summary={**Counter(draw.mode for draw in plan), "valid": valid})
@@ -211,7 +215,8 @@ class Round:
         self.stages.play("candidates", write, total=len(plan))
         # Kept replies of an interrupted stage; its result is a file of the completed one.
         answers.unlink(missing_ok=True)
-        return load_written(file, plan, self.roles)
+        human = method.human(len(plan), self.roles.seed(self.number, "human items"))
+        return [*load_written(file, asks, method), *human]
 
     def vote(self, written: Sequence[Written]) -> None:
         """N answers a candidate by the frozen solver, the filter's verdict, and the promotions due."""
@@ -234,12 +239,18 @@ class Round:
         answers.unlink(missing_ok=True)
 
     def keep_learnable(self) -> list[Lesson]:
-        """The candidates that double-confidence filtering retained (Equation 3), as the log has them."""
+        """The candidates that the filter retained (Equation 3), as the log has them."""
         scored = self.memory.log.read(
             self.memory.run_id, types=["CandidateScored"], rounds=(self.number, self.number)
         )
         return [
-            Lesson(event.question_id, self.memory.artifacts.get(event.question), event.label, event.reference)
+            Lesson(
+                event.question_id,
+                self.memory.artifacts.get(event.question),
+                event.label,
+                event.reference,
+                self.roles.method.solver_rewards(event),
+            )
             for recorded in scored
             if isinstance(event := recorded.event, CandidateScored)
             and event.verdict == "kept"
@@ -248,7 +259,7 @@ class Round:
         ]
 
     def train_solver(self, lessons: Sequence[Lesson]) -> None:
-        """GRPO towards the pseudo-labels. Each failed trajectory is observed, and diagnosed as it arrives."""
+        """GRPO towards the labels. Each failed trajectory is observed, and diagnosed as it arrives."""
         settings = self.roles.config.solver_grpo
         output, work = self.folder / "solver", self.folder / "solver-work"
         # One pass, as in the paper: no question is trained on twice.
@@ -386,6 +397,7 @@ class Round:
             "cause_id": draw.cause_id,
             "stitched_cause_id": draw.stitched_cause_id,
             "responses": self.roles.config.round.responses,
+            "given": self.memory.artifacts.put_many(answered.written.given),
         }
         if votes is None or question is None:
             return CandidateScored(
@@ -419,6 +431,7 @@ class Round:
             reference=None if answered.reference is None else self.memory.artifacts.put(answered.reference),
             truth=truth,
             label_true=label_true,
+            label_from=answered.written.label_from,
             undecided=self.roles.checker.undecided([votes]),
         )
 
@@ -439,8 +452,8 @@ class FailureCapture:
         self.lessons: Mapping[str, Lesson] = {lesson.question_id: lesson for lesson in lessons}
 
     def of_step(self, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> list[FailureObserved]:
-        """Reward below zero is a failure. The caps of the configuration leave out what they say."""
-        failed = [r for r, reward in zip(rollouts, rewards, strict=True) if reward < 0]
+        """What earns nothing or less is a failure. The caps of the configuration leave out what they say."""
+        failed = [r for r, reward in zip(rollouts, rewards, strict=True) if reward <= 0]
         if self.settings.skip_truncated:
             failed = [rollout for rollout in failed if not rollout.truncated]
         if self.settings.failures_per_question is not None:

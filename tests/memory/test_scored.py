@@ -104,6 +104,16 @@ def test_where_labels_are_a_worlds_answers_the_label_is_the_truth_or_missing(tmp
         memory.score([said("42", "kept")])
 
 
+@pytest.mark.parametrize("source", ["proposer", "human"])
+def test_a_label_is_no_fact_where_the_method_votes(tmp_path: Path, source: Any) -> None:
+    with opened(tmp_path) as memory:
+        memory.configure(_configured({"method": "diagevo"}))
+        memory.open_round(1)
+        with pytest.raises(OutOfOrderError, match=f"no label of its method comes from: {source}"):
+            memory.score([replace(RIGHT, label_from=source, label="9")])
+        memory.score([RIGHT])
+
+
 def test_a_judgement_says_what_the_description_is() -> None:
     new = {"candidates": [], "nearest": None, "duplicate": False, "cause_id": None}
     found = DuplicateJudged(failure_id="r1.q0.a0", **new)

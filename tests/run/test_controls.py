@@ -8,12 +8,13 @@ import pytest
 
 from diagevo.config.models import Config
 from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
-from diagevo.loop.players import Solver, Written
+from diagevo.loop.players import Solver
 from diagevo.loop.roles import Roles
 from diagevo.loop.run import Until
 from diagevo.memory import events
 from diagevo.memory.history import open_history
 from diagevo.memory.state.projected_schedule import Draw
+from diagevo.methods.interface import Written
 from diagevo.sampling.sampler import Completion
 from tests.run.small import SMALL, play, small_config
 

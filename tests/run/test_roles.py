@@ -9,9 +9,10 @@ import pytest
 
 from diagevo.arithmetic import held_out
 from diagevo.errors import ConfigError, NotFoundError
-from diagevo.loop.players import Challenger, ChallengerReward, Solver, SolverReward
+from diagevo.loop.players import Challenger, Solver, SolverReward
 from diagevo.loop.roles import Roles
 from diagevo.memory.history import open_history
+from diagevo.methods.self_play import ChallengerReward
 from diagevo.progress import StopFlag
 from diagevo.sampling.engine import EngineSampler
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
@@ -148,12 +149,12 @@ def test_the_votes_on_rollouts_are_drawn_by_the_engine_that_draws_them(tmp_path:
     config = small_config(hardware={"device": "cpu", "colocate_vllm": True})
     solver = Roles(config, tmp_path).solver
     engine = cast(Any, object())
-    spec = Roles(config, tmp_path).challenger_reward(solver, 1)
+    spec = Roles(config, tmp_path).challenger_reward(solver, 1, {})
     voting = spec.build(StopFlag(), engine)
     assert isinstance(voting, ChallengerReward)
     assert isinstance(voting.solver, EngineSampler)
     assert voting.solver.engine is engine
-    asks_nobody = RewardSpec("diagevo.loop.players:solver_reward", {"labels": {}})
+    asks_nobody = RewardSpec("diagevo.loop.players:solver_reward", {"labels": {}, "earned": {}})
     assert isinstance(asks_nobody.build(StopFlag(), engine), SolverReward)
 
 

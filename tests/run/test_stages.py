@@ -4,15 +4,16 @@ import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from diagevo.errors import NodeLostError, OutOfMemoryError, StoppedSafely
-from diagevo.loop.players import Written, load_written, save_written
+from diagevo.loop.players import load_written, save_written
 from diagevo.loop.stages import Outcome, Stages, StepRecorder
 from diagevo.memory.events import GroupRewards, StageAbandoned, StepTrained
 from diagevo.memory.state.projected_schedule import Draw
+from diagevo.methods.interface import Ask, Written
 from diagevo.progress import Observer, StopFlag
 from diagevo.training.phase import Rollout
 from tests.memory import play
@@ -100,12 +101,13 @@ def test_a_stage_to_stop_after_that_is_not_played_stops_too(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("ends", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\r", "\r\n", "\n"])
 def test_whatever_may_end_a_line_comes_back_as_it_was_written(tmp_path: Path, ends: str) -> None:
-    phase: Any = SimpleNamespace(read_question=lambda completion: (completion, None))
+    method: Any = SimpleNamespace(read=lambda ask, completion: Written(ask.draw, completion, completion))
     written = [Written(Draw(i, "free"), text, text) for i, text in enumerate([f"one{ends}two", "three", ""])]
     save_written(tmp_path / "written.jsonl", written)
-    assert load_written(tmp_path / "written.jsonl", [w.draw for w in written], cast(Any, phase)) == written
+    asks = [Ask(w.draw, []) for w in written]
+    assert load_written(tmp_path / "written.jsonl", asks, method) == written
     save_written(tmp_path / "written.jsonl", [])
-    assert load_written(tmp_path / "written.jsonl", [], cast(Any, phase)) == []
+    assert load_written(tmp_path / "written.jsonl", [], method) == []
 
 
 def test_a_stages_reward_is_weighted_by_completions_and_the_same_where_it_was_interrupted(

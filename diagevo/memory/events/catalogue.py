@@ -47,6 +47,9 @@ Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 of a file, in lowercase hex."""
 Mode = Literal["free", "targeted", "stitched"]
 Votes = Literal["answers", "rewards"]
+LabelSource = Literal["votes", "proposer", "human"]
+"""Where a label comes from: the majority of the votes (under `round.true_labels` the world), the answer that
+the challenger wrote beside its question, or the person who labelled the item."""
 Evidence = Literal["response", "answer", "nothing"]
 """What a failure is held against: a response that agrees or passed, or, where none did, the known answer;
 nothing of its own prompt, where there is neither (its reference is the empty text)."""
@@ -400,6 +403,7 @@ class CandidateScored(Event, frozen=True):
 
     identity = ("question_id",)
     traits = Trait.NONE
+    schema_version = 2
     question_id: str
     question: Digest
     """The question's text (the raw completion where it is invalid)."""
@@ -430,6 +434,10 @@ class CandidateScored(Event, frozen=True):
     are the passes). p1 of rewards is accuracy under that trainer's check, not self-consistency."""
     drawn_round: Ordinal | None = None
     """Round whose schedule the prompt was drawn from, where it is an earlier one: a trainer draws ahead."""
+    label_from: LabelSource = "votes"
+    """Only a label of votes follows from them; any other is a fact."""
+    given: list[Digest] = []
+    """The texts that the challenger was shown, such as a document or examples."""
 
     def sentence(self) -> str:
         partner = "" if self.stitched_cause_id is None else f" + {self.stitched_cause_id}"

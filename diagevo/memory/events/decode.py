@@ -52,6 +52,7 @@ STEPS: dict[tuple[str, int], Upcast] = {
     ("FailureDiagnosed", 1): _with(cause_key=None, level=None, evidence=[], step=None),
     ("FailureDiagnosed", 2): _with(pair=None),
     ("CheckpointEvaluated", 1): _with(seconds=None),
+    ("CandidateScored", 1): _with(label_from="votes", given=[]),
     ("GroupIngested", 1): _with(passed=_reference_alone, feedback=[], tags=[]),
 }
 """(type, version) -> the step to version + 1. Add one, and a frozen example of the old version, with each

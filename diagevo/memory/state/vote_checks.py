@@ -41,12 +41,25 @@ class Judging(msgspec.Struct, frozen=True):
     """Labels are a world's true answers, not majorities (a control)."""
     responses: int | None
     """N, where the configuration says it."""
+    sources: frozenset[str]
+    """Where labels of the method may come from."""
+
+
+VOTED = frozenset({"votes"})
+LABELS: Mapping[str, frozenset[str]] = {}
+"""Methods whose labels are not all majorities: where theirs come from. A forged log cannot call a label a
+fact where its method has none."""
 
 
 def judging(config: Mapping[str, Any]) -> Judging:
     """As a stored configuration has it."""
     round_ = config.get("round", {})
-    return Judging(filter_of(config), round_.get("true_labels", False) is True, round_.get("responses"))
+    return Judging(
+        filter_of(config),
+        round_.get("true_labels", False) is True,
+        round_.get("responses"),
+        LABELS.get(config.get("method", ""), VOTED),
+    )
 
 
 def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
@@ -62,6 +75,8 @@ def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
     answer, first, second, total = counted(votes)
     if responses < 1 or total > responses:
         raise InconsistentError(f"{total} votes of {responses} responses")
+    if event.label_from not in by.sources:
+        raise InconsistentError(f"no label of its method comes from: {event.label_from}")
     if event.votes_are == "rewards":
         right = _of_rewards(event)
     else:
@@ -71,7 +86,7 @@ def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
                 f" {event.second}"
             )
         if not by.true_labels:
-            if label != answer:
+            if event.label_from == "votes" and label != answer:
                 raise InconsistentError("its label is not the answer that has the most votes")
         elif label is not None and label != event.truth:
             raise InconsistentError("its label is not the true answer")
@@ -91,7 +106,9 @@ def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
 def _refuse_scores(event: CandidateScored) -> None:
     """A question that was never asked has no votes or label."""
     scored = event.votes or event.first or event.second or event.label is not None or event.undecided
-    if scored or event.reference is not None or event.label_true is not None or event.votes_are != "answers":
+    if event.label_from != "votes" or event.votes_are != "answers":
+        raise InconsistentError("an invalid question has no label, and so no source of one")
+    if scored or event.reference is not None or event.label_true is not None:
         raise InconsistentError("an invalid question has no votes, counts, label or reference")
 
 

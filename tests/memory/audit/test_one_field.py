@@ -133,7 +133,7 @@ def _measured(folder: Path) -> list[Recorded]:
         known = player.question(0, [("7", 5), ("8", 3)], "kept")
         unknown = player.question(1, [("7", 5), ("8", 4)], "no_label")
         told = [
-            replace(known, label="8", truth="8"),
+            replace(known, label="8", truth="8", given=memory.artifacts.put_many(["a document"])),
             replace(unknown, label=None, label_true=None, truth="9"),
             replace(player.question(2, [("3", 3), ("4", 3), ("5", 3)], "contested"), truth="3"),
         ]
@@ -290,6 +290,7 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "invalid_reason": "why the completion has no question",
         "undecided": "comparisons are not made again",
         "drawn_round": "which earlier schedule it was drawn from",
+        "given": "which texts the challenger was shown",
     },
     "GroupIngested": {
         "question": "of a group that waits for its round",

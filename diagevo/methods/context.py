@@ -1,0 +1,108 @@
+"""What both players and every method use: configuration, prompts, answer checker, a way to serve a policy,
+world."""
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from diagevo.answers.equivalence import AnswerChecker, extract_boxed
+from diagevo.answers.votes import Votes
+from diagevo.config.models import Config
+from diagevo.memory.events import InvalidReason
+from diagevo.progress import StopFlag
+from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams
+from diagevo.selfplay.questions import PromptTemplates, parse_question
+from diagevo.training.phase import RewardSpec
+from diagevo.training.workers import Workers
+
+if TYPE_CHECKING:
+    from diagevo.methods.interface import Method
+
+
+class World(Protocol):
+    """A world that can compute the truth: it refuses questions outside it, and measures labels."""
+
+    def answer(self, question: str) -> str | None:
+        """The true answer; None where the question is outside the world."""
+        ...
+
+
+class PlayContext(ABC):
+    """What a run's roles share; `Roles` makes each from the configuration."""
+
+    config: Config
+    stop: StopFlag
+    method: "cached_property[Method]"
+    templates: cached_property[PromptTemplates]
+    checker: cached_property[AnswerChecker]
+    world: cached_property[World | None]
+    workers: cached_property[Workers]
+
+    @abstractmethod
+    def open_sampler(self, policy: Path) -> Resumable:
+        """Who samples a policy in a stage in which nothing trains."""
+
+    @abstractmethod
+    def challenger_reward(self, solver: Path, round_: int, given: Mapping[str, Sequence[str]]) -> RewardSpec:
+        """The challenger's reward for processes of training, which sample the solver themselves. `given`: the
+        texts that each row's prompt shows (`Ask.given`)."""
+
+    @abstractmethod
+    def is_held_out(self, question: str) -> bool:
+        """Whether the validation set, which is never trained on, has this question."""
+
+    @abstractmethod
+    def fits(self, question: str) -> bool:
+        """Whether the solver's prompt for a question is within `sampling.max_prompt_tokens`."""
+
+    @abstractmethod
+    def write_documents(self, file: Path) -> None:
+        """The documents of a warm start, as JSONL of chat turns."""
+
+    @property
+    def params(self) -> SamplingParams:
+        sampling = self.config.sampling
+        return SamplingParams(sampling.temperature, sampling.top_p, sampling.max_new_tokens)
+
+    def seed(self, *parts: object) -> int:
+        """A seed of its own for each draw of the run, from the run's seed and what the draw is for."""
+        text = json.dumps([self.config.seed, *map(str, parts)])
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+
+    def read_question(self, completion: str) -> tuple[str | None, InvalidReason | None]:
+        """The question in a challenger's completion; where there is none that may be used, why."""
+        question = parse_question(completion)
+        if question is None:
+            return None, "unreadable"
+        if self.config.round.boxed_answers and extract_boxed(completion) is None:
+            return None, "unanswered"
+        reason = self.refusal(question)
+        return (question, None) if reason is None else (None, reason)
+
+    def refusal(self, question: str) -> InvalidReason | None:
+        """Why a question may not be used.
+
+        One of the validation set must not be trained on, one that is longer than a prompt may be can be
+        neither answered nor practised, and a question outside the world has no answer.
+        """
+        if self.is_held_out(question):
+            return "held_out"
+        if not self.fits(question):
+            return "too_long"
+        if self.world is not None and self.world.answer(question) is None:
+            return "outside_world"
+        return None
+
+    def vote(
+        self, sampler: Sampler, questions: Sequence[str], n: int, seed: int
+    ) -> tuple[list[Votes], list[list[Completion]]]:
+        """n responses a question and their votes."""
+        responses = sampler.sample(
+            [self.templates.solver(q) for q in questions], n=n, params=self.params, seed=seed
+        )
+        answers = [[extract_boxed(c.text) for c in group] for group in responses]
+        return self.checker.group(answers), responses

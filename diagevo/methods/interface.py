@@ -1,0 +1,89 @@
+"""What a method of self-play decides, and the values that it and the round exchange.
+
+The round asks these verbs and no others. What every method has alike, such as drawing from the schedule,
+voting, the filter and the memory, is the round's, and what differs in a number alone is a setting.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from diagevo.memory.events import CandidateScored, InvalidReason, LabelSource
+from diagevo.memory.state.projected_schedule import Draw
+from diagevo.sampling.sampler import Prompt, Sampler
+from diagevo.training.phase import Reward
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What the challenger is asked for one draw. `given`: the texts that its prompt shows, such as a
+    document; the log keeps their digests."""
+
+    draw: Draw
+    prompt: Prompt
+    given: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Written:
+    """A candidate: what the challenger wrote, or an item that somebody labelled."""
+
+    draw: Draw
+    completion: str
+    question: str | None
+    """None: no question that may be used, the candidate is invalid."""
+    invalid: InvalidReason | None = None
+    label_from: LabelSource = "votes"
+    answer: str | None = None
+    """The label, where the votes do not give it."""
+    given: tuple[str, ...] = ()
+    """As in `Ask`."""
+
+
+class SolverRewards(NamedTuple):
+    """What a response to a question earns, by its answer. One without a box is wrong; a failure is a response
+    that earns nothing or less."""
+
+    right: float
+    wrong: float
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A retained question with its label, ready for solver training."""
+
+    question_id: str
+    question: str
+    label: str
+    reference: str
+    """Digest of the reference trajectory."""
+    rewards: SolverRewards
+
+
+class Method(Protocol):
+    """A method of self-play; `config.method` names it. All of it is a pure function of its arguments, so that
+    a resumed round asks and reads the same."""
+
+    one_model: bool
+    """Whether both roles are one policy, so that each phase goes on from the weights of the last."""
+
+    def asks(self, draws: Sequence[Draw], seed: int) -> list[Ask]:
+        """What the challenger is asked for each draw. `seed`: of what is drawn beside the schedule."""
+        ...
+
+    def read(self, ask: Ask, completion: str) -> Written:
+        """The candidate in a completion."""
+        ...
+
+    def human(self, after: int, seed: int) -> list[Written]:
+        """Labelled items that join the pool; their draws are numbered from `after` on."""
+        ...
+
+    def challenger_reward(self, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]) -> Reward:
+        """What a completion of the challenger earns against the frozen solver. `given`: of each row, as in
+        `Ask`."""
+        ...
+
+    def solver_rewards(self, scored: CandidateScored) -> SolverRewards:
+        """What responses to a retained candidate earn."""
+        ...

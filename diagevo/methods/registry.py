@@ -1,0 +1,10 @@
+"""The methods by name."""
+
+from diagevo.methods.context import PlayContext
+from diagevo.methods.interface import Method
+from diagevo.methods.self_play import SelfPlay
+
+
+def method_of(context: PlayContext) -> Method:
+    """The method that the configuration names."""
+    return {"diagevo": SelfPlay, "r-zero": SelfPlay}[context.config.method](context)
