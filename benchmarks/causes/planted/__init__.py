@@ -8,7 +8,19 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from benchmarks.causes.planted import chinese, code, extraction, letters, mathematics, sql, tools
+from benchmarks.causes.planted import (
+    adverts,
+    chinese,
+    code,
+    extraction,
+    letters,
+    mathematics,
+    physics,
+    sql,
+    support,
+    tools,
+    translation,
+)
 from benchmarks.causes.planted.voice import Prompt
 from benchmarks.causes.rows import LabelledRow
 
@@ -22,6 +34,10 @@ DOMAINS: Mapping[str, Callable[[random.Random], Prompt]] = {
     "chinese": chinese.prompt,
     "extraction": extraction.alone,
     "extraction with a reference": extraction.prompt,
+    "physics": physics.prompt,
+    "support": support.prompt,
+    "adverts": adverts.prompt,
+    "translation": translation.prompt,
 }
 PROMPTS, RESPONSES, MANY = 80, 8, 450
 JUDGED = ("judge", "german")
