@@ -150,7 +150,10 @@ class Levels:
                 self._features[key] = self._looked_at(feedback)(prompt, response)
             return self._features[key]
 
-        found = contrast.tested(*self._dealt(clean, of))
+        def alone(prompt: Prompt, response: Response) -> np.ndarray:
+            return self._looked_at(feedback)(prompt.alone, response)
+
+        found = contrast.tested(*self._dealt(clean, of, alone))
         rows, keys = self._rows(left, of, feedback)
         groups: Groups | None = None
         untested = frozenset(self._changes.values())
@@ -256,7 +259,7 @@ class Levels:
             kinds = shown.get((prompt.key, response.text)) or self._kinds_of(prompt, response)
             return np.array(sorted({numbers[kind] for kind in kinds}), np.uint64)
 
-        found = contrast.tested(*self._dealt({each.key: each for each in every}, of))
+        found = contrast.tested(*self._dealt({each.key: each for each in every}, of, of))
         signs = dict(zip(found.names.tolist(), found.signs.tolist(), strict=True))
         # Of a few, too few to test, what half of the failures show and no pass.
         passes = sum(len(prompt.passed) for prompt in every)
@@ -292,10 +295,20 @@ class Levels:
     # Level 3
 
     def _dealt(
-        self, prompts: Mapping[str, Prompt], of: Callable[[Prompt, Response], np.ndarray]
+        self,
+        prompts: Mapping[str, Prompt],
+        of: Callable[[Prompt, Response], np.ndarray],
+        alone: Callable[[Prompt, Response], np.ndarray],
     ) -> tuple[list[Side], list[list[Side]]]:
         """What labels are dealt among: responses within each prompt, and prompts among their neighbours, of
-        which those that never passed failed. `of`: the features of a response."""
+        which those that never passed failed.
+
+        Args:
+            prompts: By their keys.
+            of: The features of a response.
+            alone: Those that say nothing of the other responses to its prompt. A prompt that always passed
+                has one in the log, one that never passed has all: beside them only failures could differ.
+        """
         by_copies = any(
             not {each.text for each in prompt.passed}.isdisjoint(each.response.text for each in prompt.failed)
             for prompt in prompts.values()
@@ -321,8 +334,8 @@ class Levels:
                 between.append(
                     [
                         Side(
-                            [of(prompt, responses[place]) for prompt, responses in passed],
-                            [of(prompt, responses[place]) for prompt, responses in failed],
+                            [alone(prompt, responses[place]) for prompt, responses in passed],
+                            [alone(prompt, responses[place]) for prompt, responses in failed],
                             borrowed=True,
                         )
                         for place in range(drawn)

@@ -237,6 +237,11 @@ class Prompt:
             return list(self.passed)
         return shuffled(self.passed, lambda each: each)[:BESIDE]
 
+    @cached_property
+    def alone(self) -> "Prompt":
+        """Without its responses, so that nothing is held against what most of them have."""
+        return Prompt(self.key, self.question, self.answer, (), ())
+
     @property
     def responses(self) -> list[Response]:
         """All, in an order that has nothing to do with what they say or are worth."""
