@@ -10,9 +10,11 @@ from benchmarks.causes.rows import LabelledRow
 
 TRUE = 0.9
 """Share of a cause's failures for which a clause that is printed must hold."""
-COUNTED = re.compile(r"(.+?) \(([\d,]+) of ([\d,]+) failures, ([\d,]+) of ([\d,]+) passes\)(?:; |$)")
+COUNTED = re.compile(
+    r"(.+?) \(([\d,]+) of ([\d,]+) failures, ([\d,]+) of ([\d,]+) passes(?: at diagnosis)?\)(?:; |$)"
+)
 WORDS = re.compile(r"`([^`]+)`")
-HEADING = re.compile(r'wrote "(.*?)" where a pass has "(.*?)" \((\d+) of (\d+)\); ')
+HEADING = re.compile(r'(?:wrote ".*?"|[a-z]+) where (?:a pass|the reference) .*? \([\d,]+ of [\d,]+\); ')
 SEARCHED = ("has `", "has any of", "leaves out `", "leaves out any of")
 """Clauses that a search in the texts can check; of others the printed counts are taken."""
 

@@ -27,6 +27,7 @@ from diagevo.memory.events import (
     WrittenPair,
     WrongStep,
 )
+from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.memory import Memory
 
 T = TypeVar("T")
@@ -73,7 +74,11 @@ class LocalCauses:
                 observed = {failure.failure_id: failure for failure in waiting[question]}
                 for sample, found in zip(groups[question].failed, self._levels.of(prompt), strict=True):
                     if (failure := observed.get(f"{question}.a{sample.sample}")) is not None:
-                        events.append(_diagnosed(failure, found, _pair(found, prompt, groups[question])))
+                        events.append(
+                            _diagnosed(
+                                failure, found, _pair(found, prompt, groups[question], memory.artifacts)
+                            )
+                        )
             memory.diagnosed(events)
             done += len(events)
             if on_progress is not None:
@@ -248,16 +253,17 @@ def _step(found: Explained) -> WrongStep | None:
     return WrongStep(line=step.line, text=step.text[:LONGEST], why=step.why[:LONGEST], shown=step.shown)
 
 
-def _pair(found: Explained, prompt: Prompt, group: GroupIngested) -> WrittenPair | None:
+def _pair(found: Explained, prompt: Prompt, group: GroupIngested, artifacts: Artifacts) -> WrittenPair | None:
     pair = found.pair
     if pair is None:
         return None
     digests = dict(zip(map(id, prompt.passed), group.passed, strict=True))
+    beside = artifacts.put_many([pair.sibling.text])[0] if pair.known else digests[id(pair.sibling)]
     return WrittenPair(
         line=pair.wrote.line,
         start=pair.wrote.start,
         wrote=pair.wrote.text[:LONGEST],
-        passed=digests[id(pair.sibling)],
+        passed=beside,
         passed_line=pair.should.line,
         passed_start=pair.should.start,
         should=pair.should.text[:LONGEST],

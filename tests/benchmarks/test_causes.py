@@ -86,7 +86,13 @@ def test_a_planted_set_has_its_modes_and_its_failures_are_worded_anew(domain: st
 
 
 @pytest.mark.parametrize(
-    "shape", ["noise, k = 5", "tools, k = 4, half", "empty, cut off, false: 10 failures, k"]
+    "shape",
+    [
+        "noise, k = 5",
+        "tools, k = 4, half",
+        "empty, cut off, false: 10 failures, k",
+        "support, k = 5, whole",  # failed prompts have all their responses in the log, others one
+    ],
 )
 def test_where_rewards_say_nothing_there_are_no_causes(
     shape: str, capsys: pytest.CaptureFixture[str]

@@ -82,8 +82,9 @@ def test_failures_that_were_changed_alike_have_one_cause_whatever_the_numbers() 
     kind = "another number where the nearest passing response has a given number"
     assert sum(kind in each for each in found) >= 36
     assert set(causes(copies(None, added=True))) == {
-        "has a sum of two given numbers (40 of 40 failures, 0 of 40 passes);"
-        " leaves out `*`, which passes have (40 of 40 failures, 0 of 40 passes)"
+        "adds where a pass multiplies (40 of 40); has a sum of two given numbers"
+        " (40 of 40 failures, 0 of 40 passes);"
+        " leaves out `*`, which passes have (40 of 40 failures, 0 of 40 passes at diagnosis)"
     }
 
 

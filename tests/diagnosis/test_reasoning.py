@@ -52,7 +52,8 @@ def test_what_was_thought_is_counted_and_marked_where_it_stands() -> None:
         assert known.cause is not None
         assert known.cause.description == (
             'wrote "ignore" where a pass has "add an hour for" (40 of 40); '
-            "in its reasoning: leaves out `hour`, which passes have (40 of 40 failures, 0 of 120 passes)"
+            "in its reasoning: leaves out `hour`, which passes have"
+            " (40 of 40 failures, 0 of 120 passes at diagnosis)"
         )
         pair = known.pair
         assert pair is not None

@@ -53,7 +53,7 @@ def test_each_clause_holds_for_nine_of_ten_and_stands_beside_its_share_of_passes
             assert description == "has a step that does not hold when it is computed"
             continue
         assert "".join(f"{c} ({a} of {b} failures, {d} of {e} passes)" for c, a, b, d, e in clauses) == (
-            rest.replace("); ", ")")
+            rest.replace(" at diagnosis)", ")").replace("); ", ")")
         )
         for clause, held, of, passing, of_passes in clauses:
             assert int(of) == len(failures)
@@ -130,7 +130,7 @@ def test_two_mistakes_are_two_causes() -> None:
     levels = Levels(prompts, [])
     causes = [known.cause.description for prompt in prompts for known in levels.of(prompt) if known.cause]
     assert [each.partition("; ")[0] for each in sorted(set(causes))] == [
-        "leaves out `desc`, which passes have (18 of 18 failures, 0 of 72 passes)",
+        "leaves out `desc`, which passes have (18 of 18 failures, 0 of 72 passes at diagnosis)",
         "leaves out `limit`, which passes have (18 of 18 failures, 0 of 72 passes)",
     ]
 

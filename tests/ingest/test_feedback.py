@@ -46,7 +46,7 @@ def test_what_a_database_said_names_a_cause_by_itself(tmp_path: Path) -> None:
     found = causes(tmp_path)
     for words in ("does not exist", "division by zero in row"):
         held = sum(words in each for each in failed)
-        sentence = f"its feedback says `{words}` ({held} of {held} failures, 0 of 80 passes)"
+        sentence = f"its feedback says `{words}` ({held} of {held} failures, 0 of 80 passes at diagnosis)"
         assert found.pop(sentence) == held
     assert found == {}
 

@@ -22,8 +22,9 @@ from tests.diagnosis.server import Answer, Server
 
 FALSE = "has a step that does not hold when it is computed"
 ADDS = (
-    "leaves out a product of two given numbers, which passes have (24 of 24 failures, 0 of 48 passes);"
-    " uses another operation than the nearest passing response (24 of 24 failures, 0 of 48 passes)"
+    "adds where a pass multiplies (24 of 24); leaves out a product of two given numbers, which passes have"
+    " (24 of 24 failures, 0 of 48 passes); uses another operation than the nearest passing response"
+    " (24 of 24 failures, 0 of 48 passes at diagnosis)"
 )
 EACH = 24
 """Failures of either kind: a run of a few shows nothing that chance does not."""
@@ -170,7 +171,7 @@ def test_each_cause_says_of_which_level_it_is_and_rests_on_evidence(home: Path) 
     first, second = json.loads(run(home, "memory", "query", query, "--json").stdout)["data"]
     known = "3:-§a product of a given number and a given number"
     assert (first["name"].partition("\n")[0], first["level"], first["line"]) == (known, 3, 0)
-    assert first["shown"] == "missing: a product of two given numbers"
+    assert first["shown"] == 'wrote "4 + 7 = 11" where a pass has "4 * 7 = 28": «4 + 7 = 11».'
     assert (second["name"], second["level"]) == ("2:false", 2)
     assert second["shown"] == "does not hold: 4 + 24 = 38"
     assert run(home, "memory", "verify", "--deep").exit_code == 0
@@ -182,6 +183,7 @@ def test_later_rounds_join_a_group_and_the_engine_is_remembered(home: Path) -> N
     ingest(home, *rollouts(2, 7, 8))
     assert run(home, "diagnose").exit_code == 0
     assert causes(home) == {description: frequency + 2 for description, frequency in before.items()}
+    assert all(" at diagnosis)" in each for each in before if " failures, " in each)  # of the first round
     assert run(home, "memory", "verify", "--deep").exit_code == 0
 
 
@@ -257,13 +259,14 @@ def test_stopped_after_any_append_it_goes_on_to_the_same_causes(
         ("noise_5", {}),
         (
             "identical_failures",
-            {"has a product with 10 (7 of 7 failures, 0 of 1 passes)": 7},
+            {"has a product with 10 (7 of 7 failures, 0 of 1 passes at diagnosis)": 7},
         ),
         (
             "agent_greeting",
             {
                 'wrote "dearest" where a pass has "cheapest" (3 of 3); leaves out `cheapest`, which passes'
-                " have (3 of 3 failures, 0 of 3 passes); has `dearest` (3 of 3 failures, 0 of 3 passes)": 3
+                " have (3 of 3 failures, 0 of 3 passes); has `dearest`"
+                " (3 of 3 failures, 0 of 3 passes at diagnosis)": 3
             },
         ),
         ("agent_nofinal", {"ends with a tool call and gives no answer": 48}),

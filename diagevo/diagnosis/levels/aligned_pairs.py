@@ -1,18 +1,24 @@
 """The place in a failure that a clause is about, beside what the nearest passing response has there."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from fractions import Fraction
 from typing import NamedTuple
 
-from diagevo.diagnosis.levels.clauses import Clause
-from diagevo.diagnosis.levels.features import ONE, part_of
+from diagevo.diagnosis.levels.arithmetic_checks import numbers
+from diagevo.diagnosis.levels.clauses import SIBLING, Clause
+from diagevo.diagnosis.levels.features import ONE, UNUSED, made, part_of
 from diagevo.diagnosis.levels.field_changes import LEFT_OUT, is_change, pair, written_like
 from diagevo.diagnosis.levels.inputs import TOKEN, Prompt, Response
+from diagevo.diagnosis.levels.step_location import first_difference
 
 AROUND = 250
 """Tokens on either side of a place that are aligned."""
+LEAVES = 8
+"""Values of an object that are looked for in its place."""
 SHORT = 4
 """Tokens that stand in place of others; longer parts of two responses are no replacements."""
 ALIAS = 2
@@ -20,10 +26,19 @@ ALIAS = 2
 ROOM = 30
 """Characters on either side of a place that are shown."""
 _ARGUMENT = re.compile(r"§an argument (\S+) written like .*")
+_DOES = {
+    "multiplies": re.compile(r"[*×·]|\bx\b|\\times"),
+    "divides": re.compile(r"[/÷:]|\\div"),
+    "adds": re.compile(r"\+"),
+    "subtracts": re.compile(r"\d\)?\s*[-−]"),
+}
 _NO_DIGIT = re.compile(r"\D")
 _LIKE = " written like "
 _END = " at the end"
 _CALL = "§call of "
+_CALLED = re.compile(r"\[tool call\] ([^\s(]+)\(")
+_TURNS = re.compile(r"§(?:(?P<twice>\S+) called twice or more|(?P<before>\S+) then (?P<after>\S+))")
+_OPERATION = re.compile(r"§a (?:(?:product|sum|subtraction|division)\b|number from nowhere)")
 
 
 class _Token(NamedTuple):
@@ -50,6 +65,12 @@ class AlignedPair:
     wrote: Place
     should: Place
     sibling: Response
+    """That response; the known answer where none passed."""
+    known: bool = False
+
+    @property
+    def whose(self) -> str:
+        return "the reference" if self.known else "a pass"
 
 
 def aligned(clause: Clause, prompt: Prompt, response: Response, sibling: Response) -> AlignedPair | None:
@@ -58,6 +79,16 @@ def aligned(clause: Clause, prompt: Prompt, response: Response, sibling: Respons
     part, name = part_of(clause.name)
     if is_change(name):
         return None if part else _of_field(name, prompt, response, sibling)
+    if sibling is prompt.reference:
+        return None
+    if SIBLING in name:
+        return None if part else _of_step(response, sibling)
+    if name in UNUSED and clause.sign > 0:
+        return _of_unused(prompt, response, sibling, part)
+    if found := _TURNS.fullmatch(name):
+        return None if part else _of_call(found, clause.sign > 0, response, sibling)
+    if _OPERATION.match(name):
+        return _of_operation(clause, prompt, response, sibling)
     if found := _ARGUMENT.fullmatch(name):
         wrote, should = _argument(found[1], response), _argument(found[1], sibling)
         return AlignedPair(wrote, should, sibling) if wrote and should and wrote.text != should.text else None
@@ -78,27 +109,170 @@ def aligned(clause: Clause, prompt: Prompt, response: Response, sibling: Respons
 
 def _of_field(name: str, prompt: Prompt, response: Response, sibling: Response) -> AlignedPair | None:
     """What either has at the path of a change, where it is as it is written in the text."""
-    both = pair(response.fields, sibling.fields, prompt.question, name)
-    if both is None:
+    known = sibling is prompt.reference
+    found = pair(response.fields, prompt.expected if known else sibling.fields, prompt.question, name)
+    if found is None:
         return None
+    path, *both = found
     wrote, should = (
-        at if (at := place_of(name, text, of)) is not None or text != LEFT_OUT else Place(0, 0, "")
+        at if (at := place_of(path, text, of)) is not None or text != LEFT_OUT else Place(0, 0, "")
         for text, of in zip(both, (response, sibling), strict=True)
     )
-    return AlignedPair(wrote, should, sibling) if wrote and should else None
+    return AlignedPair(wrote, should, sibling, known) if wrote and should else None
 
 
-def place_of(name: str, value: str, response: Response) -> Place | None:
-    """Of a value at the path of a change: after the name of its field, else the first."""
-    key = re.split(r"[.\[(]", name[1:].rpartition(": ")[0].rstrip("[])"))[-1]
-    written = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
-    raw = response.text.split("\n")
-    for before in (key, ""):
-        for line, text in response.own:
-            at = text.find(before)
-            if at >= 0 and value and (found := written.search(text, at + len(before))):
-                return Place(line, max(raw[line].find(text), 0) + found.start(), value)
+def _of_step(response: Response, sibling: Response) -> AlignedPair | None:
+    """The first step that differs, whole."""
+    places = [
+        Place(line, max(of.text.split("\n")[line].find(text), 0), text)
+        for (line, text), of in zip(first_difference(response, sibling), (response, sibling), strict=True)
+    ]
+    wrote, should = places
+    return AlignedPair(wrote, should, sibling) if wrote.text.lower() != should.text.lower() else None
+
+
+def _of_unused(prompt: Prompt, response: Response, sibling: Response, part: str) -> AlignedPair | None:
+    """Where the other response first has a number of the prompt that this one has not."""
+    own, other = _tokens(prompt, response, part), _tokens(prompt, sibling, part)
+    used = {number for each in own for number in _values(each)}
+    asked = set(numbers(prompt.question))
+    for at, each in enumerate(other):
+        if any(number in asked and number not in used for number in _values(each)):
+            place = _place(sibling, other, *_expression(other, at, forward=True))
+            return AlignedPair(Place(0, 0, ""), place, sibling)
     return None
+
+
+def _of_operation(
+    clause: Clause, prompt: Prompt, response: Response, sibling: Response
+) -> AlignedPair | None:
+    """The expression in which the number is made, and the one of the other response that has most of its
+    numbers: the same step, where both have it."""
+    part, name = part_of(clause.name)
+    here, there = (response, sibling) if clause.sign > 0 else (sibling, response)
+    text = (here.thought or here) if part else here
+    at = next((at for each, at in made(prompt, text) if each == name), None)
+    if at is None:
+        return None
+    one, two = _tokens(prompt, here, part), _tokens(prompt, there, part)
+    line = here.thoughts[at[0]][0] if part else at[0]
+    ends = [n for n, each in enumerate(one) if each.line == line and at[1] in map(float, _values(each))]
+    if not ends:
+        return None
+    start, stop = _expression(one, ends[-1])
+    own = {each.word for each in one[start:stop] if each.word[0].isdigit()}
+    others = [_expression(two, n) for n, each in enumerate(two) if each.word[0].isdigit()]
+    shared = [
+        (len(own & {each.word for each in two[a:b]}), b - a) if b - a > 2 else (0, 0) for a, b in others
+    ]
+    place, other = _place(here, one, start, stop), Place(0, 0, "")
+    best = max(range(len(others)), key=shared.__getitem__, default=-1)
+    if best >= 0 and shared[best][0] > 0:
+        other = _place(there, two, *others[best])
+    if place.text.lower() == other.text.lower():
+        return None
+    return AlignedPair(place, other, sibling) if clause.sign > 0 else AlignedPair(other, place, sibling)
+
+
+def _of_call(name: re.Match[str], has: bool, response: Response, sibling: Response) -> AlignedPair | None:
+    """The call at which an order of calls is reached, and what the other response calls there."""
+    one, two = (response, sibling) if has else (sibling, response)
+    mine, theirs = _called(one), _called(two)
+    before, after, twice = name["before"], name["after"], name["twice"]
+    names = ["start", *(each.text for each in mine), "end"]
+    if twice:
+        at = [n for n, each in enumerate(names) if each == twice][1:2]
+    else:
+        at = [n for n in range(1, len(names)) if names[n - 1] == before and names[n] == after][:1]
+    if not at:
+        return None
+    nothing = Place(0, 0, "")
+    here, there = (calls[at[0] - 1] if at[0] <= len(calls) else nothing for calls in (mine, theirs))
+    if here.text == there.text:
+        return None
+    return AlignedPair(here, there, sibling) if has else AlignedPair(there, here, sibling)
+
+
+def _called(response: Response) -> list[Place]:
+    """The names of its calls, in order."""
+    raw = response.text.split("\n")
+    calls = (
+        (line, _CALLED.search(raw[line])) for line, text in response.own if text.startswith("[tool call]")
+    )
+    return [Place(line, found.start(1), found[1]) for line, found in calls if found]
+
+
+def _values(token: _Token) -> list[Fraction]:
+    return numbers(token.word) if token.word[0].isdigit() else []
+
+
+def _expression(tokens: Sequence[_Token], at: int, forward: bool = False) -> tuple[int, int]:
+    """The numbers and signs of a line about a number: before it, and behind it too."""
+
+    def belongs(token: _Token) -> bool:
+        return token.line == tokens[at].line and (
+            not token.word[0].isalpha() or len(token.word) <= ALIAS or token.word in ("times", "div", "frac")
+        )
+
+    start, stop = at, at + 1
+    while start > 0 and belongs(tokens[start - 1]):
+        start -= 1
+    while forward and stop < len(tokens) and belongs(tokens[stop]):
+        stop += 1
+    while (
+        start < at and not tokens[start].word[0].isdigit() and tokens[start].word not in ("(", "$", "-", "−")
+    ):
+        start += 1
+    while stop > at + 1 and not tokens[stop - 1].word[0].isdigit() and tokens[stop - 1].word != ")":
+        stop -= 1
+    return start, stop
+
+
+def place_of(path: str, value: str, response: Response) -> Place | None:
+    """Of a value at a path: after the name of its field, else the first."""
+    key = re.split(r"[.\[(]", path.rstrip("[])"))[-1]
+    if (call := next((each for each in _called(response) if each.text == path), None)) is not None:
+        return call
+    raw = response.text.split("\n")
+    for each in (value, *_leaves(value)):
+        written = re.compile(rf"(?<!\w){re.escape(each)}(?!\w)")
+        for before in (key, ""):
+            for line, text in response.own:
+                at = text.find(before)
+                if at >= 0 and each and (found := written.search(text, at + len(before))):
+                    return Place(line, max(raw[line].find(text), 0) + found.start(), each)
+    return None
+
+
+def _leaves(value: str) -> list[str]:
+    """Of an object or an array its texts and numbers: as a whole it is seldom written alike."""
+    try:
+        waiting = [json.loads(value)] if value[:1] in ("{", "[") else []
+    except (ValueError, RecursionError):
+        return []
+    found: list[str] = []
+    while waiting and len(found) < LEAVES:
+        match waiting.pop():
+            case dict() as fields:
+                waiting += reversed(fields.values())
+            case list() as elements:
+                waiting += reversed(elements)
+            case str() | int() | float() as leaf if not isinstance(leaf, bool):
+                found.append(str(leaf))
+            case _:
+                pass
+    return found
+
+
+def operations(clause: Clause, pair: AlignedPair) -> tuple[str, str] | None:
+    """What either does at the place of a pair about an operation, where each does one thing, and another."""
+    if not _OPERATION.match(part_of(clause.name)[1]):
+        return None
+    own, other = (
+        {name for name, sign in _DOES.items() if sign.search(text)}
+        for text in (pair.wrote.text, pair.should.text)
+    )
+    return (own.pop(), other.pop()) if len(own) == len(other) == 1 and own != other else None
 
 
 def _argument(key: str, response: Response) -> Place | None:
@@ -149,7 +323,7 @@ def _anchors(name: str, tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
         for at, token in enumerate(tokens):
             if token.word[0].isdigit() and written_like(token.word) == shape:
                 yield at, at + 1
-    elif name.startswith("§") and name.endswith(_END):
+    elif name.startswith("§ends ") or (name.startswith("§") and name.endswith(_END)):
         at = max((at for at, token in enumerate(tokens) if token.word[0].isdigit()), default=-1)
         if at >= 0:
             yield at, at + 1
@@ -228,8 +402,8 @@ def in_words(pair: AlignedPair, response: Response) -> str:
     """Both sides, and the line with the place: `wrote "ASC" where a pass has "DESC": ORDER BY n «ASC»`."""
     wrote, should = pair.wrote.text, pair.should.text
     if not wrote:
-        return f'left out "{should}"; a pass has: {_marked(pair.should, pair.sibling)}'
-    other = f' where a pass has "{should}"' if should else ""
+        return f'left out "{should}"; {pair.whose} has: {_marked(pair.should, pair.sibling)}'
+    other = f' where {pair.whose} has "{should}"' if should else ""
     return f'wrote "{wrote}"{other}: {_marked(pair.wrote, response)}'
 
 

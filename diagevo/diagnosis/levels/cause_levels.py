@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diagevo.diagnosis.levels import contrast, field_changes
-from diagevo.diagnosis.levels.aligned_pairs import AlignedPair, aligned, in_words, place_of
+from diagevo.diagnosis.levels.aligned_pairs import AlignedPair, aligned, in_words, operations, place_of
 from diagevo.diagnosis.levels.clauses import (
     MAX_WORDS,
+    SIBLING,
     TRUE,
     Clause,
     Counting,
@@ -22,10 +23,11 @@ from diagevo.diagnosis.levels.clauses import (
     changed_name,
     clauses_of,
     phrase,
+    wording,
 )
 from diagevo.diagnosis.levels.clustering import Groups, alike, grouped
 from diagevo.diagnosis.levels.contrast import Side, Signed
-from diagevo.diagnosis.levels.features import NEW, ONE, Vocabulary, part_of
+from diagevo.diagnosis.levels.features import NEW, NOWHERE, ONE, UNUSED, Vocabulary, part_of
 from diagevo.diagnosis.levels.inputs import (
     BESIDE,
     TOKEN,
@@ -49,15 +51,13 @@ SAME = 3
 DRAWN = 4
 """Responses of a prompt that are held against those of its neighbours."""
 SHOWN = 80
+FIELDS = 3
+"""Fields that are named of those in which a kind of change is."""
 HEADED = 200
 """Failures of a cause that are aligned for its heading."""
 MAX_BUNDLE = 120
 """Features that go together, of which the most telling are shown."""
-COMPUTED = (
-    "§a given number not used",
-    "§several given numbers not used",
-    "§a number from nowhere",
-)
+COMPUTED = (*UNUSED, f"§{NOWHERE}")
 RIGHT = {"equal", "form"}
 """Kinds of what is right: a cause where passes are right and failures are not, but for a few."""
 INSIDE = {"failed call", "timeout", "exception"}
@@ -475,6 +475,7 @@ class Levels:
                         [
                             *_heading(clause, counting, members),
                             counting.sentence(clauses, members),
+                            *_fields(clause, counting, members),
                         ]
                     ),
                     SKILLS[level],
@@ -528,25 +529,49 @@ class Levels:
 
 
 def _pair(clause: Clause, prompt: Prompt, response: Response, passed: Sequence[Said]) -> AlignedPair | None:
-    """Beside the nearest of the passes of the prompt that differ in what the clause says."""
-    differ = [each.response for each in passed if each.has(clause.name) != (clause.sign > 0)]
-    sibling = nearest(response, differ)
+    """Beside the nearest of the passes of the prompt that differ in what the clause says; of a document,
+    where none passed, beside the reference."""
+    if SIBLING in clause.name:
+        differ = [each.response for each in passed]
+    else:
+        differ = [each.response for each in passed if each.has(clause.name) != (clause.sign > 0)]
+    sibling = nearest(response, differ) or prompt.reference
     return None if sibling is None else aligned(clause, prompt, response, sibling)
 
 
 def _heading(clause: Clause, counting: Counting, members: Sequence[int]) -> list[str]:
     """What most of the failures wrote against what passes have there, where that is one and the same."""
     looked = members[:: -(-len(members) // HEADED)]
-    counted = Counter[tuple[str, str]]()
+    counted = Counter[tuple[str, str, str]]()
+    done = Counter[tuple[str, str]]()
     for place in looked:
         said = counting.failures[place]
         pair = _pair(clause, said.prompt, said.response, counting.passed(place))
         if pair is not None and pair.wrote.text and pair.should.text:
-            counted[pair.wrote.text.lower(), pair.should.text.lower()] += 1
-    for (wrote, should), number in counted.most_common(1):
+            counted[pair.wrote.text.lower(), pair.should.text.lower(), pair.whose] += 1
+            if (both := operations(clause, pair)) is not None:
+                done[both] += 1
+    for (wrote, should, whose), number in counted.most_common(1):
         if 2 * number >= len(looked) and max(len(wrote), len(should)) <= SHOWN:
-            return [f'wrote "{wrote}" where a pass has "{should}" ({number:,} of {len(looked):,})']
+            return [f'wrote "{wrote}" where {whose} has "{should}" ({number:,} of {len(looked):,})']
+    for (own, other), number in done.most_common(1):
+        if 2 * number >= len(looked):
+            return [f"{own} where a pass {other} ({number:,} of {len(looked):,})"]
     return []
+
+
+def _fields(clause: Clause, counting: Counting, members: Sequence[int]) -> list[str]:
+    """Of a kind of change, wherever it is, the fields in which most failures have it."""
+    if not clause.name.startswith(f"§{field_changes.ANY}: "):
+        return []
+    paths = Counter[str]()
+    for place in members[:: -(-len(members) // HEADED)]:
+        said = counting.failures[place]
+        of = said.response.fields, said.prompt.expected, said.prompt.question
+        paths.update([] if (found := field_changes.pair(*of, clause.name)) is None else [found[0]])
+    most = [path for path, _ in paths.most_common(FIELDS)]
+    more = f" and {len(paths) - FIELDS} more" if len(paths) > FIELDS else ""
+    return [f"in {', '.join(most)}{more}"] if most else []
 
 
 def _evidence(
@@ -563,14 +588,17 @@ def _evidence(
         return
     for each in clauses:
         shown = phrase(each.name)
-        both = field_changes.pair(response.fields, prompt.expected, prompt.question, each.name)
-        if both is not None:
-            place = place_of(each.name, both[0], response)
-            line = None if place is None else place.line
-            yield Evidence(line, f"{shown}: {_cut(both[0])}; expected: {_cut(both[1])}")
+        found = field_changes.pair(response.fields, prompt.expected, prompt.question, each.name)
+        if found is not None:
+            path, wrote, expected = found
+            place = place_of(path, wrote, response)
+            whose = "most responses have" if prompt.reference is None else "the reference has"
+            yield Evidence(
+                None if place is None else place.line, f"{path}: {_cut(wrote)}; {whose}: {_cut(expected)}"
+            )
         elif each.sign > 0:
             line, text = _where(each.name, response)
-            yield Evidence(line, f"has {shown}" + (f": {_cut(text)}" if text else ""))
+            yield Evidence(line, wording(each, borrowed=False) + (f": {_cut(text)}" if text else ""))
         else:
             _, text = _where(each.name, sibling) if sibling is not None else (None, "")
             yield Evidence(None, f"missing: {shown}" + (f"; passed has: {_cut(text)}" if text else ""))

@@ -25,7 +25,7 @@ from diagevo.diagnosis.levels.features import (
     feedback_words,
     part_of,
 )
-from diagevo.diagnosis.levels.field_changes import ANY, is_change
+from diagevo.diagnosis.levels.field_changes import ANY, change_in_words, is_change
 from diagevo.diagnosis.levels.inputs import Prompt, Response
 from diagevo.diagnosis.levels.step_location import change
 
@@ -41,9 +41,14 @@ SELDOM = 0.05
 """Share of passes that may have a word which is one way of several to name a cause."""
 USUAL = 0.2
 """A clause that more of the passes show names nothing."""
+COVERED = 0.75
+"""Share of a group's failures that two things must explain together to split it."""
+LIFT = 0.1
+"""Share of passes that show it, for 1 of the failures, of what splits them."""
 BESIDE = 0.1
 """Share of passes that may show a second clause."""
 SIBLING = "the nearest passing response"
+USUALLY = "most responses to the prompt"
 OPERATORS = frozenset(("+", "*", "/", "%", "//", "**", "==", "!=", "<=", ">="))
 """Signs that say what is done; others are punctuation."""
 
@@ -239,8 +244,8 @@ class Counting:
             rows = waiting.pop()
             if self._prompts(rows) < fewest:
                 continue
-            if (two := self._split(rows, clauses)) is not None:
-                waiting += two
+            if parts := self._split(rows, clauses):
+                waiting += parts
                 continue
             # Of equal ones what says more before what it begins with.
             ranked = sorted(clauses, key=lambda each: (-self._worth(each, rows), f"{each.name}~"))
@@ -285,11 +290,20 @@ class Counting:
         """Failures that it explains, less what passes show, less what a reader has to guess."""
         return self._of(clause, rows) - 2 * self.share(clause) - 0.04 * self.legible(clause)
 
-    def _split(self, rows: np.ndarray, clauses: Sequence[Clause]) -> tuple[np.ndarray, np.ndarray] | None:
-        """The failures of two things left out, which go together more seldom than by chance; else those
-        with a call of their own, and the others."""
-        lacks = [each for each in clauses if each.sign < 0 and each.name[0] != "§"]
-        held = np.array([self.held(each)[rows] for each in lacks]).reshape(-1, len(rows))
+    def _split(self, rows: np.ndarray, clauses: Sequence[Clause]) -> list[np.ndarray]:
+        """The failures of two things that passes hardly show, which go together more seldom than by chance,
+        and those of neither; else those with a call of their own, and the others."""
+        held = np.array([self.held(each)[rows] for each in clauses]).reshape(-1, len(rows))
+        shares = np.array([self.share(each) for each in clauses])
+        # What is added is worded in many ways, and two of them would be two mistakes; a change of a field is
+        # one thing, unless passes show it as often.
+        apart = [
+            place
+            for place, each in enumerate(clauses)
+            if (each.sign < 0 and each.name[0] != "§")
+            or (is_change(each.name) and shares[place] <= LIFT * held[place].mean())
+        ]
+        lacks, held = [clauses[place] for place in apart], held[apart]
         sizes, both = held.sum(axis=1), held.astype(int) @ held.T.astype(int)
         n, least = len(rows), max(FEWEST, 0.1 * len(rows))
         best: tuple[int, np.ndarray, np.ndarray] | None = None
@@ -300,19 +314,19 @@ class Counting:
             if (
                 b < least
                 or 3 * shared > b
-                or a + b - shared < max(TRUE * n, 0 if best is None else best[0] + 1)
+                or a + b - shared < max(COVERED * n, 0 if best is None else best[0] + 1)
             ):
                 continue
             if _fewer(n, a, b, shared) * len(lacks) ** 2 <= ALPHA:  # what shows both is of the rarer
                 best = a + b - shared, held[one] & ~held[other], held[other]
         if best is not None:
-            return rows[best[1]], rows[best[2]]
+            return [rows[best[1]], rows[best[2]], rows[~(best[1] | best[2])]]
         for each in clauses:
             if each.sign > 0 and each.name.startswith("§call of ") and self.passing(each) == 0:
                 own = self.held(each)[rows]
                 if min(own.sum(), (~own).sum()) >= max(FEWEST, 0.2 * n):
-                    return rows[own], rows[~own]
-        return None
+                    return [rows[own], rows[~own]]
+        return []
 
     def _any_of(self, rows: np.ndarray, clauses: Sequence[Clause], unusual: bool) -> Iterator[Clause]:
         """Words that passes hardly have, one of which most of the failures have: of what is tested, and,
@@ -360,11 +374,12 @@ class Counting:
         """The clauses, each with the failures and the passes for which it holds."""
         places = np.array(rows)
         borrowed = 2 * sum(not self.failures[each].prompt.passed for each in rows) > len(rows)
-        return "; ".join(
+        told = "; ".join(
             f"{wording(each, borrowed)} ({int(self.held(each)[places].sum()):,} of {len(rows):,} failures,"
             f" {self.passing(each):,} of {self.passes:,} passes)"
             for each in clauses
         )
+        return f"{told.removesuffix(')')} at diagnosis)"  # what is counted later stands elsewhere
 
 
 def tells(name: str, sign: int) -> bool:
@@ -375,6 +390,9 @@ def tells(name: str, sign: int) -> bool:
     if (name in COUNTS and "calls" not in name) or name.startswith(("§the number ", "§a step ", NEW)):
         return False
     if " written like " in name:
+        shape = name.rpartition(" like ")[2]
+        if sign < 0 and name.startswith("§a number ") and sum(not each.isalnum() for each in shape) < 2:
+            return False  # any number that is not whole
         return not any(letter.isalpha() for letter in name.rpartition(" like ")[2])
     return sign > 0 or not (
         name.startswith("§ends ")
@@ -429,6 +447,8 @@ def phrase(name: str) -> str:
         return f"any of {words}"
     if not name.startswith("§"):
         return f"`{name}`"
+    if is_change(name):
+        return change_in_words(name)
     for one, both in (("a given number", "two given numbers"), ("a result", "two results")):
         name = name.replace(f"{one} and {one}", both)
     return name[1:]
@@ -442,7 +462,13 @@ _WORDED = [
     (re.compile(pattern), has, lacks)
     for pattern, has, lacks in (
         (re.escape(FEEDBACK) + "(.+)", "its feedback says `{}`", ""),
-        (r"§(ends .+)", "{}", ""),
+        (r"§ends with a result on the way", f"ends with an earlier result of {USUALLY}", ""),
+        (r"§ends one off", f"ends one off the number of {USUALLY}", ""),
+        (r"§ends too large by the factor of (.+)", f"ends with the number of {USUALLY} times {{}}", ""),
+        (r"§ends too small by the factor of (.+)", f"ends with the number of {USUALLY} divided by {{}}", ""),
+        (r"§ends too large by (.+)", f"ends with the number of {USUALLY} plus {{}}", ""),
+        (r"§ends too small by (.+)", f"ends with the number of {USUALLY} less {{}}", ""),
+        (r"§ends (.+) (too large|too small)", f"ends {{}} {{}}, beside {USUALLY}", ""),
         (r"§words at the end", "ends with words", "does not end with words"),
         (r"§(.+) at the end", "ends with {}", "does not end with {}"),
         (r"§(.+) not used", "leaves {} unused", ""),
@@ -476,7 +502,7 @@ def wording(clause: Clause, borrowed: bool) -> str:
     if part:
         return part[1:] + wording(Clause(name, clause.sign), borrowed)
     if is_change(name):
-        return phrase(name)
+        return change_in_words(name)
     near = " on prompts like these" if borrowed else ""
     for pattern, has, lacks in _WORDED:
         if (found := pattern.fullmatch(clause.name)) and (words := has if clause.sign > 0 else lacks):

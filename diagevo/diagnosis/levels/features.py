@@ -44,6 +44,7 @@ COUNTS = frozenset(
 FACTORS = (2, 3, 4, 7, 10, 12, 24, 60, 100, 1000, 3600)
 """By which an end is off where a unit or a share was not converted."""
 NOWHERE = "a number from nowhere"
+UNUSED = "§a given number not used", "§several given numbers not used"
 NEAR = 1e-8
 """More than a number is rounded by."""
 MANY = 14
@@ -200,7 +201,7 @@ def _further(prompt: Prompt, response: Response) -> Iterator[str]:
     steps = response.prose
     if response.fields is not None or response.document is not None:
         yield from field_changes.features(response.fields, prompt.expected, prompt.question)
-    yield from _made(prompt, response)
+    yield from (name for name, _ in made(prompt, response))
     yield from _compared(prompt, response)
     yield from _played(response)
     if steps:
@@ -223,44 +224,46 @@ def _further(prompt: Prompt, response: Response) -> Iterator[str]:
             yield f"§a number written like {word}"
 
 
-def _made(prompt: Prompt, response: Response) -> Iterator[str]:
-    """How its numbers come from those before them, in whatever words: `a product of given numbers`.
+NO_NUMBER = (-1, 0.0)
+
+
+def made(prompt: Prompt, response: Response) -> Iterator[tuple[str, tuple[int, float]]]:
+    """How its numbers come from those before them, in whatever words: `a product of given numbers`, with the
+    line and the number.
 
     A constant counts only where it is computed with: any number is another one less 52.
     """
     digits = {float(number) for number in numbers(prompt.question)}
     if not digits or len(digits) > MANY:
         return
-    own = [float(number) for _, text in response.prose for number in numbers(text)]
-    unused = digits - set(own)
+    own = [(line, float(number)) for line, text in response.prose for number in numbers(text)]
+    unused = digits - {number for _, number in own}
     if unused:
-        yield "§a given number not used"
+        yield UNUSED[0], NO_NUMBER
         if len(unused) > 1:
-            yield "§several given numbers not used"
+            yield UNUSED[1], NO_NUMBER
     written = {float(number) for each in response.equations if each.signs for number in each.numbers}
     constants = written.intersection(CONSTANTS)
     known = dict.fromkeys(constants, "a constant") | dict.fromkeys(digits, "a given number")
     new = 0
-    for number in own:
+    for line, number in own:
         if number in known:
             if known[number] == "a constant":  # which may be a result all the same
-                made = _from(number, {each: kind for each, kind in known.items() if each != number})
-                if any("given" in name or "result" in name for name in made):
-                    yield from (f"§{name}" for name in made)
+                found = _from(number, {each: kind for each, kind in known.items() if each != number})
+                if any("given" in name or "result" in name for name in found):
+                    yield from ((f"§{name}", (line, number)) for name in found)
                     known[number] = "a result"
             continue
         new += 1
         if new > MANY:
             return
         for name in _from(number, known):
-            yield f"§{name}"
+            yield f"§{name}", (line, number)
         known[number] = "a result"
     for number in constants - digits:
-        yield f"§the number {number:g}"
-    yield (
-        "§"
-        + ("no new number", "one new number", "two new numbers", "new numbers, three or more")[min(new, 3)]
-    )
+        yield f"§the number {number:g}", NO_NUMBER
+    several = ("no new number", "one new number", "two new numbers", "new numbers, three or more")
+    yield f"§{several[min(new, 3)]}", NO_NUMBER
 
 
 def _compared(prompt: Prompt, response: Response) -> Iterator[str]:

@@ -9,7 +9,7 @@ leave out the places in arrays: `items[].price`. Arguments of a tool are the fie
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import lru_cache
 from itertools import islice
@@ -88,6 +88,11 @@ def expected(answer: str | None, documents: Iterable[Any]) -> Any:
     return _most(there) if len(there) > 2 else None
 
 
+def reference(answer: str | None) -> str | None:
+    """The answer, where it is a document."""
+    return answer if answer is not None and isinstance(read(answer.splitlines()), Document) else None
+
+
 def features(own: Any, other: Any, question: str) -> list[str]:
     """What a document is like by itself and beside the one that is expected: `§due: a date in another form`.
 
@@ -110,14 +115,47 @@ def is_change(name: str) -> bool:
     return _CHANGE.fullmatch(name) is not None
 
 
-def pair(own: Any, other: Any, question: str, name: str) -> tuple[str, str] | None:
-    """What the response has and what is expected, where it shows this feature."""
+def pair(own: Any, other: Any, question: str, name: str) -> tuple[str, str, str] | None:
+    """The path, what the response has there and what is expected, where it shows this feature."""
     if own is None or other is None:
         return None
     for path, kind, mine, theirs in changes(own, other, question):
         if name in (f"§{path}: {kind}", f"§{ANY}: {kind}"):
-            return _written(mine), _written(theirs)
+            return path, _written(mine), _written(theirs)
     return None
+
+
+def change_of(name: str) -> tuple[str, str]:
+    """The path of a change, and its kind."""
+    path, _, kind = name.removeprefix("§").rpartition(": ")
+    return path, kind
+
+
+def change_in_words(name: str) -> str:
+    """A change as a reader sees it: `due: a date in another form`, `leaves out a field`."""
+    path, kind = change_of(name)
+    anywhere, there = _CHANGED.get(kind, (f"in some field: {kind}", f"{{}}: {kind}"))
+    return anywhere if path == ANY else there.format(path)
+
+
+_CHANGED: Mapping[str, tuple[str, str]] = {
+    "left out": ("leaves out a field", "leaves out the field {}"),
+    "a field that is not expected": (
+        "has a field that is not expected",
+        "has the field {}, which is not expected",
+    ),
+    "never called": ("does not call a tool that is expected", "does not call {}, which is expected"),
+    "a tool that is not expected": ("calls a tool that is not expected", "calls {}, which is not expected"),
+    "copied from elsewhere in the prompt": (
+        "has in some field a value copied from elsewhere in the prompt",
+        "{}: a value copied from elsewhere in the prompt",
+    ),
+    "not in the prompt": (
+        "has in some field a value that is not in the prompt, where one that is was expected",
+        "{}: a value that is not in the prompt, where one that is was expected",
+    ),
+}
+"""Kinds of changes as sentences: wherever it is, and at a path."""
 
 
 def changes(own: Any, other: Any, question: str) -> list[tuple[str, str, Any, Any]]:
@@ -381,7 +419,7 @@ def _alone(own: Any, question: str) -> Iterator[str]:
     while rest:
         path, value = rest.pop()
         shown = _shown(path)
-        if path not in ("", CALLS):
+        if path not in ("", CALLS) and not _is_tool(path):
             yield f"§the field {shown}"
         match value:
             case dict():
@@ -457,6 +495,12 @@ def _shown(path: str) -> str:
             return f"{found[1]}({found[2] or ''})"
         return path
     return path or "the whole"
+
+
+def _is_tool(path: str) -> bool:
+    """Whether it is the calls of a tool, or one of them: that it is called is said by its calls."""
+    name = path.removeprefix(f"{CALLS}.").removesuffix("[]")
+    return path.startswith(f"{CALLS}.") and not set(name) & set(".[")
 
 
 def _extra(path: str) -> str:

@@ -253,6 +253,11 @@ class Prompt:
         return field_changes.expected(self.answer, (each.fields for each in self.responses))
 
     @cached_property
+    def reference(self) -> Response | None:
+        """The known answer, where it is structured output."""
+        return None if (found := field_changes.reference(self.answer)) is None else Response(found)
+
+    @cached_property
     def ends(self) -> tuple[Fraction | None, frozenset[Fraction]]:
         """The number that most responses end with, passed or failed, and those before it in them."""
         responses = [*self.passed, *(failure.response for failure in self.failed)]

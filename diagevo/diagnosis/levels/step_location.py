@@ -107,6 +107,8 @@ def change(prompt: Prompt, response: Response) -> str | None:
 
     A description and no test: what it says holds, and whether it matters is seen from what else there is.
     """
+    if response.fields is not None:
+        return None  # compared by field
     sibling = nearest(response, [each for each in prompt.beside if each is not response])
     if sibling is None or _overlap(response.counts, sibling.counts) <= NEAR:
         return None
@@ -151,6 +153,14 @@ def _parts(own: Sequence[tuple[int, str]], other: Sequence[tuple[int, str]]) -> 
                 continue
             return place
     return len(own) - 1
+
+
+def first_difference(response: Response, sibling: Response) -> tuple[tuple[int, str], tuple[int, str]]:
+    """The first step with other words and what the other response has there, each with its line."""
+    place = _parts(response.steps, sibling.steps)
+    steps = (of.steps[place] if 0 <= place < len(of.steps) else (0, "") for of in (response, sibling))
+    one, other = steps
+    return one, other
 
 
 def _first_difference(response: Response, sibling: Response) -> Located | None:

@@ -87,7 +87,7 @@ def _parsed(language: str, lines: Sequence[str]) -> Any:
     match language:
         case "json" | "jsonc" | "json5" | "jsonl" | "":
             if not text.startswith(("{", "[")):
-                return _table(lines) if not language else None
+                return None if language else _table(lines) or _keyed(lines)
             value = _json(text)
             return None if isinstance(value, Unreadable) and not language else value
         case "yaml" | "yml":
@@ -136,12 +136,17 @@ def _of_lines(lines: Sequence[str]) -> Document | None:
         return Document(_bounded(value), range(marked[0], marked[-1] + 1))
     if len(lines) < 3:
         return None
-    every = range(len(lines))
-    if all(_YAML.match(line) for line in lines) and len(_KEYED.findall("\n".join(lines))) > 1:
-        return None if (value := _yaml("\n".join(lines))) is None else Document(_bounded(value), every)
-    if (value := _csv(lines)) is not None:
-        return Document(_bounded(value), every)
-    return None
+    value = _keyed(lines) if _is_keyed(lines) else _csv(lines)
+    return None if value is None else Document(_bounded(value), range(len(lines)))
+
+
+def _is_keyed(lines: Sequence[str]) -> bool:
+    """Whether all lines are of YAML, and more than one begins with a key."""
+    return all(_YAML.match(line) for line in lines) and len(_KEYED.findall("\n".join(lines))) > 1
+
+
+def _keyed(lines: Sequence[str]) -> Any:
+    return _yaml("\n".join(lines)) if _is_keyed(lines) else None
 
 
 def _json(text: str) -> Any:

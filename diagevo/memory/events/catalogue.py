@@ -586,7 +586,7 @@ class WrittenPair(Value, frozen=True):
     start: int
     wrote: str
     passed: Digest
-    """That response: the nearest one."""
+    """That response: the nearest one. The known answer where none passed and it is structured output."""
     passed_line: int
     passed_start: int
     should: str
