@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 from diagevo.errors import NotFoundError
@@ -14,12 +15,15 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.heads import ChainHead
 from diagevo.memory.log.log import Head, Log
 from diagevo.memory.places import runs_folder
+from diagevo.memory.read.responses import Responses
 from diagevo.memory.read.runs import RunStory, run_line, run_story
 
 TEXT = 200_000
 """Characters of a model's text on a page; the page says how many are left out."""
 ROWS = 200
 """Rows of a table on one page."""
+SEARCHED = 3
+"""Runs whose responses are held for searching."""
 
 
 VERIFIED = 100_000
@@ -123,6 +127,8 @@ class Site:
         self.database, self.live, self.only, self.drawn = database, live, only, drawn
         self._log = Log(database)
         self._read: dict[str, History] = {}
+        self._searched: dict[str, tuple[Head, Responses]] = {}
+        self._making = Lock()
         self._told: dict[str, tuple[Head, RunStory]] = {}
         self.checks = Checks(self._log, self.folder_of)
 
@@ -147,6 +153,19 @@ class Site:
         if (known := self._told.get(run)) is None or known[0] != head:
             known = self._told[run] = head, run_story(self.history(run))
         return replace(known[1], line=run_line(self.history(run)))
+
+    def responses(self, run: str) -> Responses:
+        """The responses of the run as it is now, for searching: kept of the last few runs that were asked
+        about, until they go on."""
+        with self._making:
+            head = self.head(run)
+            known = self._searched.pop(run, None)
+            if known is None or known[0] != head:
+                known = head, Responses(self.history(run))
+            self._searched[run] = known
+            while len(self._searched) > SEARCHED:
+                del self._searched[next(iter(self._searched))]
+            return known[1]
 
     def head(self, run: str) -> Head:
         """Where the run's chain ends now."""
@@ -183,10 +202,10 @@ class TablePage(NamedTuple):
         return (self.number - 1) * self.rows
 
 
-def part_of(total: int, wanted: str | None) -> TablePage:
+def part_of(total: int, wanted: str | None, rows: int = ROWS) -> TablePage:
     """The part that a path asks for, the first where it names none. Raises NotFoundError for a later one than
     the last."""
-    last, number = max(1, -(-total // ROWS)), int(wanted or 1)
+    last, number = max(1, -(-total // rows)), int(wanted or 1)
     if number > last:
         raise NotFoundError(f"there is no part {number} of this page", hint=f"its last one is {last}")
-    return TablePage(number, last)
+    return TablePage(number, last, rows)

@@ -6,14 +6,21 @@ import ipaddress
 import socket
 from importlib.resources import files
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,6 +29,7 @@ from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
 from diagevo.memory.log.database import Database
 from diagevo.progress import PROGRESS
 from diagevo.view.page import Site
+from diagevo.view.response_pages import KINDS
 from diagevo.view.site import View
 
 HEAD_BYTES = 16_384
@@ -29,7 +37,7 @@ CONNECTIONS = 500
 """At once; more are answered with 503."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
-    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    " connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -95,7 +103,7 @@ def application(database: Database, *, host: str, token: str) -> Starlette:
     def page(request: Request) -> Response:
         path = request.path_params["path"] or "index.html"
         try:
-            return HTMLResponse(view.render(path))
+            return HTMLResponse(view.render(path, request.query_params))
         except NotFoundError as error:
             return HTMLResponse(view.error(path, error.message, error.hint), 404)
         except DamagedError as error:
@@ -108,6 +116,17 @@ def application(database: Database, *, host: str, token: str) -> Starlette:
             return Response(view.sliders(request.path_params["run"]), media_type="text/javascript")
         except DiagEvoError as error:
             return Response(error.message, 404 if isinstance(error, NotFoundError) else 500)
+
+    def responses(request: Request) -> Response:
+        """The responses that the list's page shows, all of them and whole, as a file."""
+        run, kind = request.path_params["run"], request.url.path.rpartition(".")[2]
+        try:
+            parts = view.written(run, kind, request.query_params)
+        except DiagEvoError as error:
+            found = 404 if isinstance(error, NotFoundError) else 409
+            return PlainTextResponse(f"{error.message}: {error.hint}", found)
+        named = {"Content-Disposition": f'attachment; filename="{run}-responses.{kind}"'}
+        return StreamingResponse(parts, media_type=KINDS[kind], headers=named)
 
     def progress(request: Request) -> Response:
         """The run's last progress; 304 where nothing is new, 204 where there is none yet."""
@@ -128,6 +147,7 @@ def application(database: Database, *, host: str, token: str) -> Starlette:
     routes = [
         Mount("/static", static),
         Route("/{run}/progress.json", progress, methods=["GET"]),
+        *(Route(f"/{{run}}/responses.{kind}", responses, methods=["GET"]) for kind in KINDS),
         Route("/{run}/what-if.js", sliders, methods=["GET"]),
         Route("/{path:path}", page, methods=["GET"]),
     ]
@@ -175,6 +195,8 @@ class _Guard:
             return Response("Open the address with its token.", 403, media_type="text/plain")
         # The token leaves the address bar, the history and what a copied link says. A path that begins with
         # two slashes would name another host.
-        answer = RedirectResponse("/" + request.url.path.lstrip("/\\"), 303)
+        rest = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
+        query = f"?{urlencode(rest)}" if rest else ""
+        answer = RedirectResponse("/" + request.url.path.lstrip("/\\") + query, 303)
         answer.set_cookie(self.cookie, self.value, httponly=True, samesite="strict")
         return answer

@@ -6,7 +6,7 @@ Paths end in `.html` and links between them are relative, so that a folder of th
 import posixpath
 import re
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -22,7 +22,7 @@ from diagevo.memory.log.log import Head
 from diagevo.memory.read.opened_rounds import observations
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, fraction, number, percent
-from diagevo.view import pages, sliders, stories
+from diagevo.view import pages, response_pages, sliders, stories
 from diagevo.view.page import TEXT, Page, Site
 
 _ID = re.compile(
@@ -47,6 +47,8 @@ ROUTES: tuple[tuple[str, Builder], ...] = (
     (rf"{RUN}/rounds/{NUMBER}{PART}", pages.round_),
     (rf"{RUN}/questions/(?P<question>r\d+\.q\d+)", stories.question),
     (rf"{RUN}/failures/(?P<failure>r\d+\.q\d+\.a\d+)", stories.failure),
+    (rf"{RUN}/responses{PART}", response_pages.listed),
+    (rf"{RUN}/prompts/(?P<prompt>[0-9a-f]{{64}}){PART}", response_pages.prompt),
     (rf"{RUN}/what-if", pages.what_if),
     (rf"{RUN}/log(?:/(?P<kind>[A-Za-z]+))?{PART}", pages.log),
     (rf"{RUN}/verify", pages.verified),
@@ -69,15 +71,16 @@ class View:
         self._templates = _environment()
         self._sliders: dict[str, tuple[Head, str]] = {}
 
-    def render(self, path: str) -> str:
-        """The page at `path` ("first/causes/c48.html"). Raises NotFoundError where there is none."""
+    def render(self, path: str, query: Mapping[str, str] | None = None) -> str:
+        """The page at `path` ("first/causes/c48.html"), the list of responses as a `query` asks for it.
+        Raises NotFoundError where there is none."""
         name = path.removesuffix(".html")
         if name == path:
             raise NotFoundError(f"there is no page {path}", hint="pages end in .html")
         for pattern, builder in _routes():
             if found := pattern.fullmatch(name):
                 given = {key: value for key, value in found.groupdict().items() if value is not None}
-                return self._page(path, builder, given)
+                return self._page(path, builder, given, query or {})
         raise NotFoundError(f"there is no page {path}", hint="start at index.html")
 
     def sliders(self, run: str) -> str:
@@ -93,14 +96,19 @@ class View:
         """A page for what is not there or cannot be read."""
         return self._rendered(path, Page("error.html", "not here", {"message": message, "hint": hint}), None)
 
-    def _page(self, path: str, builder: Builder, given: dict[str, str]) -> str:
+    def written(self, run: str, kind: str, query: Mapping[str, str]) -> Iterator[bytes]:
+        """The responses that a query asks for, as a file."""
+        return response_pages.written(self.site.history(run), self.site, kind, query)
+
+    def _page(self, path: str, builder: Builder, given: dict[str, str], query: Mapping[str, str]) -> str:
         run = given.pop("run", None)
         if run is None:
             return self._rendered(path, builder(self.site), None)
         if builder is pages.verified:  # it reads the heads outside the log before it looks at the log
             return self._rendered(path, builder(self.site.history(run), self.site), run)
+        more = {"query": query} if builder is response_pages.listed else {}
         with self.site.database.view():  # a page shows one moment
-            return self._rendered(path, builder(self.site.history(run), self.site, **given), run)
+            return self._rendered(path, builder(self.site.history(run), self.site, **given, **more), run)
 
     def _rendered(self, path: str, page: Page, run: str | None) -> str:
         return self._templates.get_template(page.template).render(

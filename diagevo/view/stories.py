@@ -16,6 +16,7 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import History, expect
+from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.read.counts import RoundFailures, failures_by_round
 from diagevo.memory.state.assignments import moves
 from diagevo.memory.stories.cause_story import CauseStory, Sampled
@@ -329,6 +330,7 @@ def question(history: History, site: Site, question: str) -> Page:
         "story": story,
         "lines": [line for line in question_lines(story) if line.label not in ("votes", "rewards")],
         "in_words": examples_of(history, story.failures),
+        "prompt": _prompt(history, story.question),
         "commands": [f"diagevo memory why {question} --run {history.run_id}"],
     }
     return Page("question.html", f"{question} of {history.run_id}", data, _round_above(history, reference))
@@ -350,9 +352,15 @@ def failure(history: History, site: Site, failure: str) -> Page:
         "example": example,
         "sides": _sides(example, texts.reference, texts.trajectory),
         "lines": failure_lines(story),
+        "prompt": _prompt(history, texts.question),
         "commands": [f"diagevo memory why {failure} --full --run {history.run_id}"],
     }
     return Page("failure.html", f"{failure} of {history.run_id}", data, _round_above(history, reference))
+
+
+def _prompt(history: History, text: str | None) -> str | None:
+    """What a prompt's page is called, where it has one: prompts of another trainer have."""
+    return None if history.ingested is None or text is None else digest_of(text)
 
 
 def _round_above(history: History, reference: Reference) -> tuple[tuple[str, str], ...]:

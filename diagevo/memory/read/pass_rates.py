@@ -82,6 +82,8 @@ class PromptRate:
 class PromptDrop:
     """A prompt that passed less often in the last step that had it than in the first."""
 
+    question: str
+    """Its digest."""
     prompt: str
     first_step: int
     first_pass_rate: float
@@ -204,6 +206,7 @@ def pass_rates(history: History) -> PassRates | None:
     causes = last_causes(history, [one.question for one in fell])
     drops = (
         PromptDrop(
+            one.question,
             one.prompt,
             one.first_step,
             one.first_pass_rate,

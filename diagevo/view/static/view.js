@@ -2,7 +2,7 @@
 // Everything that comes from the log is set as text, never as HTML.
 "use strict";
 
-for (const button of document.querySelectorAll("button.copy")) {
+for (const button of document.querySelectorAll("button[data-copy]")) {
   button.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(button.dataset.copy);
@@ -16,6 +16,41 @@ for (const button of document.querySelectorAll("button.copy")) {
     }
     setTimeout(() => { button.textContent = "copy"; }, 2000);
   });
+}
+
+// A table as a file: what stands in its cells. In CSV an apostrophe stands before what a spreadsheet would run.
+for (const table of document.querySelectorAll("main table:not(.sides):not(.responses)")) {
+  if (!table.tHead || !table.tBodies[0]?.rows.length) continue;
+  const cells = (row) => [...row.cells].map((cell) => cell.innerText.trim().replace(/\s+/g, " "));
+  const rows = () => [...table.tBodies[0].rows].filter((row) => !row.hidden && !row.classList.contains("node"));
+  const heads = () => cells(table.tHead.rows[table.tHead.rows.length - 1]);
+  const quoted = (text) => {
+    const safe = /^[\s\u200c\u200d\u2060]*[=+\-@\uff1d\uff0b\uff0d\uff20]/.test(text) && !/^[+-]?\d+(\.\d+)?%?$/.test(text) ? `'${text}` : text;
+    return /[",\n']/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;
+  };
+  const written = {
+    CSV: () => [heads(), ...rows().map(cells)].map((row) => row.map(quoted).join(",")).join("\n") + "\n",
+    JSON: () => JSON.stringify(rows().map((row) => Object.fromEntries(
+      cells(row).map((cell, place) => [heads()[place] || `column ${place + 1}`, cell]))), null, 1) + "\n",
+  };
+  const bar = document.createElement("p");
+  bar.className = "note take";
+  for (const [name, text] of Object.entries(written)) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = name;
+    button.title = "what this table shows, as a file";
+    button.addEventListener("click", () => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([text()], { type: name === "CSV" ? "text/csv" : "application/json" }));
+      link.download = `${document.title.split(" · ")[0].replace(/[^\w.-]+/g, "-")}.${name.toLowerCase()}`;
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
+    bar.append(button, " ");
+  }
+  (table.closest(".scroll") ?? table).after(bar);
 }
 
 // Sorting: a column is sorted by its numbers where all of its cells begin with one.
