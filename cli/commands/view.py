@@ -26,7 +26,8 @@ PORT = 7517
     diagevo view --run first --no-open
     diagevo view --host 0.0.0.0 --port 8080
     diagevo view --export pages --run first --pages 500
-    diagevo view --export c1.html --run first --cause c1""",
+    diagevo view --export c1.html --run first --cause c1
+    diagevo view --report first.html --run first""",
 )
 def view(
     call: CommandContext,
@@ -57,17 +58,30 @@ def view(
         str | None,
         typer.Option(metavar="ID", help="With --export: the page of this cause alone, as one file."),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Instead of serving, write one page to send or print: what passed, the largest causes "
+            "with a pair each, and how it was counted.",
+        ),
+    ] = None,
 ) -> Result[Any] | None:
     """Serve the pages of the runs to a browser, read-only.
 
     The address that it prints contains an access token.
     """
-    if export is not None and (host is not None or port is not None or no_open):
-        raise ConfigError("--host, --port and --no-open have no effect with --export", hint="leave them out")
+    if report is not None and export is not None:
+        raise ConfigError("--report writes one page, --export a folder or a cause", hint="leave one out")
+    if (export is not None or report is not None) and (host is not None or port is not None or no_open):
+        named = "--export" if report is None else "--report"
+        raise ConfigError(f"--host, --port and --no-open have no effect with {named}", hint="leave them out")
     if export is None and (pages is not None or cause is not None):
         raise ConfigError("--pages and --cause choose what is written", hint="add --export PATH")
     if cause is not None and pages is not None:
         raise ConfigError("--cause writes one page", hint="leave --pages out")
+    if report is not None:
+        return _report(call, report)
     if export is not None:
         return _export(call, export, pages) if cause is None else _alone(call, export, cause)
     return _serve(call, host or "127.0.0.1", PORT if port is None else port, no_open=no_open)
@@ -127,7 +141,7 @@ def _export(call: CommandContext, to: Path, pages: int | None) -> Result[Any]:
 def _alone(call: CommandContext, to: Path, cause: str) -> Result[Any]:
     from diagevo.memory.history import History, resolve_run
     from diagevo.memory.stories.references import resolve
-    from diagevo.view.export import export_cause
+    from diagevo.view.export import export_page
 
     if to.is_dir():
         raise ConfigError(f"{to} is a folder", hint=f"one page is one file: --export {to}/{cause}.html")
@@ -136,5 +150,18 @@ def _alone(call: CommandContext, to: Path, cause: str) -> Result[Any]:
         history = History(found, run)
         named = resolve(history, cause, history.end, "cause").id
         with render.writing(to):
-            export_cause(found, to, run, named)
+            export_page(found, to, run, f"causes/{named}")
     return Result({"page": str(to), "run": run, "cause": named}, text=f"{named} of {run}: {to}")
+
+
+def _report(call: CommandContext, to: Path) -> Result[Any]:
+    from diagevo.memory.history import resolve_run
+    from diagevo.view.export import export_page
+
+    if to.is_dir():
+        raise ConfigError(f"{to} is a folder", hint=f"a report is one file: --report {to}/report.html")
+    with database(call) as found:
+        run = resolve_run(found, call.run)
+        with render.writing(to):
+            export_page(found, to, run, "report")
+    return Result({"report": str(to), "run": run}, text=f"report of {run}: {to}")

@@ -79,12 +79,13 @@ def export(
     return len(chosen.known), len(chosen.left_out)
 
 
-def export_cause(database: Database, to: Path, run: str, cause: str) -> None:
-    """Write the page of a cause as one file that needs no other: its style inside, links to nowhere.
+def export_page(database: Database, to: Path, run: str, page: str) -> None:
+    """Write a page of a run, `causes/c1` or `report`, as one file that needs no other: its style inside,
+    links to nowhere, no script.
 
-    Raises NotFoundError where the run has no such cause, OSError where `to` takes nothing.
+    Raises NotFoundError where the run has no such page, OSError where `to` takes nothing.
     """
     view = View(Site(database, live=False, only=[run]), lambda path: False, 1)
-    text = view.render(f"{run}/causes/{cause}.html")
+    text = view.render(f"{run}/{page}.html")
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(text, encoding="utf-8")

@@ -40,11 +40,11 @@ class Mistake:
     example: Example
 
 
-def mistakes(history: History, counts: Counts) -> list[Mistake]:
+def mistakes(history: History, counts: Counts, most: int = SHOWN) -> list[Mistake]:
     """The causes of most failures. Where the truth is known, a failure that was wrong is shown."""
     causes = history.state(history.end).causes
     moved = causes_of(moves(history.log, history.run_id))
-    last = {cause: _failure(history, counts, cause, moved) for cause in list(counts.failures)[:SHOWN]}
+    last = {cause: _failure(history, counts, cause, moved) for cause in list(counts.failures)[:most]}
     shown = examples_of(history, last.values())
     of_all = sum(one.questions_with_cause for one in counts.rounds)
     return [

@@ -22,7 +22,7 @@ from diagevo.memory.log.log import Head
 from diagevo.memory.read.opened_rounds import observations
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, fraction, number, percent
-from diagevo.view import pages, response_pages, sliders, stories
+from diagevo.view import pages, report_page, response_pages, sliders, stories
 from diagevo.view.page import TEXT, Page, Site
 
 _ID = re.compile(
@@ -40,6 +40,7 @@ ROUTES: tuple[tuple[str, Builder], ...] = (
     (r"index", pages.runs),
     (rf"{RUN}/index", pages.overview),
     (rf"{RUN}/diagnostics", pages.diagnostics),
+    (rf"{RUN}/report", report_page.report),
     (rf"{RUN}/live", pages.live),
     (rf"{RUN}/causes{PART}", pages.causes),
     (rf"{RUN}/causes/(?P<cause>c\d+){PART}", stories.cause),

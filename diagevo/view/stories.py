@@ -101,7 +101,8 @@ class Sides:
     """What either thought, which is folded."""
 
 
-def _sides(example: Example, reference: str | None, trajectory: str | None) -> Sides:
+def sides_of(example: Example, reference: str | None, trajectory: str | None) -> Sides:
+    """What passed and what failed, step by step, with the place that the example is about."""
     lines = tuple(side_by_side(answered(reference or ""), answered(trajectory or "")))
     _, expected, actual = parted((reference or "")[:TEXT], (trajectory or "")[:TEXT])
     if example.wrong is not None and example.actual:
@@ -271,7 +272,7 @@ def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -
     }
     texts = history.texts([*beside.values(), *(one.trajectory for _, one in chosen)])
     return [
-        (example, _sides(example, texts.get(beside[one.failure_id]), texts.get(one.trajectory)))
+        (example, sides_of(example, texts.get(beside[one.failure_id]), texts.get(one.trajectory)))
         for _, one in chosen
         if (example := in_words[one.failure_id])
     ]
@@ -350,7 +351,7 @@ def failure(history: History, site: Site, failure: str) -> Page:
         "scored": scored,
         "false_label": scored is not None and scored.label_true is False,
         "example": example,
-        "sides": _sides(example, texts.reference, texts.trajectory),
+        "sides": sides_of(example, texts.reference, texts.trajectory),
         "lines": failure_lines(story),
         "prompt": _prompt(history, texts.question),
         "commands": [f"diagevo memory why {failure} --full --run {history.run_id}"],

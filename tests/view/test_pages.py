@@ -261,7 +261,7 @@ def test_every_page_is_reached_and_used_by_keyboard(page: "Page", visit: Visit) 
 AXED = (
     *("index", "played/index", "played/causes", "played/causes/c1", "played/nodes/n1", "played/rounds/1"),
     *("played/questions/r1.q0", "played/failures/r1.q0.a0", "played/what-if", "played/log", "played/verify"),
-    *("played/live", "played/diagnostics", "played/responses"),
+    *("played/live", "played/diagnostics", "played/responses", "played/report"),
     f"played/prompts/{digest_of('Question 0 of round 1: what is it?')}",
 )
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")

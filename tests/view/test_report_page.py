@@ -1,0 +1,116 @@
+"""A run on one page, to be sent or printed."""
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from lxml import html
+
+from diagevo.text.escaping import visible
+from tests.attack.hostile import WORD
+from tests.cli.program import invoke
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "sql_eval.jsonl"
+
+
+def run(home: Path, *words: str | Path) -> str:
+    done = invoke(*words, env={"DIAGEVO_HOME": str(home)})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("reported")
+    run(home, "ingest", "jsonl", EXAMPLE, "--run", "sql")
+    run(home, "view", "--report", home / "before.html", "--run", "sql")
+    run(home, "diagnose", "--run", "sql", "--local")
+    assert run(home, "view", "--report", home / "sql.html", "--run", "sql").startswith("report of sql: ")
+    return home
+
+
+def alone(text: str) -> None:
+    """It loads nothing and leads nowhere, and says so to the browser."""
+    tree = html.document_fromstring(text)
+    assert not tree.xpath("//script | //link | //img | //form | //iframe | //*[@src] | //*[@style]")
+    assert {way[:1] for way in tree.xpath("//@href")} == {"#"}
+    [style] = tree.xpath("//style")
+    assert not re.search(r"url\(|@import", style.text or "")
+    assert "default-src 'none'" in tree.xpath(
+        "string(//meta[@http-equiv='Content-Security-Policy']/@content)"
+    )
+
+
+def test_it_says_what_passed_the_largest_causes_with_a_pair_each_and_how_it_was_counted(home: Path) -> None:
+    """437 of 600 passed; Wilson's interval over 100 prompts is (0.634, 0.806)."""
+    text = (home / "sql.html").read_text("utf-8")
+    alone(text)
+    said = " ".join(html.document_fromstring(text).xpath("string(//main)").split())
+    assert "72.8% (63.4% to 80.6%) of the responses passed: 437 of 600, to 100 prompts." in said
+    cards = html.document_fromstring(text).xpath("//section[@class='card']")
+    assert len(cards) == 5
+    assert "35 failures on 15 prompts, 21% of all failures (c1)" in " ".join(cards[0].text_content().split())
+    for card in cards:
+        assert card.xpath("count(.//table[@class='sides']//tr)") > 1
+    assert "4 more causes." in said
+    assert "A response passes if its reward is at least 0.5." in said
+    assert "Causes were found from the texts alone, without a language model." in said
+    assert not [word for word in ("ε", "Active", "Mastered", "kept", "too easy", "eactivat") if word in said]
+
+
+def test_it_opens_without_a_script_or_a_network_and_fits_paper(page: "Page", home: Path) -> None:
+    page.goto((home / "sql.html").as_uri())
+    for width, media in ((1280, "screen"), (400, "screen"), (680, "print")):  # A4 without its margins
+        page.emulate_media(media="print" if media == "print" else "screen")
+        page.set_viewport_size({"width": width, "height": 900})
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, (width, media)
+        if media == "print":
+            cut = "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).length"
+            assert page.eval_on_selector_all(".scroll", cut) == 0
+    assert page.locator("script").count() == 0
+
+
+def test_a_run_without_causes_or_failures_has_one_too(home: Path, tmp_path: Path) -> None:
+    before = (home / "before.html").read_text("utf-8")
+    alone(before)
+    assert "163 of 163 rollouts that failed have no cause" in html.document_fromstring(before).text_content()
+    row = {"prompt": "p", "response": "r", "reward": 1}
+    (tmp_path / "own.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(row | {"response": "s"}) + "\n")
+    run(tmp_path, "ingest", "jsonl", tmp_path / "own.jsonl", "--run", "own", "--pass-at", "0.5")
+    run(tmp_path, "view", "--report", tmp_path / "deep" / "own.html", "--run", "own")
+    said = html.parse(tmp_path / "deep" / "own.html").getroot().text_content()
+    assert "All 2 rollouts passed." in said
+    assert "100.0%" in said
+
+
+@pytest.mark.parametrize("name", ["a", "played"])
+def test_a_run_that_plays_itself_has_one_and_its_texts_stay_texts(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    given = ("--db", f"sqlite:///{folder / 'diagevo.db'}", "--run", name)
+    done = invoke("view", "--report", tmp_path / "a.html", *given)
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "a.html").read_text("utf-8")
+    alone(text)
+    tree = html.document_fromstring(text)
+    assert not tree.xpath("//img | //b | //*[@onerror]")
+    assert visible(tree.text_content()) == tree.text_content()
+    assert (WORD in tree.text_content()) is (name == "a")
+    assert "Did it help?" in tree.text_content()
+
+
+def test_what_it_cannot_write_is_told(home: Path) -> None:
+    env = {"DIAGEVO_HOME": str(home)}
+    refused = invoke("view", "--report", home, "--run", "sql", env=env)
+    assert (refused.exit_code, "a report is one file" in refused.stderr) == (2, True)
+    both = invoke("view", "--report", "a.html", "--export", "b", "--run", "sql", env=env)
+    assert (both.exit_code, "leave one out" in both.stderr) == (2, True)
+    assert invoke("view", "--report", "a.html", "--port", "1", env=env).exit_code == 2
+    assert invoke("view", "--report", "a.html", "--cause", "c1", env=env).exit_code == 2
+    assert invoke("view", "--report", home / "x.html", "--run", "nobody", env=env).exit_code == 3
