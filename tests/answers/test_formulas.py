@@ -33,6 +33,9 @@ def checker():
         ("x mod 7", "y mod 7", False),
         ("1.5 mod 7", "8.5 mod 7", False),
         ("-3 mod 7", "4 mod 7", True),
+        ("2^-1", "0.5", True),
+        ("x_1 + y", "y + x_1", True),
+        ("x_{12} + y", "y + x_{12}", True),
     ],
 )
 def test_terms_are_decided_at_once(a, b, same):

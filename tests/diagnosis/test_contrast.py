@@ -40,6 +40,23 @@ def test_features_that_go_together_are_one_test_and_not_thousands() -> None:
     assert found.seen.tolist() == [9] * 1_001
 
 
+def test_as_many_prompts_as_chance_does_not_explain_and_no_fewer() -> None:
+    """One of three failures has it, and the pass has not: by chance in 3 of 4 prompts. (3/4)^20 = 3e-3, (3/4)^40 = 1e-5."""
+
+    def found(prompts: int) -> bool:
+        sides = [
+            Side(
+                [response(COMMON, own(4 * place))],
+                [response(COMMON, *([] if n else [MODE]), own(4 * place + n + 1)) for n in range(3)],
+            )
+            for place in range(prompts)
+        ]
+        with np.errstate(all="raise"):
+            return MODE in contrast.tested(sides, []).names.tolist()
+
+    assert (found(20), found(40)) == (False, True)
+
+
 def test_labels_that_say_nothing_set_nothing_apart() -> None:
     rng = np.random.default_rng(7)
     for _ in range(5):

@@ -1,7 +1,10 @@
 import random
+import threading
 import time
 from collections.abc import Sequence
 from fractions import Fraction
+
+import pytest
 
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.diagnostician import Extraction, FailurePair, NodeCandidate
@@ -109,6 +112,29 @@ def test_a_cause_that_was_just_created_is_a_candidate_for_the_next_failure(tmp_p
         play(memory, 1, [Question(["forgets the domain check"] * 3)])
         run(memory, Scripted(by_text, duplicate=lambda text, candidates: candidates[0].cause_id))
         assert memory_now(memory) == {"forgets the domain check": ("active", 3, "n1")}
+
+
+def test_who_stops_settling_waits_for_what_was_asked_ahead(tmp_path):
+    """Nobody asks on in the background of what has ended in an error."""
+    answering, answered = threading.Event(), threading.Event()
+
+    def duplicate(text: str, candidates) -> str | None:
+        if "second" in text:
+            answering.wait(5)
+            raise RuntimeError("the service is gone")
+        answering.set()
+        time.sleep(0.2)
+        answered.set()
+        return None
+
+    texts = ["@0", "second @1", "third @2"]
+    with open_memory(tmp_path) as memory:
+        play(memory, 1, [Question(texts)])
+        asked = Scripted(by_text, duplicate, workers=3)
+        with pytest.raises(RuntimeError, match="the service is gone"):
+            maintain(memory, asked, Angles(), DiagnosisConfig(workers=3), MEMORY)
+        assert answered.is_set()
+        assert not [each for each in threading.enumerate() if each.name.startswith("duplicates")]
 
 
 def test_the_same_replies_give_the_same_events_with_one_and_with_sixty_four_workers(tmp_path):

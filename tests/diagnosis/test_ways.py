@@ -1,10 +1,13 @@
 """What is said in many ways, told by what goes together and not by who passed."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from benchmarks.causes.planted import planted
 from benchmarks.causes.rows import LabelledRow
 from diagevo.diagnosis.levels import paraphrases
 from diagevo.diagnosis.levels.cause_levels import Levels
-from diagevo.diagnosis.levels.inputs import Failure, Prompt, Response
+from diagevo.diagnosis.levels.inputs import Failure, LocalCause, Prompt, Response
 
 SORRY = ("We regret this", "My apologies", "So sorry", "Please excuse us", "Pardon the trouble")
 FIX = ("a new one is coming", "we repair it", "you get another", "our van picks it up")
@@ -69,6 +72,29 @@ def test_what_is_left_out_or_added_in_ever_other_words_has_a_cause() -> None:
     assert silent.pop().startswith("leaves out any of `")
     assert blaming
     assert all(each.startswith("has any of `") for each in blaming)
+
+
+def test_a_group_goes_on_under_the_cause_that_most_of_it_has() -> None:
+    prompts = [
+        Prompt(
+            f"q{place}",
+            f"Answer letter {place}.",
+            None,
+            [letter(place + each) for each in range(4)],
+            [Failure(f"f{place}", letter(place, blame=True))],
+        )
+        for place in range(40)
+    ]
+
+    def causes(known: Mapping[str, LocalCause]) -> list[LocalCause | None]:
+        levels = Levels(prompts, [], known)
+        return [levels.of(prompt)[0].cause for prompt in prompts]
+
+    found = causes({})
+    before = [each and replace(each, description=f"so far: {each.description}") for each in found]
+    known = {f"f{place}": each for place, each in enumerate(before) if each and place % 3}
+    assert known
+    assert causes(known) == before
 
 
 def test_causes_do_not_hang_on_the_order_of_rows() -> None:
