@@ -219,6 +219,15 @@ def test_groups_apart_for_want_of_a_verdict_are_counted_by_question(monkeypatch)
         assert fresh.undecided([third]) == 0  # 5 and 6 differ, and that is a verdict
 
 
+@pytest.mark.slow
+def test_no_process_outlives_the_block_that_asked_it():
+    with AnswerChecker(workers=1) as fresh:
+        assert fresh.agree("x+y=3", "2x+2y=6")
+        [started] = [worker._process for worker in fresh._pool._all]
+        assert started is not None
+    assert started.poll() is not None
+
+
 def test_no_process_is_started_for_numbers():
     with AnswerChecker(workers=2) as fresh:
         assert fresh.agree("0.5", "\\frac{1}{2}")

@@ -41,7 +41,7 @@ def test_features_that_go_together_are_one_test_and_not_thousands() -> None:
 
 
 def test_as_many_prompts_as_chance_does_not_explain_and_no_fewer() -> None:
-    """One of three failures has it, and the pass has not: by chance in 3 of 4 prompts. (3/4)^20 = 3e-3, (3/4)^40 = 1e-5."""
+    """One of three failures has it, and the pass has not: by chance in 3 of 4 prompts. (3/4)^40 is 1e-5."""
 
     def found(prompts: int) -> bool:
         sides = [

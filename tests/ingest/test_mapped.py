@@ -222,7 +222,10 @@ def test_the_mapping_is_kept_with_the_run(tmp_path: Path) -> None:
     assert "4 rollouts in 2 groups" in first
     assert "chat: 1 step (0 new)" in said_by("ingest", "jsonl", file, "--run", "chat")
     other = said_by("ingest", "jsonl", file, "--run", "chat", "--map", "reward=score", exit=2)
-    assert "was ingested with map" in other
+    named = ",".join(sorted(paths.split(",")))
+    assert f"was ingested with map = {named}, not reward=score" in " ".join(other.split())
+    other = said_by("ingest", "jsonl", file, "--run", "chat", "--reward", "marks", exit=2)
+    assert "was ingested with reward = nothing, not marks" in " ".join(other.split())
 
 
 @pytest.mark.parametrize(
