@@ -17,6 +17,7 @@ from diagevo.memory.events import FailureUnassigned
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.memory import Memory
+from diagevo.memory.read.counts import counts
 from diagevo.memory.read.opened_rounds import observations
 from diagevo.memory.stories.cause_story import Added, Assigned, Unassigned
 from diagevo.memory.stories.failures import FailureStory
@@ -103,6 +104,14 @@ def _well(history: History, run: str, root: Path) -> None:
         ]
         shown = "SELECT cause_id, failures FROM v_cause_history WHERE run_id = :run AND round = 1 ORDER BY 1"
         assert rows(shown) == [("c1", 3), ("c2", 1)]  # as its commit recorded them
+    assert [(each.round, each.cause_id, each.failures, each.questions) for each in counts(one).causes] == [
+        (1, "c1", 1, 1),
+        (1, "c2", 2, 2),
+        (1, "c3", 1, 1),
+        (2, "c1", 1, 1),
+        (2, "c2", 0, 0),  # it was aimed at
+        (2, "c3", 1, 1),
+    ]
     story = why_cause(one, "c3", one.end)
     assert [turn.event for turn in story.turns if isinstance(turn, Added | Assigned | Unassigned)] == [
         "added",
