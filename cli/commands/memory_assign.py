@@ -103,6 +103,7 @@ def label(
     with opened(call) as history:
         run = history.run_id
         if export is not None:
+            render.refuse_no_folder(export)
             with render.writing(export):
                 written = export_labels(history, export, None if limit == "all" else int(limit))
             text = (

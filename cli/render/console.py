@@ -7,6 +7,7 @@ carriage return.
 
 import dataclasses
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +20,7 @@ from threading import Event, Thread
 from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from diagevo.errors import ConfigError
-from diagevo.private import private
+from diagevo.private import atomic_file, private
 from diagevo.text.escaping import json_text, visible
 from diagevo.text.redaction import masked
 
@@ -229,10 +230,24 @@ def refuse_no_folder(path: Path) -> None:
         )
 
 
-def opened(path: Path, mode: Literal["w", "wb"]) -> IO[Any]:
+@contextmanager
+def opened(path: Path, mode: Literal["w", "wb"]) -> Iterator[IO[Any]]:
+    """The file of `-o`, which has its name once all of it is written: what ends half way leaves what was
+    there, and half a table is no table. A device or a pipe is written to as it comes."""
     refuse_no_folder(path)
-    with writing(path, hint="name another file with -o"):
-        return open(path, mode, encoding=None if mode == "wb" else "utf-8", opener=private)
+    file = path.resolve()  # a link stays one
+    with ExitStack() as stack:
+        with writing(path, hint="name another file with -o"):
+            if file.is_relative_to("/proc") or (file.exists() and not file.is_file()):
+                part = path
+            else:
+                part = stack.enter_context(atomic_file(file))
+                if file.exists():
+                    with open(file, "ab"):  # may it be written to?
+                        part.chmod(stat.S_IMODE(file.stat().st_mode))
+            encoding = None if mode == "wb" else "utf-8"
+            stream = stack.enter_context(open(part, mode, encoding=encoding, opener=private))
+        yield stream
 
 
 @contextmanager

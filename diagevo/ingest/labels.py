@@ -14,7 +14,7 @@ from diagevo.ingest.formats.cells import cells
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory, refuse_no_line
 from diagevo.memory.read.asking import select_rows
-from diagevo.private import private_file
+from diagevo.private import atomic_file
 from diagevo.text.escaping import csv_text, from_csv, shortened
 
 COLUMNS = ("id", "prompt", "response", "passing_response", "cause_id", "cause", "label", "note")
@@ -97,21 +97,16 @@ def export_labels(history: History, file: Path, limit: int | None = 30, seed: in
     if limit is not None and len(names) > limit:
         chosen = set(random.Random(seed).sample(names, limit))
         names = [name for name in names if name in chosen]
-    private_file_new(file)
-    with file.open("a", encoding="utf-8-sig", newline="") as target:  # with its mark Excel reads UTF-8
+    if file.exists():
+        raise FileExistsError(17, "it is there, and may have labels", str(file))
+    # Half a sheet would be labelled as if it were all. With its mark Excel reads UTF-8.
+    with atomic_file(file) as part, part.open("a", encoding="utf-8-sig", newline="") as target:
         writer = csv.writer(target)
         writer.writerow(COLUMNS)
         for one in _failures(history, names):
             cells_ = one.question, one.trajectory, one.reference, one.cause_id, one.cause
             writer.writerow([one.failure_id, *map(_cell, cells_), "", ""])
     return len(names)
-
-
-def private_file_new(file: Path) -> None:
-    """An empty file for this user alone. Raises FileExistsError."""
-    if file.exists():
-        raise FileExistsError(17, "it is there, and may have labels", str(file))
-    private_file(file)
 
 
 def _cell(text: str | None) -> str:

@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import os
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from diagevo.cli.render.console import dump  # pyright: ignore[reportMissingImpo
 from typer.testing import CliRunner
 
 from diagevo.errors import ConfigError
+from tests.cli import sample
 from tests.cli.program import invoke, run
 from tests.cli.sample import HOSTILE, app
 from tests.cli.terminal import on_terminal
@@ -94,6 +97,47 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["list", "-o", str(blocked / "rows.csv")])
     assert isinstance(done.exception, ConfigError)
     assert str(blocked) in done.exception.message
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl", "csv", "md", "txt", "parquet"])
+def test_what_ends_half_way_leaves_the_file_that_was_there(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged() -> Iterator[dict[str, Any]]:
+        yield from [{"id": "c1", "p": None, "what": "x", "more": {}}] * 2000
+        raise ConfigError("the last one cannot be read")
+
+    def write() -> Exception | None:
+        monkeypatch.setattr(sample, "ROWS", damaged())
+        told = CliRunner().invoke(app, ["list", "-o", str(file)])
+        assert isinstance(told.exception, ConfigError), told.output
+        return told.exception
+
+    file = tmp_path / f"rows.{ending}"
+    write()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "kept").write_text("of yesterday")
+    (tmp_path / "kept").chmod(0o640)
+    file.symlink_to("kept")
+    write()
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "kept", file]
+    assert file.read_text() == "of yesterday"
+    monkeypatch.undo()
+    CliRunner().invoke(app, ["list", "-o", str(file)])
+    assert file.is_symlink()
+    assert file.read_bytes() != b"of yesterday"
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_device_or_a_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    CliRunner().invoke(app, ["list", "--format", "csv", "-o", str(pipe)])
+    assert os.read(held, 3) == b"id,"
+    os.close(held)
+    assert list(tmp_path.iterdir()) == [pipe]
+    assert _printed("list", "--format", "csv", "-o", os.devnull) == ""
 
 
 def test_a_document_is_text_or_the_envelope() -> None:
