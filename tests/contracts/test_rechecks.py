@@ -40,6 +40,7 @@ COMMITTED = {
         ("CausePromoted", 3, None, "the votes promote .'c2'., recorded are"),
         ("CauseReactivated", 2, None, "the reactivation of c1"),
         ("NodesMerged", 3, None, "a merge that was decided is missing"),
+        ("NodesMerged", 3, {"label": "another"}, "its label is not the judged one"),
         ("CausePromoted", 2, {"closed_frequency": 2}, "the votes give"),
         ("CausePromoted", 2, {"consistency": "1/2"}, "the votes give"),
         ("CauseReactivated", 2, {"promotion": "x"}, "another promotion than the cause's last"),
