@@ -17,7 +17,7 @@ from ..render import console as render
 from ..render.layout import lay
 from ..render.result import Result, Rows
 from ..render.table import Column, columns
-from ..screens.ingested import in_both
+from ..screens.ingested import in_both, matched
 from ..screens.rounds import premises
 
 if TYPE_CHECKING:
@@ -100,8 +100,9 @@ def _compare_rounds(call: CommandContext, run: str | None, a: int, b: int) -> Re
 def _compare_runs(
     call: CommandContext, left: tuple[str, int | None], right: tuple[str, int | None]
 ) -> Result[dict[str, Any]]:
+    from diagevo.memory.compare.matched_causes import matched_causes
     from diagevo.memory.compare.memory_diff import diff_runs, learnt
-    from diagevo.memory.read.pass_rates import prompts_in_both
+    from diagevo.memory.read.pass_rates import pass_rates, prompts_in_both
 
     with opened(call, left[0]) as a, opened(call, right[0]) as b:
         at_a, at_b = a.as_of(left[1]), b.as_of(right[1])
@@ -109,16 +110,22 @@ def _compare_runs(
         outcomes = learnt(a, b, found.rounds)
         worlds = [history.world for history in (a, b)]
         prompts = prompts_in_both(a, b, at_a, at_b)
+        rates = (pass_rates(a), pass_rates(b)) if a.evaluation and b.evaluation else (None, None)
+        alike = None
+        if rates[0] is not None and rates[1] is not None:
+            alike = matched_causes(a, b, rates[0].causes, rates[1].causes)
     data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
-    data |= {"prompts": render.plain(prompts)}
+    data |= {"prompts": render.plain(prompts), "matched": render.plain(alike)}
     tables = (
         Rows(_learnt_columns(outcomes), outcomes),
         Rows(MATCHED, _matched_rows(found)),
         Rows(ALONE, _alone_rows(found)),
     )
-    parts = [_runs_diff(found), *(table for table in tables if table.values)]
     points = "..".join(name if at is None else f"{name}@{at}" for name, at in (left, right))
-    parts += in_both(prompts, found.runs, points)
+    told = in_both(prompts, found.runs, points)
+    if alike is not None:  # of evaluations no curriculum has a timing
+        return Result(data, text=[*told, *matched(alike, found.runs)])
+    parts = [_runs_diff(found), *(table for table in tables if table.values), *told]
     return Result(data, text=parts, notes=premises(worlds if outcomes else []))
 
 

@@ -1,6 +1,7 @@
 """The tables of a run of another trainer's rollouts: what passed, by round, by step and by cause."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from ..render.table import Column, columns
 from .memory import dismissed, held
 
 if TYPE_CHECKING:
+    from diagevo.memory.compare.matched_causes import MatchedCause
     from diagevo.memory.read.pass_rates import PassRates, PromptsInBoth
     from diagevo.memory.read.runs import RunStory
     from diagevo.view.evaluated import Evaluated, Passed
@@ -30,6 +32,8 @@ TAGS = columns("tag, groups, rollouts, passes: passed, pass_rate: pass rate")
 PASSED = columns(
     "name: of, pass_rate: pass rate, low: 95% from, high: to, passes: passed, responses, prompts"
 )
+MATCHED = columns("what, a, b, description: cause, reason: why they are one")
+"""Causes of two evaluations."""
 DROPS = columns(
     "first_step: step, first_pass_rate: pass rate, last_step: then step, "
     "last_pass_rate: pass rate, cause_id: cause, prompt"
@@ -179,6 +183,27 @@ def next_lines(story: "RunStory") -> list[str]:
     return ["".join(lines)] if lines else []
 
 
+def matched(found: "Sequence[MatchedCause]", runs: tuple[str, str]) -> list[str | Rows]:
+    """The causes of two evaluations: those that stayed, with why they are one, those that went or came."""
+    rows: list[dict[str, Any]] = []
+    for one in found:
+        what = "stayed" if one.first and one.second else "gone" if one.first else "came"
+        shown = one.second or one.first
+        assert shown is not None
+        failures = {
+            "a": one.first.failures if one.first else 0,
+            "b": one.second.failures if one.second else 0,
+        }
+        rows.append(
+            {"what": what, **failures, "description": shown.description, "reason": one.reason or None}
+        )
+    headed = [
+        replace(column, heading=dict(zip("ab", runs, strict=True)).get(column.key, column.heading))
+        for column in MATCHED
+    ]
+    return [Rows(headed, rows)] if rows else []
+
+
 def _beyond(head: int, lines: Sequence[Any]) -> list[dict[str, Any]]:
     """Rows without what every prompt begins with."""
     rows = [row_of(line) for line in lines]
@@ -197,8 +222,12 @@ def in_both(found: "PromptsInBoth | None", runs: tuple[str, str], points: str) -
         f"{count(found.prompts, 'prompt')} in both: mean pass rate {rates}; in {b}, {found.less:,} passed"
         f" less often and {found.more:,} more often"
     )
+    from diagevo.view.against import changed_by_chance
+
     alone = (f"{number:,} only in {run}" for number, run in zip(found.alone, runs, strict=True) if number)
     line = "; ".join([line, *alone]) + "\n"
+    if found.less or found.more:
+        line += f"{changed_by_chance(found.less, found.more)}\n"
     sides = (Column("a", a), Column("b", b), *columns("cause_id: cause, prompt"))
     head = common_head({each.prompt for each in found.drops})
     drops = zip(_beyond(head, found.drops), found.drops, strict=True)

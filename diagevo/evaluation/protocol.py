@@ -108,6 +108,13 @@ def share_interval(share: float, n: int) -> tuple[float, float]:
     return max(0.0, (middle - half) / (1 + z2 / n)), min(1.0, (middle + half) / (1 + z2 / n))
 
 
+def sign_test(less: int, more: int) -> float:
+    """The exact two-sided sign test: how likely so uneven a split of the questions that changed is, were each
+    as likely to get better as worse. 1 where none changed."""
+    n, fewer = less + more, min(less, more)
+    return min(1.0, 2 * sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n)
+
+
 def at_best_temperature(scores_by_heat: Mapping[float, Sequence[float]]) -> list[float]:
     """The questions' scores at the best of the temperatures, chosen on other questions: what is best on the
     even places scores the odd ones, and the other way round. Of equals the lower one is taken."""

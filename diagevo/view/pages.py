@@ -31,6 +31,8 @@ SHOWN_CAUSES = 20
 """Causes on an overview, those of most failures."""
 BARS = 10
 """Causes of an evaluation that are drawn."""
+AGAINST = 8
+"""Runs that a run is compared with, those that began last before it."""
 REACTIVATED = 12
 """Reactivations on the live page, the last ones."""
 SHOWN_SCHEDULE = 20
@@ -69,6 +71,7 @@ def overview(history: History, site: Site) -> Page:
     data = {
         "story": story,
         "evaluated": (evaluated := _evaluated(history, story)),
+        "compared": _compared(site, history),
         "next_steps": list(next_steps(story, _others(site, history))) if evaluated else [],
         "check": site.checks.quick(history.run_id),
         "counts": found,
@@ -99,6 +102,15 @@ def _others(site: Site, history: History) -> list[str]:
     """Further evaluations that this one can be compared with, the last first."""
     runs = [run for run in site.runs() if run != history.run_id and site.history(run).evaluation]
     return runs[::-1]
+
+
+def _compared(site: Site, history: History) -> list[str]:
+    """Runs that this one is compared with on a page: those before it that have responses of prompts too."""
+    if history.ingested is None:
+        return []
+    runs = site.runs()
+    before = runs[: runs.index(history.run_id)]
+    return [run for run in before if site.history(run).ingested is not None][: -AGAINST - 1 : -1]
 
 
 def _bars(story: RunStory) -> list[tuple[float, int, str | None, str]]:

@@ -22,7 +22,7 @@ from diagevo.memory.log.log import Head
 from diagevo.memory.read.opened_rounds import observations
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, fraction, number, percent
-from diagevo.view import pages, report_page, response_pages, sliders, stories
+from diagevo.view import against, pages, report_page, response_pages, sliders, stories
 from diagevo.view.page import TEXT, Page, Site
 
 _ID = re.compile(
@@ -34,6 +34,7 @@ FEW = 3
 Builder = Callable[..., Page]
 
 RUN = r"(?P<run>[A-Za-z0-9][A-Za-z0-9._-]{0,99})"
+OTHER = r"(?P<other>[A-Za-z0-9][A-Za-z0-9._-]{0,99})"
 NUMBER = r"(?P<number>[1-9]\d{0,8})"
 PART = r"(?:\.p(?P<part>[1-9]\d{0,8}))?"
 ROUTES: tuple[tuple[str, Builder], ...] = (
@@ -41,6 +42,7 @@ ROUTES: tuple[tuple[str, Builder], ...] = (
     (rf"{RUN}/index", pages.overview),
     (rf"{RUN}/diagnostics", pages.diagnostics),
     (rf"{RUN}/report", report_page.report),
+    (rf"{RUN}/against/{OTHER}", against.against),
     (rf"{RUN}/live", pages.live),
     (rf"{RUN}/causes{PART}", pages.causes),
     (rf"{RUN}/causes/(?P<cause>c\d+){PART}", stories.cause),

@@ -329,8 +329,10 @@ def last_causes(history: History, questions: Sequence[str], until: int = 2**31 -
 
 @dataclass(frozen=True, slots=True)
 class PromptInBoth:
-    """A prompt that passed less often in the second of two runs or rounds, as each had it last."""
+    """A prompt that passed less or more often in the second of two runs or rounds, as each had it last."""
 
+    question: str
+    """Its digest."""
     prompt: str
     pass_rates: tuple[float, float]
     cause_id: str | None
@@ -350,7 +352,11 @@ class PromptsInBoth:
     """Prompts that passed less often in the second run."""
     more: int
     drops: tuple[PromptInBoth, ...]
-    """All of them, those that fell most first."""
+    """All that passed less often, those that fell most first."""
+    rises: tuple[PromptInBoth, ...]
+    """All that passed more often, those that rose most first."""
+    differences: tuple[float, float]
+    """Of the pass rates, second minus first: their mean, and its standard error paired by prompt."""
 
 
 def prompts_in_both(a: History, b: History, at_a: AsOf, at_b: AsOf) -> PromptsInBoth | None:
@@ -360,15 +366,22 @@ def prompts_in_both(a: History, b: History, at_a: AsOf, at_b: AsOf) -> PromptsIn
     left, right = _last_rates(a, at_a.round), _last_rates(b, at_b.round)
     both = [(prompt, (rate, right[prompt])) for prompt, rate in left.items() if prompt in right]
     fell = sorted((one for one in both if one[1][1] < one[1][0]), key=lambda one: one[1][1] - one[1][0])
-    prompts = [prompt for prompt, _ in fell]
+    rose = sorted((one for one in both if one[1][1] > one[1][0]), key=lambda one: one[1][0] - one[1][1])
+    prompts = [prompt for prompt, _ in (*fell, *rose)]
     texts, causes = a.texts(prompts), last_causes(b, prompts, _until(b, at_b.round))
+
+    def in_both(found: Sequence[tuple[str, tuple[float, float]]]) -> tuple[PromptInBoth, ...]:
+        return tuple(PromptInBoth(each, texts[each], rates, causes.get(each)) for each, rates in found)
+
     return PromptsInBoth(
         prompts=len(both),
         alone=(len(left) - len(both), len(right) - len(both)),
         pass_rates=(_mean([rates[0] for _, rates in both]), _mean([rates[1] for _, rates in both])),
         less=len(fell),
-        more=sum(rates[1] > rates[0] for _, rates in both),
-        drops=tuple(PromptInBoth(texts[each], rates, causes.get(each)) for each, rates in fell),
+        more=len(rose),
+        drops=in_both(fell),
+        rises=in_both(rose),
+        differences=_mean_and_error([rates[1] - rates[0] for _, rates in both]),
     )
 
 
@@ -400,3 +413,8 @@ def _until(history: History, round: int) -> int:
 
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values) if values else 0.0
+
+
+def _mean_and_error(values: list[float]) -> tuple[float, float]:
+    mean, n = _mean(values), len(values)
+    return mean, sqrt(sum((one - mean) ** 2 for one in values) / (n - 1) / n) if n > 1 else 0.0

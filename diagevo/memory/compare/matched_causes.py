@@ -1,0 +1,100 @@
+"""The causes of two evaluations that are one and the same, each pair with the reason, and those of one alone.
+
+Two diagnoses hardly use the same words: a clause is counted over other responses. So causes are held against
+each other by their words without counts, then by the prompts that they fail on.
+"""
+
+import re
+from dataclasses import dataclass
+
+from diagevo.memory.history import History
+from diagevo.memory.read.asking import select_rows
+from diagevo.memory.read.pass_rates import CauseRate
+from diagevo.text.numbers import count
+
+_COUNTS = re.compile(r"\s*\(\d[^()]*\)")
+"""`(35 of 35 failures, 0 of 287 passes)`, `(16 of 23)`: what a clause was counted over."""
+ALIKE = 0.5
+"""Share of the prompts of either cause, those that both runs asked, which two causes of one fault have in
+common: of fewer it is more likely that prompts are hard than that the causes are one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedCause:
+    """A cause of the first run, of the second, or of both."""
+
+    first: CauseRate | None
+    second: CauseRate | None
+    reason: str
+    """Why they are one; empty of a cause that one alone has."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """`v_cause_question`."""
+
+    question: str
+    cause_id: str
+
+
+def matched_causes(
+    a: History, b: History, causes_a: tuple[CauseRate, ...], causes_b: tuple[CauseRate, ...]
+) -> list[MatchedCause]:
+    """Every cause of either once, those of both first, then by failures."""
+    left = dict.fromkeys(one.cause_id for one in causes_a)
+    right = {one.cause_id: one for one in causes_b}
+    found: list[MatchedCause] = []
+
+    def match(first: CauseRate, second: CauseRate, reason: str) -> None:
+        found.append(MatchedCause(first, second, reason))
+        del left[first.cause_id], right[second.cause_id]
+
+    for first in causes_a:
+        for second in list(right.values()):
+            if first.cause_id in left and _words(first) == _words(second):
+                match(first, second, "the same words")
+    members_a, members_b = _members(a), _members(b)
+    asked = _asked(a) & _asked(b)
+    shared = sorted(
+        (
+            (len(own & other) / len(own | other), first, second, own, other)
+            for first in causes_a
+            for second in causes_b
+            if first.cause_id in left and second.cause_id in right
+            if (own := members_a.get(first.cause_id, set()) & asked)
+            if (other := members_b.get(second.cause_id, set()) & asked)
+        ),
+        key=lambda one: -one[0],
+    )
+    for share, first, second, own, other in shared:
+        if share >= ALIKE and first.cause_id in left and second.cause_id in right:
+            both = count(len(own & other), "prompt")
+            match(first, second, f"{both} in common, of {len(own)} and {len(other)} that both runs asked")
+    found.sort(
+        key=lambda one: -max(one.first.failures if one.first else 0, one.second.failures if one.second else 0)
+    )
+    found += [MatchedCause(one, None, "") for one in causes_a if one.cause_id in left]
+    found += [MatchedCause(None, one, "") for one in right.values()]
+    return found
+
+
+def _words(cause: CauseRate) -> str:
+    return " ".join(_COUNTS.sub("", cause.description).lower().split())
+
+
+def _members(history: History) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for one in select_rows(history, "v_cause_question", _Member):
+        found.setdefault(one.cause_id, set()).add(one.question)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """`v_prompt`."""
+
+    question: str
+
+
+def _asked(history: History) -> set[str]:
+    return {one.question for one in select_rows(history, "v_prompt", _Prompt)}
