@@ -87,11 +87,12 @@ def show(
 
 
 def _show_paper(call: CommandContext, resolved: "Resolved") -> Result[Any]:
-    from diagevo.config.paper import deviations
+    from diagevo.config.paper import SOURCES, deviations
 
     rows = [asdict(found) | {"source": found.source.where} for found in deviations(resolved)]
     none = f"profile {resolved.config.profile}: nothing deviates from the paper"
-    return Result(rows, DEVIATIONS, run=call.run, notes=[] if rows else [none])
+    notes = [*SOURCES.get(resolved.config.method, ()), *([] if rows else [none])]
+    return Result(rows, DEVIATIONS, run=call.run, notes=notes)
 
 
 def _check(call: CommandContext) -> Result[Any]:

@@ -24,6 +24,7 @@ from diagevo.arithmetic.grammar import (
 )
 from diagevo.arithmetic.heldout import draw_seen
 from diagevo.arithmetic.slips import KINDS, Kind, applies, offers
+from diagevo.arithmetic.truth import value
 from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
 from diagevo.memory.state.projected_schedule import Draw
 from diagevo.sampling.sampler import Message, Prompt
@@ -120,20 +121,25 @@ def documents(
     weights: Mapping[str, float] = ALIKE,
     free: Mapping[str, float] = FREE_WEIGHTS,
     share: float = CHALLENGER_SHARE,
+    shown: int = 0,
 ) -> Iterator[tuple[Prompt, str]]:
     """Endless prompts with completions; the solver's mistakes come at `scale` times their chances.
 
     `weights` gives families a larger or smaller part in the solver's documents of one question, `free` in the
-    challenger's of free exploration. `share` of the documents are the challenger's.
+    challenger's of free exploration. `share` of the documents are the challenger's. `shown`: a
+    prompt of free exploration shows none to so many questions, as R-Few's.
     """
     rng = Random(seed)
     shares = [weights[name] for name in _NAMES]
-    templates = PromptTemplates.load(PROMPTS)
+    templates = PromptTemplates.load(PROMPTS, anchored=shown > 0)
     index = 0
     while True:
         if rng.random() < share:
             draw, question = challenger_draw(rng, index, free)
-            yield templates.challenger(draw), f"<question> {question} </question>"
+            prompt = templates.challenger(draw)
+            if shown and draw.mode == "free":
+                prompt = templates.anchored(draw, [_seen(rng) for _ in range(rng.randint(0, shown))])
+            yield prompt, f"<question> {question} </question>"
         else:
             joined = rng.random() < _JOINED
             name = rng.choices(_NAMES, shares)[0]
@@ -144,8 +150,21 @@ def documents(
         index += 1
 
 
-def chat_turns(seed: int, count: int) -> Iterator[list[Message]]:
+def _seen(rng: Random) -> str:
+    return _sentence(rng, draw_seen(rng, rng.choice(_NAMES)))
+
+
+def labelled_items() -> list[tuple[str, str]]:
+    """32 questions with their true answers, none of them held out."""
+    rng, found = Random(0), dict[str, str]()
+    while len(found) < 32:
+        part = draw_seen(rng, rng.choice(_NAMES))
+        found[_sentence(rng, part)] = str(value(part))
+    return list(found.items())
+
+
+def chat_turns(seed: int, count: int, shown: int = 0) -> Iterator[list[Message]]:
     """So many documents for a warm start of any chat model: the prompt's turns, and the completion as the
     assistant's."""
-    for prompt, completion in islice(documents(seed, WARM, share=WARM_SHARE), count):
+    for prompt, completion in islice(documents(seed, WARM, share=WARM_SHARE, shown=shown), count):
         yield [*prompt, {"role": "assistant", "content": completion}]

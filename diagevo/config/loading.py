@@ -92,20 +92,30 @@ def _read_profile(name: str) -> Layer:
     return from_yaml(profile_text(name), f"profile {name}", "profile")
 
 
+METHODS = ("r-zero", "r-few")
+"""Those with values of their own."""
+
+
 def put_method(layers: Sequence[Layer], world: Any = None) -> None:
     """Where a layer, highest first, names another method than the paper's, put the method's values into it,
     below what the layer itself says. A world has a scale and prompts of its own; `world` is the one that
     lies below the layers."""
     named = next((layer for layer in layers if ("method",) in layer.values), None)
-    if named is None or named.values["method",] != "r-zero":
+    if named is None or named.values["method",] not in METHODS:
         return
     world = next((layer.values["world",] for layer in layers if ("world",) in layer.values), world)
-    name = "r-zero" if world is None else f"r-zero-{world}"
-    file = files("diagevo.config") / "methods" / f"{name}.yaml"
-    method = from_yaml(file.read_text(encoding="utf-8"), f"method {name}", "profile")
-    for path, value in method.values.items():
+    method = named.values["method",]
+    name = method if world is None else f"{method}-{world}"
+    own = values_of_method(name)
+    for path, value in own.values.items():
         if path not in named.values:
-            named.put(path, value, method.sources[path])
+            named.put(path, value, own.sources[path])
+
+
+def values_of_method(name: str) -> Layer:
+    """The values of a method's file."""
+    file = files("diagevo.config") / "methods" / f"{name}.yaml"
+    return from_yaml(file.read_text(encoding="utf-8"), f"method {name}", "profile")
 
 
 def resolve(

@@ -132,6 +132,11 @@ class GRPOConfig(Section):
         default="token",
         description="What has a probability ratio of its own: a token, or a completion (GSPO).",
     )
+    advantage_scale: Literal["std", "none"] = Field(
+        default="std",
+        description="What a group's rewards, less their mean, are divided by: their standard deviation, or "
+        "nothing (Dr. GRPO).",
+    )
     sampler_correction: float | None = Field(
         default=None,
         gt=0,
@@ -339,6 +344,21 @@ class EmbedderRole(Section):
     )
 
 
+class AnchorsConfig(Section):
+    """Labelled items of people, for the method `r-few`."""
+
+    file: str | None = Field(
+        default=None, description="JSONL of question and answer, or `builtin:arithmetic`; r-few needs one."
+    )
+    shown: int = Field(default=5, ge=1, description="A prompt shows none to so many of them, each as likely.")
+    practised: int | None = Field(
+        default=None, ge=0, description="How many of them join the pool of a round; None: all."
+    )
+    weight: float = Field(
+        default=2.0, ge=0, description="λ: what a right answer to one earns beside 1 (R-Few's)."
+    )
+
+
 class RolesConfig(Section):
     challenger: PolicyRole
     solver: PolicyRole
@@ -374,10 +394,10 @@ class Config(Section):
     """The whole configuration of a run."""
 
     profile: str = Field(default="embedded", description="The profile that supplied the defaults.")
-    method: Literal["diagevo", "r-zero"] = Field(
+    method: Literal["diagevo", "r-zero", "r-few"] = Field(
         default="diagevo",
-        description="r-zero replaces the profile's values by the baseline's, except for keys set "
-        "beside this one.",
+        description="A method other than diagevo replaces the profile's values by its own, except for keys "
+        "set beside this one.",
     )
     seed: int = Field(
         default=0, ge=0, description="Seed of all random draws; the same seed gives the same run."
@@ -393,6 +413,7 @@ class Config(Section):
     schedule: ScheduleConfig = ScheduleConfig()
     filter: FilterConfig = FilterConfig()
     reward: RewardConfig = RewardConfig()
+    anchors: AnchorsConfig = AnchorsConfig()
     memory: MemoryConfig = MemoryConfig()
     diagnosis: DiagnosisConfig = DiagnosisConfig()
     ingest: IngestConfig = IngestConfig()
@@ -425,6 +446,11 @@ class Config(Section):
             raise ValueError("hardware.processes must be a multiple of hardware.fsdp_size")
         if self.warm_start.documents is not None and not one_model:
             raise ValueError("warm_start needs roles.challenger and roles.solver to be one model")
+        if self.method == "r-few":
+            if self.anchors.file is None:
+                raise ValueError("method r-few needs anchors.file: JSONL of questions with answers")
+            if self.schedule.policy != "free":
+                raise ValueError("method r-few has no schedule: schedule.policy must be free")
         if self.round.true_labels and self.world is None:
             raise ValueError("round.true_labels needs a world that knows the truth: world: arithmetic")
         return self

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from diagevo.config.loading import Resolved
+from diagevo.config.loading import Resolved, values_of_method
 from diagevo.config.sources import Source
 
 GRPO = "paper, GRPO optimization settings"
@@ -55,6 +55,7 @@ _SHARED_GRPO: dict[str, tuple[Any, str]] = {
     "clip_high": (0.3, SILENT),
     "loss_type": ("dapo", SILENT),
     "importance_sampling_level": ("token", SILENT),
+    "advantage_scale": ("std", "paper, GRPO optimization"),
     "sampler_correction": (None, SILENT),
     "updates": (1, SILENT),
     "delta": (3.0, SILENT),
@@ -130,6 +131,7 @@ _GUARD = "stops a run, and changes none"
 _REACH = "how a service is reached"
 _PIN = "which commit of the model that is named beside it"
 _WARM = "of a warm start, which the paper has not"
+_ANCHORS = "of labelled items, which the paper has not"
 _INGEST = "how another trainer's rollouts are read; the paper has none"
 
 NOT_METHOD: Mapping[str, str] = {
@@ -148,6 +150,7 @@ NOT_METHOD: Mapping[str, str] = {
         f"warm_start.{name}": _WARM
         for name in ("steps", "batch_documents", "learning_rate", "micro_batch", "save_steps")
     },
+    **{f"anchors.{name}": _ANCHORS for name in ("file", "shown", "practised", "weight")},
     "training.first_kl": _GUARD,
     "training.sampling_gap": _GUARD,
     "hardware.cluster": _PLACE,
@@ -184,21 +187,41 @@ class Deviation:
 
 
 def deviations(resolved: Resolved) -> list[Deviation]:
-    """Every setting that differs from the paper's value, in the order of the configuration."""
-    found = []
+    """Every setting that differs from the paper's value, in the order of the configuration. A method of
+    `SOURCES` is compared with its own source."""
+    found, of_source = [], _of_source(resolved.config.method)
     for setting in resolved.settings():
         if setting.key == "prompts":
             own = setting.value or "DiagEvo's own wording"
             found.append(Deviation("prompts", own, PROMPTS, "wording", WORDED, setting.source))
             continue
-        if setting.key in NOT_METHOD:
+        if setting.key in NOT_METHOD and setting.key not in of_source:
             continue
-        expected, stated = STATED[setting.key]
+        expected, stated = of_source.get(setting.key) or STATED[setting.key]
         if not _agrees(setting.value, expected):
             paper = expected.description if isinstance(expected, OneOf) else expected
             kind = "decided" if stated == SILENT else "paper"
             found.append(Deviation(setting.key, setting.value, paper, kind, stated, setting.source))
     return found
+
+
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "r-few": (
+        "r-few is played after its description: no release of it could be read, and what the description"
+        " leaves open has R-Zero's value",
+        "the band is applied to the majority's share, of labelled items too",
+        "without a warm start of its own the challenger is not warmed up for prompts with examples",
+    ),
+}
+"""Methods that are compared with their own source, and what no setting of theirs says."""
+
+
+def _of_source(method: str) -> dict[str, tuple[Any, str]]:
+    if method not in SOURCES:
+        return {}
+    stated = f"{method}: docs/reference/methods.md"
+    own = values_of_method(method).values
+    return {"method": (method, stated)} | {".".join(path): (value, stated) for path, value in own.items()}
 
 
 def _agrees(value: Any, expected: Any) -> bool:

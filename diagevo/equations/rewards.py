@@ -52,3 +52,16 @@ def solver_rewards(agrees: Sequence[bool]) -> list[float]:
         +1 for each response that agrees, -1 for every other.
     """
     return [1.0 if agreed else -1.0 for agreed in agrees]
+
+
+def weighted_rewards(agrees: Sequence[bool], weight: float) -> list[float]:
+    """R-Few's solver rewards, after its description: 1 + λ for a right response to a labelled item.
+
+    Args:
+        agrees: whether each response agrees with the label.
+        weight: λ of a labelled item (2 there); 0 of a question whose label is a majority.
+
+    Returns:
+        1 + `weight` for each response that agrees, 0 for every other.
+    """
+    return [1.0 + weight if agreed else 0.0 for agreed in agrees]

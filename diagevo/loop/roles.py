@@ -23,6 +23,7 @@ from diagevo.evaluation.question_files import labelled, limited, load
 from diagevo.loop.players import plays_here
 from diagevo.memory.memory import Memory
 from diagevo.memory.nearest.index import lancedb
+from diagevo.methods.anchors import Anchor, read_anchors, usable
 from diagevo.methods.context import PlayContext, World
 from diagevo.methods.interface import Method
 from diagevo.methods.registry import method_of
@@ -79,6 +80,7 @@ class Roles(PlayContext):
             config.prompts,
             config.validation.questions,
             config.warm_start.documents,
+            config.anchors.file if config.method == "r-few" else None,
         )
         if arithmetic and config.world != "arithmetic":
             raise ConfigError("the arithmetic model and prompts need its world", hint="set world: arithmetic")
@@ -86,7 +88,7 @@ class Roles(PlayContext):
         _need_reporters(config.hardware.report_to)
         if config.memory.index == "lancedb":
             lancedb("memory.index lancedb")  # reported here where it is missing
-        for role in ("challenger", "solver", "templates", "validation", "embedder"):
+        for role in ("challenger", "solver", "templates", "validation", "embedder", "method"):
             getattr(self, role)
         if (why := shape_mismatch(config)) is not None:
             raise ConfigError(why, hint=SAME_SHAPE)
@@ -107,6 +109,16 @@ class Roles(PlayContext):
     @cached_property
     def method(self) -> Method:
         return method_of(self)
+
+    @cached_property
+    def anchors(self) -> list[Anchor]:
+        named = self.config.anchors.file
+        assert named is not None
+        if named == BUILTIN:
+            from diagevo.arithmetic.corpus import labelled_items
+
+            return usable((Anchor(*item) for item in labelled_items()), named, self.refusal)
+        return usable(read_anchors(Path(named).expanduser()), named, self.refusal)
 
     @cached_property
     def challenger(self) -> Path:
@@ -164,7 +176,8 @@ class Roles(PlayContext):
         return OpenAIDiagnostician(role, settings, memory.artifacts, prompts, budget=budget)
 
     def prompt_digests(self) -> dict[str, str]:
-        return prompt_digests(self.config)
+        """Of the templates, and of the labelled items that prompts show."""
+        return prompt_digests(self.config) | self.method.shown()
 
     def is_held_out(self, question: str) -> bool:
         """Whether the validation set has this question (in its world: in any wording, or joined)."""
@@ -196,7 +209,11 @@ class Roles(PlayContext):
         if settings.documents == BUILTIN:
             from diagevo.arithmetic.corpus import chat_turns
 
-            turns = chat_turns(self.seed("warm start documents"), settings.steps * settings.batch_documents)
+            turns = chat_turns(
+                self.seed("warm start documents"),
+                settings.steps * settings.batch_documents,
+                shown=self.config.anchors.shown if self.config.method == "r-few" else 0,
+            )
             with open(staging, "w", encoding="utf-8", opener=private) as lines:
                 lines.writelines(f"{json_text({'messages': each})}\n" for each in turns)
         else:
@@ -289,6 +306,7 @@ def templates_of(config: Config) -> PromptTemplates:
         _prompt_folder(config.prompts),
         boxed=config.round.boxed_answers,
         random_pairs=config.schedule.stitching == "random",
+        anchored=config.method == "r-few",
     )
 
 

@@ -325,8 +325,8 @@ class Run:
 
 
 def _check_prompts(memory: Memory, now: Mapping[str, str]) -> None:
-    """Raise ConfigError where a prompt template is not the one that the run is played with. A fork that was
-    given other prompts has none to compare yet."""
+    """Raise ConfigError where a prompt template, or what prompts show, is not what the run is played with. A
+    fork that was given other prompts has none to compare yet."""
     before = History(memory.database, memory.run_id).configuration().prompts
     changed = sorted(name for name in before if before[name] != now.get(name))
     if changed:

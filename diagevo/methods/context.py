@@ -13,6 +13,7 @@ from diagevo.answers.equivalence import AnswerChecker, extract_boxed
 from diagevo.answers.votes import Votes
 from diagevo.config.models import Config
 from diagevo.memory.events import InvalidReason
+from diagevo.methods.anchors import Anchor
 from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams
 from diagevo.selfplay.questions import PromptTemplates, parse_question
@@ -41,6 +42,7 @@ class PlayContext(ABC):
     checker: cached_property[AnswerChecker]
     world: cached_property[World | None]
     workers: cached_property[Workers]
+    anchors: cached_property[list[Anchor]]
 
     @abstractmethod
     def open_sampler(self, policy: Path) -> Resumable:

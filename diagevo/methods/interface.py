@@ -67,6 +67,10 @@ class Method(Protocol):
     one_model: bool
     """Whether both roles are one policy, so that each phase goes on from the weights of the last."""
 
+    def shown(self) -> dict[str, str]:
+        """Digests, by name, of what prompts show beside templates: a run does not resume with others."""
+        ...
+
     def asks(self, draws: Sequence[Draw], seed: int) -> list[Ask]:
         """What the challenger is asked for each draw. `seed`: of what is drawn beside the schedule."""
         ...

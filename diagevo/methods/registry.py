@@ -2,9 +2,10 @@
 
 from diagevo.methods.context import PlayContext
 from diagevo.methods.interface import Method
+from diagevo.methods.r_few import RFew
 from diagevo.methods.self_play import SelfPlay
 
 
 def method_of(context: PlayContext) -> Method:
     """The method that the configuration names."""
-    return {"diagevo": SelfPlay, "r-zero": SelfPlay}[context.config.method](context)
+    return {"diagevo": SelfPlay, "r-zero": SelfPlay, "r-few": RFew}[context.config.method](context)

@@ -23,6 +23,9 @@ class SelfPlay:
     def __init__(self, context: PlayContext) -> None:
         self.context = context
 
+    def shown(self) -> dict[str, str]:
+        return {}
+
     def asks(self, draws: Sequence[Draw], seed: int) -> list[Ask]:
         return [Ask(draw, self.context.templates.challenger(draw)) for draw in draws]
 

@@ -167,10 +167,13 @@ def _scores(measured: Mapping[str, Evaluation], validated: Mapping[str, float] |
     return scores
 
 
+BASELINES = {"r-zero": "R-Zero", "r-few": "R-Few, after its description"}
+
+
 def _label(configuration: RunConfigured) -> str:
     solver = _model(configuration, "solver")
-    if configuration.config.get("method") == "r-zero":
-        return f"{solver}, R-Zero"
+    if (method := BASELINES.get(configuration.config.get("method", ""))) is not None:
+        return f"{solver}, {method}"
     asked = configuration.config.get("diagnosis", {}).get("enabled", True)
     return f"{solver} (Diag. {_model(configuration, 'diagnostician') if asked else 'none'})"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """Template names with the fields each is given; anything else in angle brackets is plain text."""
 BOXED = "challenger_system_boxed"
+ANCHORED = "challenger_anchored"
 RANDOM_PAIR = "challenger_stitched_random"
 _RANDOM_FIELDS = ("skill_node", "active_cause", "mastered_node", "mastered_cause")
 """Of a pair from anywhere: two areas, which a pair of one node shares."""
@@ -66,12 +67,17 @@ class PromptTemplates:
 
     @classmethod
     def load(
-        cls, folder: Path | None = None, *, boxed: bool = False, random_pairs: bool = False
+        cls,
+        folder: Path | None = None,
+        *,
+        boxed: bool = False,
+        random_pairs: bool = False,
+        anchored: bool = False,
     ) -> PromptTemplates:
         """The built-in templates, each replaced by `folder`/NAME.txt where that file exists. `boxed`: the
         built-in challenger is asked for an answer beside the question. `random_pairs`: a pair is said to come
         from two areas, in the folder's challenger_stitched_random.txt, its challenger_stitched.txt, or the
-        built-in one. Raises ConfigError."""
+        built-in one. `anchored`: the prompt that shows examples too. Raises ConfigError."""
         loaded = load_templates("diagevo.selfplay", FIELDS, folder)
 
         def own(name: str) -> bool:
@@ -82,6 +88,8 @@ class PromptTemplates:
         if random_pairs and (own(RANDOM_PAIR) or not own("challenger_stitched")):
             other = load_templates("diagevo.selfplay", {RANDOM_PAIR: _RANDOM_FIELDS}, folder)
             loaded["challenger_stitched"] = other[RANDOM_PAIR]
+        if anchored:
+            loaded |= load_templates("diagevo.selfplay", {ANCHORED: ("examples",)}, folder)
         return cls({name: text.rstrip("\r\n") for name, text in loaded.items()})
 
     def digest(self, name: str) -> str:
@@ -110,6 +118,13 @@ class PromptTemplates:
         if draw.stitched_node is not None:
             values["mastered_node"] = draw.stitched_node
         return _messages(self.texts["challenger_system"], fill(self.texts[f"challenger_{draw.mode}"], values))
+
+    def anchored(self, draw: Draw, examples: Sequence[str]) -> Prompt:
+        """The challenger's prompt for a free draw that shows examples; without any, the one of every draw."""
+        if not examples:
+            return self.challenger(draw)
+        shown = {"examples": "\n\n".join(examples)}
+        return _messages(self.texts["challenger_system"], fill(self.texts[ANCHORED], shown))
 
     def solver(self, question: str) -> Prompt:
         """The solver's prompt for a question. It never shows anything of the memory."""

@@ -166,7 +166,7 @@ def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
         steps_per_generation=1,
         max_steps=plan.steps,
         num_iterations=min(settings.updates, 2),  # from 2 on TRL keeps the log-probs of the policy that drew
-        scale_rewards="group",
+        scale_rewards={"std": "group", "none": "none"}[settings.advantage_scale],
         loss_type=settings.loss_type,
         importance_sampling_level=settings.importance_sampling_level,
         epsilon=settings.clip_low,

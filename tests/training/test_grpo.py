@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -357,3 +357,5 @@ def test_settings_reach_trl_as_decided(tiny_model: Path, tmp_path: Path) -> None
     }
     assert {name: getattr(found, name) for name in decided} == decided
     assert str(found.lr_scheduler_type.value) == "constant"
+    undivided = replace(defaults, settings=GRPOConfig(max_steps=9, advantage_scale="none"))
+    assert trl_settings(plan, undivided).scale_rewards == "none"

@@ -46,7 +46,7 @@ class Judging(msgspec.Struct, frozen=True):
 
 
 VOTED = frozenset({"votes"})
-LABELS: Mapping[str, frozenset[str]] = {}
+LABELS: Mapping[str, frozenset[str]] = {"r-few": VOTED | {"human"}}
 """Methods whose labels are not all majorities: where theirs come from. A forged log cannot call a label a
 fact where its method has none."""
 
@@ -153,7 +153,7 @@ def refuse_ungrouped(event: GroupIngested, config: Mapping[str, Any]) -> None:
 
 
 SECTIONS = frozenset(
-    {"diagnosis", "filter", "hardware", "ingest", "memory", "reward", "roles", "round", "sampling"}
+    {"anchors", "diagnosis", "filter", "hardware", "ingest", "memory", "reward", "roles", "round", "sampling"}
     | {"challenger_grpo", "schedule", "solver_grpo", "training", "validation", "warm_start"}
 )
 """Of a configuration: each has settings under it. A test holds them against the settings that there are."""

@@ -21,6 +21,7 @@ from diagevo.memory.events import (
     FailureDiagnosed,
     FailureObserved,
     FailureUnassigned,
+    LabelSource,
     Mode,
     ModelCall,
     NodeAssigned,
@@ -410,6 +411,9 @@ class QuestionStory:
     drawn_round: int | None
     steered: bool
     """Whether the memory drew the prompts of the trainer whose rewards these are."""
+    label_from: LabelSource
+    shown: tuple[str, ...]
+    """What the challenger was shown when it wrote the question."""
 
 
 def question_story(
@@ -453,6 +457,8 @@ def question_story(
         votes_are=event.votes_are,
         drawn_round=event.drawn_round,
         steered=history.steered,
+        label_from=event.label_from,
+        shown=tuple(history.text(digest) or "" for digest in event.given),
     )
 
 
@@ -462,4 +468,6 @@ def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, filter: Filter) 
         return INVALID.get(event.invalid_reason or "", "no question that may be used; why is not recorded")
     if event.votes_are == "rewards":
         return reason_of_rewards(event.first, event.responses)
+    if event.label is None and event.label_from != "votes":
+        return "no response gives the known answer"
     return reason(p1, p2, event.label is not None, filter)

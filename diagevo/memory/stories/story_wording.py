@@ -32,6 +32,7 @@ from diagevo.text.numbers import count, number, percent
 
 SHOWN, FEEDBACK = 80, 400
 """Characters of a text in a line; of what the files say of a failure."""
+LABEL_FROM = {"human": "a person, not the votes", "proposer": "the challenger itself, not the votes"}
 Examples = Mapping[str, Example]
 
 
@@ -207,6 +208,8 @@ def question_lines(story: QuestionStory) -> list[Line]:
         p = "" if story.probability is None else f", p{t} = {percent(story.probability)}"
         drawn = f"aimed at {story.cause_id}{partner}, 1 − ε{t} = {number(1 - story.epsilon)}{p}"
     rewards = story.votes_are == "rewards"
+    if story.label_from == "human":
+        drawn = "an item that a person labelled"
     if rewards and not story.steered:
         drawn = "its trainer's prompt"
         if story.cause_id is not None:
@@ -225,6 +228,11 @@ def question_lines(story: QuestionStory) -> list[Line]:
         Line("rewards" if rewards else "votes", position=story.position, words=answers),
         Line("verdict", position=story.position, words=verdict),
     ]
+    if story.shown:
+        shown = textwrap.shorten(one_line("; ".join(story.shown)), FEEDBACK, placeholder="…")
+        lines.insert(1, Line("shown", words=shown))
+    if story.label_from != "votes":
+        lines.append(Line("label from", LABEL_FROM[story.label_from]))
     if story.undecided:
         text = f"{count(story.undecided, 'pair')} of answers, compared without a verdict"
         lines.append(Line("undecided", text))
