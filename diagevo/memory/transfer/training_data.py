@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diagevo.errors import ConfigError, NotFoundError, StoreError, extra
-from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
+from diagevo.memory.events import (
+    CandidateScored,
+    CauseCreated,
+    CauseMatched,
+    FailureDiagnosed,
+    FailureObserved,
+    GroupIngested,
+)
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.read.asking import select_rows
@@ -40,14 +47,20 @@ class TrainingData:
         Args:
             history: The run.
             kind: "sft": the question and the response that passed, one row a question (`messages`).
-                "dpo": that response as `chosen`, the failed one as `rejected`, one row a failure.
+                "dpo": the failed one as `rejected`, one row a failure, and as `chosen` a response that
+                passed: the one that the diagnosis held it against as the nearest, else that of "sft".
                 "prompts": the question with its answer (the truth where it is known, else the label), one row
                 a question.
             cause: Only failures that were assigned to this cause.
         """
         self.history = history
         self.kind: Kind = kind
-        failures, self._causes = _failures(history)
+        failures, self._causes, self._nearest = _failures(history)
+        self._passed: dict[str, set[str]] = {}
+        """Of another trainer's prompts, what passed."""
+        if kind == "dpo" and self._nearest:
+            for fact in history.events(GroupIngested):
+                self._passed.setdefault(fact.event.question, set()).update(fact.event.passed)
         wanted = [p for p in failures if cause is None or self._causes.get(p[0].failure_id) == cause]
         uncompared = _failed_rollouts(history) - len(failures) if cause is None and history.ingested else 0
         self.failures = len(wanted) + uncompared
@@ -77,14 +90,18 @@ class TrainingData:
         descriptions = {c.cause_id: c.description for c in history.state(history.end).causes.values()}
         remaining, artifacts = iter(self._wanted), Artifacts(history.database)
         while page := list(islice(remaining, PAGE)):
-            digests = [(scored.question, failed.trajectory, failed.reference) for failed, scored in page]
+            chosen = [self._chosen(failed, scored) for failed, scored in page]
+            digests = [
+                (scored.question, failed.trajectory, passed)
+                for (failed, scored), passed in zip(page, chosen, strict=True)
+            ]
             texts = artifacts.get_many(list(chain.from_iterable(digests)))
-            for failed, scored in page:
+            for (failed, scored), passed in zip(page, chosen, strict=True):
                 question = texts[scored.question]
                 if templated is None:
                     templated = _MARKS.search(question) is not None
                 cause_id = causes.get(failed.failure_id)
-                pair = texts[failed.reference], texts[failed.trajectory]
+                pair = texts[passed], texts[failed.trajectory]
                 yield {
                     **_row(kind, scored, question, pair, templated=templated),
                     "cause_id": cause_id,
@@ -93,6 +110,13 @@ class TrainingData:
                     "failure_id": failed.failure_id,
                     "run": history.run_id,
                 }
+
+    def _chosen(self, failed: FailureObserved, scored: CandidateScored) -> str:
+        """The response that stands beside a failure. Only one that passed on the same prompt does."""
+        nearest = self._nearest.get(failed.failure_id)
+        if self.kind != "dpo" or nearest not in self._passed.get(scored.question, ()):
+            return failed.reference
+        return nearest
 
 
 def _why_not(kind: Kind, failed: FailureObserved, scored: CandidateScored) -> str | None:
@@ -150,14 +174,17 @@ def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:
         ) from error
 
 
-def _failures(history: History) -> tuple[list[_Failure], dict[str, str]]:
-    """The failures that count, with their questions, and the cause of each that has one."""
+def _failures(history: History) -> tuple[list[_Failure], dict[str, str], dict[str, str]]:
+    """The failures that count, with their questions; the cause of each that has one; and the response that
+    passed which its diagnosis shows it beside."""
     state = history.state(history.end)
     counted = set(state.counted())
     questions: dict[str, CandidateScored] = {}
     failures: dict[str, _Failure] = {}
     causes: dict[str, str] = {}
-    for fact in history.events(CandidateScored, FailureObserved, CauseCreated, CauseMatched):
+    nearest: dict[str, str] = {}
+    types = CandidateScored, FailureObserved, FailureDiagnosed, CauseCreated, CauseMatched
+    for fact in history.events(*types):
         if fact.round not in counted:
             continue
         match fact.event:
@@ -166,6 +193,9 @@ def _failures(history: History) -> tuple[list[_Failure], dict[str, str]]:
             case FailureObserved() as failed:
                 if not history.abandoned.void(fact.round, failed):
                     failures[failed.failure_id] = failed, questions[failed.question_id]
+            case FailureDiagnosed(pair=pair, failure_id=failure_id):
+                if pair is not None:
+                    nearest[failure_id] = pair.passed
             case (
                 CauseCreated(failure_id=failure_id, cause_id=cause_id)
                 | CauseMatched(failure_id=failure_id, cause_id=cause_id)
@@ -179,7 +209,7 @@ def _failures(history: History) -> tuple[list[_Failure], dict[str, str]]:
         raise NotFoundError(
             f"run {history.run_id} has no failure with a response that passed", hint="see: diagevo runs show"
         )
-    return list(failures.values()), causes
+    return list(failures.values()), causes, nearest
 
 
 def _row(

@@ -104,6 +104,30 @@ def test_failures_of_another_trainer_that_stand_beside_nothing_are_told(tmp_path
     assert "left out of 5 failures: 2 not looked at, as no response passed or their round waits" in said
 
 
+def test_a_failure_stands_beside_the_nearest_response_that_passed() -> None:
+    """Of each prompt the first response that passed is unlike the failure, the second one but for a word."""
+    written = [
+        json.dumps({"prompt": f"count {n}", "response": response, "reward": reward})
+        for n in range(24)
+        for response, reward in (
+            (f"The total may be had by a window over all rows of t{n}, with distinct.", 1),
+            (f"select count(distinct x) from t{n} where y = {n}", 1),
+            (f"select count(x) from t{n} where y = {n}", 0),
+        )
+    ]
+    Path("own.jsonl").write_text("\n".join(written) + "\n")
+    assert invoke("ingest", "jsonl", "own.jsonl", "--run", "own").exit_code == 0
+    for before, n in (("first", 0), ("nearest", 1)):
+        file = Path(f"{before}.jsonl")
+        assert invoke("runs", "export", "own", "--as", "dpo", "-o", file).exit_code == 0
+        found = [json.loads(line) for line in file.read_text().splitlines()]
+        assert len(found) == 24
+        texts = [json.loads(line)["response"] for line in written]
+        assert [row["chosen"][0]["content"] for row in found] == texts[n::3]
+        assert [row["rejected"][0]["content"] for row in found] == texts[2::3]
+        assert invoke("diagnose", "--run", "own", "--local").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("given", "code", "told"),
     [
