@@ -162,3 +162,20 @@ def test_what_nothing_computed_tells_is_placed_at_the_first_line_that_differs() 
     assert found is not None
     assert (found.line, found.text) == (1, "Nobody owns the valley since the war ended long ago.")
     assert found.why == "passed has: The mill turns with it."
+
+
+def test_a_right_answer_without_a_reward_hides_no_other_mistake() -> None:
+    """Passes that are right are nearly all: without them nothing would be left to hold failures against."""
+    prompts: list[Prompt] = []
+    for place in range(60):
+        one, other = place + 12, place % 9 + 3
+        passed = [
+            Response(f"{one} * {other} = {one * other}\n{each} {one * other}") for each in ("So", "Thus")
+        ]
+        text = f"{one} + {other} = {one + other}\nSo {one + other}" if place else passed[0].text + "."
+        failed = [Failure(f"f{place}", Response(text))]
+        prompts.append(Prompt(f"q{place}", f"{one} boxes of {other}?", str(one * other), passed, failed))
+    levels = Levels(prompts, [])
+    causes = [each.cause and each.cause.key for prompt in prompts for each in levels.of(prompt)]
+    assert causes[0] == "1:equal"
+    assert all(each is not None and each.startswith("3:") for each in causes[1:])

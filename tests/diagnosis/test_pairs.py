@@ -7,6 +7,7 @@ import pytest
 from diagevo.diagnosis.levels.aligned_pairs import aligned, operations
 from diagevo.diagnosis.levels.cause_levels import Levels
 from diagevo.diagnosis.levels.clauses import Clause
+from diagevo.diagnosis.levels.field_changes import change_in_words
 from diagevo.diagnosis.levels.inputs import Failure, Prompt, Response
 from diagevo.diagnosis.levels.structured_output import Document, read
 
@@ -41,6 +42,7 @@ def marked(name: str, sign: int, wrote: str, passed: str, prompt: Prompt = DRIVE
             ("72 + 30 = 102", "102 / 30 = 3.4"),
         ),
         ("§a given number not used", 1, "It is 72.", "72 * 30 = 2160", ("", "72 * 30 = 2160")),
+        ("§a given number not used", -1, "72 - 30 = 42", "72 / 2 = 36", ("72 - 30 = 42", "72 / 2 = 36")),
         ("§ends one off", 1, "a\nIt is 601 m.", "a\nIt is 600 m.", ("601", "600")),
     ],
 )  # fmt: skip
@@ -76,6 +78,9 @@ def test_an_element_is_marked_by_a_value_of_it_and_a_tool_by_its_name() -> None:
     assert marked("§items[]: an element too many", 1, wrote, passed) == ("desk", "")
     one, two = (f'assistant: [tool call] {name}({{"id": 1}})\n\nassistant: Done.' for name in ("pay", "ask"))
     assert marked("§ask: never called", 1, one, two) == ("", "ask")
+    twice = one.replace("assistant: Done.", "assistant: [tool call] pay({})\n\nassistant: Done.")
+    assert marked("§pay: called too seldom", 1, one, twice) == ("", "pay")
+    assert change_in_words("§pay: called too seldom") == "calls pay less often than expected"
 
 
 def test_where_none_passed_a_field_stands_beside_the_reference() -> None:

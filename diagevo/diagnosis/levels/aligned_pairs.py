@@ -83,8 +83,8 @@ def aligned(clause: Clause, prompt: Prompt, response: Response, sibling: Respons
         return None
     if SIBLING in name:
         return None if part else _of_step(response, sibling)
-    if name in UNUSED and clause.sign > 0:
-        return _of_unused(prompt, response, sibling, part)
+    if name in UNUSED:
+        return _of_unused(clause.sign < 0, prompt, response, sibling, part)
     if found := _TURNS.fullmatch(name):
         return None if part else _of_call(found, clause.sign > 0, response, sibling)
     if _OPERATION.match(name):
@@ -115,7 +115,7 @@ def _of_field(name: str, prompt: Prompt, response: Response, sibling: Response) 
         return None
     path, *both = found
     wrote, should = (
-        at if (at := place_of(path, text, of)) is not None or text != LEFT_OUT else Place(0, 0, "")
+        Place(0, 0, "") if text == LEFT_OUT else place_of(path, text, of)
         for text, of in zip(both, (response, sibling), strict=True)
     )
     return AlignedPair(wrote, should, sibling, known) if wrote and should else None
@@ -131,15 +131,20 @@ def _of_step(response: Response, sibling: Response) -> AlignedPair | None:
     return AlignedPair(wrote, should, sibling) if wrote.text.lower() != should.text.lower() else None
 
 
-def _of_unused(prompt: Prompt, response: Response, sibling: Response, part: str) -> AlignedPair | None:
-    """Where the other response first has a number of the prompt that this one has not."""
-    own, other = _tokens(prompt, response, part), _tokens(prompt, sibling, part)
-    used = {number for each in own for number in _values(each)}
+def _of_unused(
+    has: bool, prompt: Prompt, response: Response, sibling: Response, part: str
+) -> AlignedPair | None:
+    """Where a response first has a number of the prompt that the other has not, and the other's step with
+    most of the numbers there."""
+    here, there = (response, sibling) if has else (sibling, response)
+    one, two = _tokens(prompt, here, part), _tokens(prompt, there, part)
+    used = {number for each in two for number in _values(each)}
     asked = set(numbers(prompt.question))
-    for at, each in enumerate(other):
+    for at, each in enumerate(one):
         if any(number in asked and number not in used for number in _values(each)):
-            place = _place(sibling, other, *_expression(other, at, forward=True))
-            return AlignedPair(Place(0, 0, ""), place, sibling)
+            start, stop = _expression(one, at, forward=True)
+            place, other = _place(here, one, start, stop), _step_like(one[start:stop], there, two)
+            return AlignedPair(place, other, sibling) if has else AlignedPair(other, place, sibling)
     return None
 
 
@@ -160,18 +165,21 @@ def _of_operation(
     if not ends:
         return None
     start, stop = _expression(one, ends[-1])
-    own = {each.word for each in one[start:stop] if each.word[0].isdigit()}
-    others = [_expression(two, n) for n, each in enumerate(two) if each.word[0].isdigit()]
-    shared = [
-        (len(own & {each.word for each in two[a:b]}), b - a) if b - a > 2 else (0, 0) for a, b in others
-    ]
-    place, other = _place(here, one, start, stop), Place(0, 0, "")
-    best = max(range(len(others)), key=shared.__getitem__, default=-1)
-    if best >= 0 and shared[best][0] > 0:
-        other = _place(there, two, *others[best])
+    place, other = _place(here, one, start, stop), _step_like(one[start:stop], there, two)
     if place.text.lower() == other.text.lower():
         return None
     return AlignedPair(place, other, sibling) if clause.sign > 0 else AlignedPair(other, place, sibling)
+
+
+def _step_like(step: Sequence[_Token], response: Response, tokens: Sequence[_Token]) -> Place:
+    """The expression that shares most numbers with a step of another response; nothing where none does."""
+    own = {each.word for each in step if each.word[0].isdigit()}
+    others = [_expression(tokens, n) for n, each in enumerate(tokens) if each.word[0].isdigit()]
+    shared = [
+        (len(own & {each.word for each in tokens[a:b]}), b - a) if b - a > 2 else (0, 0) for a, b in others
+    ]
+    best = max(range(len(others)), key=shared.__getitem__, default=-1)
+    return _place(response, tokens, *others[best]) if best >= 0 and shared[best][0] else Place(0, 0, "")
 
 
 def _of_call(name: re.Match[str], has: bool, response: Response, sibling: Response) -> AlignedPair | None:

@@ -84,6 +84,8 @@ _NOUN = re.compile(r"\d\s+(?:[^\W\d_]+\s+){0,2}([^\W\d_]{2,})(?=\s*(?:[-+−–)
 _COINS = frozenset(["penny", "pennies", "nickel", "nickels", "dime", "dimes", "quarter", "quarters"])
 _BETWEEN = _MATHS | {"and", "or"}
 """Words that are no unit of the number before them: $39$ and $-11 + 50$."""
+DIGITS = 3
+"""Digits of a rounded result before its zeros, at least."""
 UNIT = 12
 """Characters behind an expression that may be its unit."""
 _UNCLAIMED = re.compile(
@@ -180,7 +182,7 @@ def _of_line(line: int, text: str, known: Mapping[str, Fraction]) -> Iterator[Eq
         shown = text[left[2].start : right[2].stop].strip()
         a, b = left[0], right[0]
         pairs = [(a, b), (a * 100, b), (a, b * 100)] if percent else [(a, b)]
-        holds = any(_agree(one, other, right[5]) for one, other in pairs)
+        holds = any(_agree(one, other, right[5]) for one, other in pairs) or _is_rounded(a, b, left[4])
         if not holds and (_units_differ(left, right) or _is_ambiguous(shown)):
             continue  # 15 minutes * 4 = 1 hour
         if not holds and (
@@ -215,6 +217,16 @@ def _agree(a: Fraction, b: Fraction, decimals: int) -> bool:
     if decimals == 0 and a.denominator == 1:
         return False
     return abs(a - b) < Fraction(1, 10**decimals) if decimals or a.denominator != 1 else False
+
+
+def _is_rounded(a: Fraction, b: Fraction, numbers: Sequence[Fraction]) -> bool:
+    """Whether b is a, rounded to three digits or more before zeros, as what is measured is: of whole numbers
+    alone a result is whole, and exact."""
+    if b.denominator != 1 or all(each.denominator == 1 for each in numbers):
+        return False
+    digits = str(abs(b.numerator))
+    zeros = len(digits) - len(digits.rstrip("0"))
+    return zeros > 0 and len(digits) - zeros >= DIGITS and abs(a - b) * 2 <= 10**zeros
 
 
 _Side = tuple[Fraction, str, slice, bool, tuple[Fraction, ...], int, str]

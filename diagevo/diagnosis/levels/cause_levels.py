@@ -282,14 +282,14 @@ class Levels:
         return claimed
 
     def _unexplained(self, prompt: Prompt) -> Prompt:
-        """Without the responses that show a kind of level 1 or 2 that is claimed."""
+        """Without the responses that show a kind of level 1 or 2 that is claimed; passes that are right stay,
+        as nearly all are."""
         if not self._kinds:
             return prompt
+        plain = self._kinds - INSIDE - RIGHT
         return replace(
             _without(prompt, {at for at, (kind, _) in self._plain(prompt).items() if kind not in INSIDE}),
-            passed=[
-                each for each in prompt.passed if not (self._kinds - INSIDE) & self._kinds_of(prompt, each)
-            ],
+            passed=[each for each in prompt.passed if plain.isdisjoint(self._kinds_of(prompt, each))],
         )
 
     # Level 3

@@ -21,6 +21,7 @@ from diagevo.diagnosis.levels.features import (
     NEW,
     ONE,
     THOUGHT,
+    UNUSED,
     Vocabulary,
     feedback_words,
     part_of,
@@ -239,13 +240,16 @@ class Counting:
         unusual = any(each.name.startswith(NEW) for each in every)
         fewest = min(FEWEST, self._prompts(np.array(members)))
         found: list[tuple[Clause, list[int]]] = []
-        waiting = [np.array(members)]
+        waiting = [(np.array(members), clauses)]
         while waiting:
-            rows = waiting.pop()
+            rows, clauses = waiting.pop()
             if self._prompts(rows) < fewest:
                 continue
             if parts := self._split(rows, clauses):
-                waiting += parts
+                # Each by what does not hold for the others too: else they would be one cause again.
+                waiting += [
+                    (part, [each for each in clauses if self._parts(each, part, rows)]) for part in parts
+                ]
                 continue
             # Of equal ones what says more before what it begins with.
             ranked = sorted(clauses, key=lambda each: (-self._worth(each, rows), f"{each.name}~"))
@@ -261,7 +265,7 @@ class Counting:
             if self._prompts(rows[held]) >= fewest:
                 found.append((best, rows[held].tolist()))
             if held.mean() < TRUE:
-                waiting.append(rows[~held])
+                waiting.append((rows[~held], clauses))
         return found
 
     def _extended(self, clause: Clause, rows: np.ndarray) -> Clause:
@@ -285,6 +289,11 @@ class Counting:
 
     def _of(self, clause: Clause, rows: np.ndarray) -> float:
         return float(self.held(clause)[rows].mean())
+
+    def _parts(self, clause: Clause, part: np.ndarray, rows: np.ndarray) -> bool:
+        """Whether it holds for less of the other rows than of this part."""
+        others = np.setdiff1d(rows, part)
+        return len(others) == 0 or self._of(clause, others) < COVERED * self._of(clause, part)
 
     def _worth(self, clause: Clause, rows: np.ndarray) -> float:
         """Failures that it explains, less what passes show, less what a reader has to guess."""
@@ -320,7 +329,8 @@ class Counting:
             if _fewer(n, a, b, shared) * len(lacks) ** 2 <= ALPHA:  # what shows both is of the rarer
                 best = a + b - shared, held[one] & ~held[other], held[other]
         if best is not None:
-            return [rows[best[1]], rows[best[2]], rows[~(best[1] | best[2])]]
+            parts = rows[best[1]], rows[best[2]], rows[~(best[1] | best[2])]
+            return [part for part in parts if len(part)]
         for each in clauses:
             if each.sign > 0 and each.name.startswith("§call of ") and self.passing(each) == 0:
                 own = self.held(each)[rows]
@@ -387,6 +397,8 @@ def tells(name: str, sign: int) -> bool:
     field that is missing says nothing: passes have it."""
     if is_change(name):
         return sign > 0
+    if name in UNUSED:
+        return True
     if (name in COUNTS and "calls" not in name) or name.startswith(("§the number ", "§a step ", NEW)):
         return False
     if " written like " in name:
@@ -410,6 +422,8 @@ def _legible(name: str) -> float:
         return -4 if name.startswith(f"§{ANY}: ") else -5
     if name.startswith(ONE):
         return 1.5
+    if name in UNUSED:
+        return 2.5
     if " → " in name or " like " in name or name.endswith("calls"):
         return 1.5
     if name.startswith(FEEDBACK):
@@ -469,9 +483,19 @@ _WORDED = [
         (r"§ends too large by (.+)", f"ends with the number of {USUALLY} plus {{}}", ""),
         (r"§ends too small by (.+)", f"ends with the number of {USUALLY} less {{}}", ""),
         (r"§ends (.+) (too large|too small)", f"ends {{}} {{}}, beside {USUALLY}", ""),
+        (
+            r"§a number that is not whole at the end",
+            "ends with a number that is not whole",
+            "does not end with a decimal number",
+        ),
         (r"§words at the end", "ends with words", "does not end with words"),
         (r"§(.+) at the end", "ends with {}", "does not end with {}"),
-        (r"§(.+) not used", "leaves {} unused", ""),
+        (r"§a given number not used", "leaves a given number unused", "uses every given number"),
+        (
+            r"§several given numbers not used",
+            "leaves several given numbers unused",
+            "uses all but one given number",
+        ),
         (r"§1 calls", "makes 1 call", ""),
         (r"§(\d calls(?: or more)?)", "makes {}", ""),
         (r"§call of (\S+?)\((.*)\)", "calls `{}` with ({})", "does not call `{}` with ({})"),
@@ -507,7 +531,8 @@ def wording(clause: Clause, borrowed: bool) -> str:
     for pattern, has, lacks in _WORDED:
         if (found := pattern.fullmatch(clause.name)) and (words := has if clause.sign > 0 else lacks):
             words = words.format(*found.groups())
-            return words if clause.sign > 0 else f"{words}, which passes{near} do"
+            also = "do not" if name in UNUSED else "do"
+            return words if clause.sign > 0 else f"{words}, which passes{near} {also}"
     if clause.sign > 0:
         return f"has {phrase(clause.name)}"
     return f"leaves out {phrase(clause.name)}, which passes{near} have"

@@ -19,6 +19,8 @@ from diagevo.diagnosis.levels.structured_output import DEEPEST, Document, read
 
 ANY = "any field"
 """The path of a kind of change wherever it is."""
+ANY_CALL = "any call"
+"""In place of a tool's name: of an argument that several tools have."""
 LEFT_OUT = "nothing"
 """In place of a value that a side has not."""
 MOST_PATHS = 400
@@ -145,6 +147,8 @@ _CHANGED: Mapping[str, tuple[str, str]] = {
         "has the field {}, which is not expected",
     ),
     "never called": ("does not call a tool that is expected", "does not call {}, which is expected"),
+    "called too often": ("calls a tool more often than expected", "calls {} more often than expected"),
+    "called too seldom": ("calls a tool less often than expected", "calls {} less often than expected"),
     "a tool that is not expected": ("calls a tool that is not expected", "calls {}, which is not expected"),
     "copied from elsewhere in the prompt": (
         "has in some field a value copied from elsewhere in the prompt",
@@ -223,10 +227,19 @@ def _of_lists(
     if len(own) > len(other):
         twice = len(set(mine)) < len(mine) and len(set(theirs)) == len(theirs)
         shown = own[left[0][0]] if len(left[0]) == 1 else own
-        yield f"{path}[]", (*(["an element twice"] if twice else []), "an element too many"), shown, NOTHING
+        if _is_tool(path):
+            yield path, ("called too often",), shown, NOTHING
+        else:
+            yield (
+                f"{path}[]",
+                (*(["an element twice"] if twice else []), "an element too many"),
+                shown,
+                NOTHING,
+            )
     elif len(own) < len(other):
         shown = other[left[1][0]] if len(left[1]) == 1 else other
-        yield f"{path}[]", ("an element too few",), NOTHING, shown
+        where, kind = (path, "called too seldom") if _is_tool(path) else (f"{path}[]", "an element too few")
+        yield where, (kind,), NOTHING, shown
     for one, second in _paired([own[place] for place in left[0]], [other[place] for place in left[1]]):
         yield from _changes(f"{path}[]", one, second, question, depth + 1)
 
@@ -418,30 +431,41 @@ def _alone(own: Any, question: str) -> Iterator[str]:
     rest: list[tuple[str, Any]] = [("", own)]
     while rest:
         path, value = rest.pop()
-        shown = _shown(path)
+        if isinstance(value, dict):
+            rest += [(_inside(path, name), each) for name, each in reversed(value.items())]
+        elif isinstance(value, list):
+            rest += [(f"{path}[]", each) for each in reversed(value)]
+        kinds = list(_like(value, question))
         if path not in ("", CALLS) and not _is_tool(path):
-            yield f"§the field {shown}"
-        match value:
-            case dict():
-                rest += [(_inside(path, name), each) for name, each in reversed(value.items())]
-            case list():
-                rest += [(f"{path}[]", each) for each in reversed(value)]
-                yield from (f"§{shown} {kind}" for kind in _of_list(value))
-            case None | bool() | "":
-                yield f"§{shown} = {json.dumps(value)}"
-            case str():
-                value = " ".join(value.split())
-                yield f"§{shown} is a text"
-                if any(char.isdigit() for char in value) and len(value) <= SHORT:
-                    yield f"§{shown} is written like {written_like(value)}"
-                elif len(value) <= SHORT and len(value.split()) < 4 and not _stands(value, question):
-                    yield f"§{shown} = {value}"
-                if len(value) <= NAME and not _stands(value, question):
-                    yield f"§{shown} is a text that the prompt has not"
-            case _:
-                yield f"§{shown} is a number"
-                if not _stands(value, question):
-                    yield f"§{shown} is a number that the prompt has not"
+            yield f"§the field {_shown(path)}"
+            if found := _CALL.match(path.removeprefix(f"{CALLS}.")) if path.startswith(CALLS) else None:
+                yield f"§the field {ANY_CALL}({found[2]})"
+                yield from (f"§{ANY_CALL}({found[2]}) {kind}" for kind in kinds)
+        yield from (f"§{_shown(path)} {kind}" for kind in kinds)
+
+
+def _like(value: Any, question: str) -> Iterator[str]:
+    """What a value is like."""
+    match value:
+        case dict():
+            pass
+        case list():
+            yield from _of_list(value)
+        case None | bool() | "":
+            yield f"= {json.dumps(value)}"
+        case str():
+            value = " ".join(value.split())
+            yield "is a text"
+            if any(char.isdigit() for char in value) and len(value) <= SHORT:
+                yield f"is written like {written_like(value)}"
+            elif len(value) <= SHORT and len(value.split()) < 4 and not _stands(value, question):
+                yield f"= {value}"
+            if len(value) <= NAME and not _stands(value, question):
+                yield "is a text that the prompt has not"
+        case _:
+            yield "is a number"
+            if not _stands(value, question):
+                yield "is a number that the prompt has not"
 
 
 def _of_list(value: Sequence[Any]) -> Iterator[str]:
