@@ -17,6 +17,7 @@ from diagevo.errors import ConfigError, extra
 from diagevo.ingest.formats.messages import conversation, messages
 from diagevo.ingest.json_lines import CutLine, is_whole, rows, whole
 from diagevo.memory.log.artifacts import digest_of
+from diagevo.private import atomic_file
 from diagevo.text.escaping import json_text
 
 if TYPE_CHECKING:
@@ -106,15 +107,14 @@ class PromptDataset:
             {**self.rows[place], **{name: values[place] for name, values in columns.items()}}
             for place in places
         ]
+        if file.suffix not in (".parquet", ".jsonl"):
+            raise ConfigError(f"{file} is neither .parquet nor .jsonl", hint="name it so: -o next.parquet")
         try:
-            if file.suffix == ".parquet":
-                self._write_parquet(file, found, columns)
-            elif file.suffix == ".jsonl":
-                file.write_text("".join(f"{json_text(row)}\n" for row in found), encoding="utf-8")
-            else:
-                raise ConfigError(
-                    f"{file} is neither .parquet nor .jsonl", hint="name it so: -o next.parquet"
-                )
+            with atomic_file(file) as part:  # half of the rows would train as if they were all
+                if file.suffix == ".parquet":
+                    self._write_parquet(part, found, columns)
+                else:
+                    part.write_text("".join(f"{json_text(row)}\n" for row in found), encoding="utf-8")
         except (OSError, TypeError, ValueError) as error:
             raise ConfigError(f"{file} cannot be written: {error}", hint="try -o next.jsonl") from error
 

@@ -84,6 +84,22 @@ def test_the_next_epoch_has_as_many_rows_and_each_as_often_as_its_weight_says(tm
     assert found.next_epoch(share, "7") == epochs[7]
 
 
+def test_half_an_epoch_is_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "next.jsonl").write_text("of yesterday")
+    (tmp_path / "data.jsonl").write_text('{"prompt": "a?"}\n{"prompt": "b?"}\n')
+    whole = Path.write_text
+
+    def full(file: Path, text: str, **how: Any) -> int:
+        whole(file, text[:9], **how)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(ConfigError, match="No space left"):
+        read_dataset(tmp_path / "data.jsonl").write(tmp_path / "next.jsonl", [0, 1], {})
+    assert (tmp_path / "next.jsonl").read_text() == "of yesterday"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_a_table_keeps_its_columns_and_types(tmp_path: Path) -> None:
     rows = [
         {"data_source": "gsm8k", "prompt": [{"role": "user", "content": q}], "extra_info": {"index": n}}

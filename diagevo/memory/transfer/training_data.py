@@ -21,7 +21,7 @@ from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.read.asking import select_rows
 from diagevo.memory.state.assignments import causes_of, moves
-from diagevo.private import private, private_file, private_folder
+from diagevo.private import atomic_file, private_folder
 from diagevo.text.escaping import json_text
 from diagevo.text.turns import joined, turns
 
@@ -156,8 +156,8 @@ def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:
     if file.exists():
         raise ConfigError(f"{file} exists already", hint="name a new one, or remove it")
     try:
-        if file.suffix == ".jsonl":
-            with open(file, "w", encoding="utf-8", opener=private) as out:
+        if file.suffix == ".jsonl":  # half of them would train as if they were all
+            with atomic_file(file) as part, part.open("w", encoding="utf-8") as out:
                 out.writelines(f"{json_text(row)}\n" for row in rows)
             return
         with extra("polars", f"writing {file}"):
@@ -166,8 +166,8 @@ def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:
         if file.suffix == "":
             private_folder(file)
             file /= "train.parquet"
-        private_file(file)
-        pl.DataFrame(rows, infer_schema_length=None).write_parquet(file)
+        with atomic_file(file) as part:
+            pl.DataFrame(rows, infer_schema_length=None).write_parquet(part)
     except OSError as error:
         raise StoreError(
             f"{file} cannot be written: {error}", hint="check free space and permissions"

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from typer.testing import Result
 
+from diagevo.memory.transfer.training_data import write_training_data
 from tests.cli.memory.conftest import Ask
 from tests.cli.program import invoke
 from tests.memory.audit.played import C1, play
@@ -145,6 +146,13 @@ def test_what_cannot_be_written_is_refused(ask: Ask, given: tuple[str, ...], cod
     assert (refused.exit_code, told in refused.stderr) == (code, True), refused.output
     assert Path("there.jsonl").read_text() == "mine"
     assert not Path("a.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_half_of_the_pairs_are_never_written(name: str, tmp_path: Path) -> None:
+    with pytest.raises((TypeError, pl.exceptions.PolarsError)):
+        write_training_data([{"prompt": "a?"}, {"prompt": {1, object()}}], tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
