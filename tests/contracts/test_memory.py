@@ -92,6 +92,14 @@ def test_verbs_in_one_transaction_happen_all_or_not_at_all(store: Store) -> None
         assert memory.stage("solver").status == "running"
 
 
+def test_who_opened_a_run_before_another_wrote_goes_on_from_there(store: Store) -> None:
+    with store.open() as early:
+        with store.open() as memory:
+            memory.open_round(1)
+            memory.commit()
+        assert early.open_round(2).round == 2
+
+
 def test_a_commit_whose_projection_fails_did_not_happen(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
