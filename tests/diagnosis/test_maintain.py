@@ -55,6 +55,7 @@ def test_each_failure_counts_once_under_the_cause_that_it_was_put_down_to(tmp_pa
         assert memory.state.failures == 3
         assert report.verdicts == {"new_cause": 3, "slip": 1, "unresolved": 1}
         assert report.settled == {"new_cause": 2, "duplicate": 1}
+        assert report.seconds.keys() == {"extraction", "deduplication", "assignment", "consolidation"}
         assert first.asked == {"extract": 5, "duplicate": 1, "assign": 2}
         play(memory, 2, [Question(["recurrence c1", "slip"], cause_id="c1", first=3)])
         report = run(memory, Scripted(by_text))

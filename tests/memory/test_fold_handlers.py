@@ -19,6 +19,10 @@ def test_each_event_of_the_catalogue_has_one_function_in_the_fold() -> None:
     assert sorted([*IN_ROUND, *BETWEEN_ROUNDS]) == sorted(EVENT_TYPES)
 
 
+def test_what_is_recorded_is_not_changed_in_memory_either() -> None:
+    assert [name for name, event in EVENT_TYPES.items() if not event.__struct_config__.frozen] == []
+
+
 def test_a_function_stands_under_the_event_that_it_takes() -> None:
     for tag, function in [*IN_ROUND.items(), *BETWEEN_ROUNDS.items()]:
         assert event_of(function) is EVENT_TYPES[tag]
