@@ -35,6 +35,15 @@ def test_a_frozen_event_reads_as_it_was_written(type_: str, version: int, payloa
         assert payload_of(event) == payload
 
 
+def test_an_event_of_a_later_version_is_never_read_as_one_of_today() -> None:
+    for type_, _, payload in EXAMPLES:
+        later = EVENT_TYPES[type_].schema_version + 1
+        with pytest.raises(StoreError, match=f"{type_} of version {later} was written by a newer DiagEvo"):
+            read(type_, later, payload)
+        with pytest.raises(StoreError, match=f"{type_}Anew of version 1 was written by a newer DiagEvo"):
+            read(f"{type_}Anew", 1, payload)
+
+
 def test_an_old_event_is_upcast_when_it_is_read_and_stays_as_it_was_in_the_log(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
