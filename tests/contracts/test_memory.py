@@ -16,6 +16,7 @@ from diagevo.memory.events import (
     NodeCreated,
     RunConfigured,
 )
+from diagevo.memory.history import History
 from diagevo.memory.state import projection
 from diagevo.memory.writer import Item
 from tests.contracts.databases import Store
@@ -98,6 +99,17 @@ def test_who_opened_a_run_before_another_wrote_goes_on_from_there(store: Store) 
             memory.open_round(1)
             memory.commit()
         assert early.open_round(2).round == 2
+
+
+def test_who_asks_for_a_round_that_is_not_committed_is_told_which_are(store: Store) -> None:
+    with store.open() as memory:
+        for number, known in ((1, "no round is"), (2, "round 1 is"), (3, "rounds 1 to 2 are")):
+            memory.open_round(number)
+            with pytest.raises(NotFoundError) as asked:
+                History(memory.database, "a", store.root).commit(number)
+            assert asked.value.hint == f"{known} committed"
+            memory.commit()
+        assert History(memory.database, "a", store.root).commit(2).round == 2
 
 
 def test_a_commit_whose_projection_fails_did_not_happen(

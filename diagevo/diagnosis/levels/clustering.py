@@ -179,7 +179,6 @@ def _bundles(held: np.ndarray, order: np.ndarray) -> list[list[int]]:
             continue
         both = held[held[:, first]].sum(axis=0)
         together = (both / (number + number[first] - both) >= TOGETHER) & left
-        together[first] = True
         left &= ~together
         found.append([first, *(each for each in np.flatnonzero(together).tolist() if each != first)])
     return found
