@@ -16,6 +16,7 @@ from diagevo.ingest.rollout_steps import RolloutGroup
 from diagevo.memory.events import FailureObserved, GroupRewards, StepTrained
 from diagevo.memory.frames import RunFrames
 from diagevo.memory.history import History
+from diagevo.memory.stories.why import story_of
 from tests.contracts.databases import Store
 from tests.memory.audit.conftest import RUN
 from tests.memory.play import opened
@@ -112,7 +113,9 @@ def _half() -> RolloutGroup:
     [("c2", "CauseStory"), ("n1", "NodeStory"), ("r3.q0", "QuestionStory"), ("r1.q0.a2", "FailureStory")],
 )
 def test_why_tells_the_story_of_what_it_names(history: History, ref: str, kind: str) -> None:
-    assert type(RunFrames(history).why(ref)).__name__ == kind
+    story = RunFrames(history).why(ref)
+    assert type(story).__name__ == kind
+    assert story == story_of(history, ref, history.end, evidence=None, full=True)
 
 
 def test_a_run_shows_itself_in_a_notebook_and_a_text_of_a_model_is_no_markup(history: History) -> None:
