@@ -33,6 +33,9 @@ def checker():
         ("x mod 7", "y mod 7", False),
         ("1.5 mod 7", "8.5 mod 7", False),
         ("-3 mod 7", "4 mod 7", True),
+        (r"[1,2]\cup[3,4]", "[1,4]", False),
+        (r"[1,2]\cup(2,4]", "[1,4]", True),
+        (r"[1,2)\cup(2,4]", "[1,4]", False),
         ("nu + 1", "1 + nu", True),
         (r"\max(i,3)", "3", None),  # of complex numbers none is the largest
         ("3nu", "3", False),
