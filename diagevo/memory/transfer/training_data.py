@@ -114,9 +114,9 @@ class TrainingData:
     def _chosen(self, failed: FailureObserved, scored: CandidateScored) -> str:
         """The response that stands beside a failure. Only one that passed on the same prompt does."""
         nearest = self._nearest.get(failed.failure_id)
-        if self.kind != "dpo" or nearest not in self._passed.get(scored.question, ()):
-            return failed.reference
-        return nearest
+        if nearest is not None and nearest in self._passed.get(scored.question, ()):
+            return nearest
+        return failed.reference
 
 
 def _why_not(kind: Kind, failed: FailureObserved, scored: CandidateScored) -> str | None:
