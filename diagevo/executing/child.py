@@ -20,7 +20,7 @@ from diagevo.executing.syntax import (
     HINTS,
     MODULES,
     PROGRAM_CHARACTERS,
-    Refused,
+    ProgramRefused,
     check_program,
 )
 from diagevo.executing.walls import MEMORY_BYTES, limit, wall_in
@@ -72,7 +72,7 @@ def _world(modules: Mapping[str, types.ModuleType]) -> dict[str, Any]:
 
 
 def parse_call(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments that an input writes, `1, [2], key="x"`. Raises Refused where one is no literal."""
+    """The arguments that an input writes, `1, [2], key="x"`. Raises ProgramRefused where one is no literal."""
     try:
         tree = ast.parse(f"f({text}\n)", mode="eval").body
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "f":
@@ -81,20 +81,20 @@ def parse_call(text: str) -> tuple[list[Any], dict[str, Any]]:
                 return [ast.literal_eval(each) for each in tree.args], named
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass
-    raise Refused("not_literal", "an input is not a list of Python literals")
+    raise ProgramRefused("not_literal", "an input is not a list of Python literals")
 
 
 def written(value: object) -> str:
-    """A value as the literal that gives it back. Raises Refused for any other."""
+    """A value as the literal that gives it back. Raises ProgramRefused for any other."""
     left = [LITERAL_BYTES]
 
     def check(item: object, depth: int) -> None:
         left[0] -= 1
         kind = type(item)
         if left[0] < 0:
-            raise Refused("too_long", "the result has too many parts")
+            raise ProgramRefused("too_long", "the result has too many parts")
         if depth > 50:
-            raise Refused("not_literal", "the result is nested too deeply")
+            raise ProgramRefused("not_literal", "the result is nested too deeply")
         if kind in (list, tuple, set):
             for each in cast("list[object]", item):
                 check(each, depth + 1)
@@ -105,12 +105,12 @@ def written(value: object) -> str:
         elif kind in (float, complex):
             number = complex(cast("complex", item))
             if not (math.isfinite(number.real) and math.isfinite(number.imag)):
-                raise Refused("not_literal", "the result is not finite")
+                raise ProgramRefused("not_literal", "the result is not finite")
         elif kind in (str, bytes):
             if len(cast("str", item)) > LITERAL_BYTES:
-                raise Refused("too_long", f"the result is longer than {LITERAL_BYTES} bytes")
+                raise ProgramRefused("too_long", f"the result is longer than {LITERAL_BYTES} bytes")
         elif kind not in (int, bool, type(None)):
-            raise Refused("not_literal", "the result is not a Python literal")
+            raise ProgramRefused("not_literal", "the result is not a Python literal")
 
     check(value, 0)
     try:
@@ -118,20 +118,20 @@ def written(value: object) -> str:
     except ValueError:  # an integer of more digits than Python writes
         text = " " * (LITERAL_BYTES + 1)
     if len(text.encode()) > LITERAL_BYTES:
-        raise Refused("too_long", f"the result is longer than {LITERAL_BYTES} bytes")
+        raise ProgramRefused("too_long", f"the result is longer than {LITERAL_BYTES} bytes")
     return text
 
 
 def prepare(program: str, calls: list[str]) -> Callable[[Callable[[], None]], list[str]]:
     """Check the program and load what it imports; the function that is returned plays its calls."""
     if len(program) > PROGRAM_CHARACTERS:
-        raise Refused("too_long", f"the program is longer than {PROGRAM_CHARACTERS} characters")
+        raise ProgramRefused("too_long", f"the program is longer than {PROGRAM_CHARACTERS} characters")
     try:
         tree = ast.parse(program)
         check_program(tree)
         code = compile(tree, "program", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise Refused("not_executable", f"{type(error).__name__}: it cannot be read") from None
+        raise ProgramRefused("not_executable", f"{type(error).__name__}: it cannot be read") from None
     wanted = {name.name for n in ast.walk(tree) if isinstance(n, ast.Import) for name in n.names}
     wanted |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module is not None}
     modules = {name: import_module(name) for name in sorted(wanted - set(HINTS))}
@@ -141,7 +141,7 @@ def prepare(program: str, calls: list[str]) -> Callable[[Callable[[], None]], li
     arguments = [parse_call(each) for each in calls]
     functions = [part.name for part in tree.body if isinstance(part, ast.FunctionDef)]
     if not functions:
-        raise Refused("not_executable", "it defines no function")
+        raise ProgramRefused("not_executable", "it defines no function")
     entry = "f" if "f" in functions else functions[-1]
 
     def play(seal: Callable[[], None]) -> list[str]:
@@ -153,9 +153,9 @@ def prepare(program: str, calls: list[str]) -> Callable[[Callable[[], None]], li
                 exec(code, world)
                 value = world[entry](*positional, **named)
             except MemoryError:
-                raise Refused("memory", f"it needs more than {MEMORY_BYTES >> 20} MiB") from None
+                raise ProgramRefused("memory", f"it needs more than {MEMORY_BYTES >> 20} MiB") from None
             except BaseException as error:
-                raise Refused("not_executable", type(error).__name__) from None
+                raise ProgramRefused("not_executable", type(error).__name__) from None
             results.append(written(value))
         return results
 
@@ -196,7 +196,7 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
     try:
         _answer(outputs=prepare(request["program"], request["inputs"])(_seal))
-    except Refused as refused:
+    except ProgramRefused as refused:
         _answer(refused=refused.kind, why=refused.why[:200])
     except MemoryError:
         os.write(1, _NO_MEMORY)

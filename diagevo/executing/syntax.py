@@ -93,7 +93,7 @@ _OF_INTERPRETER = frozenset(
 """Frames, code, generators, tracebacks …: a name of theirs is none that a program may give its own."""
 
 
-class Refused(Exception):
+class ProgramRefused(Exception):
     """The program is not run, or what it did does not count: a kind of `executor.Refusal`, and why."""
 
     def __init__(self, kind: str, why: str) -> None:
@@ -101,12 +101,12 @@ class Refused(Exception):
         self.kind, self.why = kind, why
 
 
-def _banned(why: str) -> Refused:
-    return Refused("banned", why)
+def _banned(why: str) -> ProgramRefused:
+    return ProgramRefused("banned", why)
 
 
 def check_program(tree: ast.AST) -> None:
-    """Raises Refused where a program has anything but what is listed above.
+    """Raises ProgramRefused where a program has anything but what is listed above.
 
     Names are those of the tree, which Python has brought to their normal form (NFKC) already.
     """

@@ -453,4 +453,4 @@ LATE = [
 ]
 
 BANNED = [*FILES, *PROCESSES, *NETWORK, *SECRETS, *NATIVE, *ATTRIBUTES]
-"""Refused for what they are made of, before they run."""
+"""ProgramRefused for what they are made of, before they run."""

@@ -9,7 +9,7 @@ import pytest
 from diagevo.executing import executor
 from diagevo.executing.child import written
 from diagevo.executing.executor import WALLS, Execution, PythonExecutor, read_literal, same_literal
-from diagevo.executing.syntax import Refused, check_program
+from diagevo.executing.syntax import ProgramRefused, check_program
 from tests.executing.honest import HONEST
 
 pytestmark = pytest.mark.slow
@@ -111,12 +111,12 @@ def test_only_exact_values_are_written() -> None:
         float("nan"),
         complex("infj"),
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(ProgramRefused):
             written(value)
 
 
 def test_every_node_of_an_allowed_program_is_on_the_list() -> None:
-    with pytest.raises(Refused, match="AsyncFunctionDef"):
+    with pytest.raises(ProgramRefused, match="AsyncFunctionDef"):
         check_program(ast.parse("async def f(): pass"))
     for program, _, _ in HONEST:
         check_program(ast.parse(program))
