@@ -114,7 +114,13 @@ class GRPOConfig(Section):
     batch_questions: int = Field(
         default=256, ge=1, description="Prompts per step; completions are this times group."
     )
-    group: int = Field(default=8, ge=2, description="G: completions per prompt.")
+    group: int = Field(default=8, ge=1, description="G: completions per prompt.")
+    advantage: Literal["group", "part"] = Field(
+        default="group",
+        description="What a reward is compared with. group: the other completions of its prompt; part: all "
+        "of the step that are of the same kind of task, weighed by their tokens (REINFORCE++), so that a "
+        "group of 1 will do.",
+    )
     learning_rate: float = Field(default=1e-6, gt=0, description="AdamW, constant schedule.")
     weight_decay: float = Field(default=1e-2, ge=0, description="AdamW's decoupled decay.")
     beta: float = Field(
@@ -164,6 +170,12 @@ class GRPOConfig(Section):
     save_steps: int = Field(
         default=1, ge=1, description="Steps between resumable checkpoints inside a phase."
     )
+
+    @model_validator(mode="after")
+    def _group_to_compare(self) -> "GRPOConfig":
+        if self.group == 1 and self.advantage == "group":
+            raise ValueError("group: 1 has nothing to compare with; at least 2, or advantage: part")
+        return self
 
 
 class WarmStartConfig(Section):

@@ -48,6 +48,7 @@ DIAGNOSTICIANS = OneOf(
 _SHARED_GRPO: dict[str, tuple[Any, str]] = {
     "batch_questions": (256, LOOP),
     "group": (8, LOOP),
+    "advantage": ("group", "paper, GRPO"),
     "learning_rate": (1e-6, GRPO),
     "weight_decay": (1e-2, GRPO),
     "beta": (1e-2, GRPO),

@@ -72,7 +72,8 @@ def _world(modules: Mapping[str, types.ModuleType]) -> dict[str, Any]:
 
 
 def parse_call(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments that an input writes, `1, [2], key="x"`. Raises ProgramRefused where one is no literal."""
+    """The arguments that an input writes, `1, [2], key="x"`. Raises ProgramRefused for any
+    other."""
     try:
         tree = ast.parse(f"f({text}\n)", mode="eval").body
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "f":

@@ -160,8 +160,10 @@ def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
     return TRLConfig(
         output_dir=str(phase.work),
         seed=phase.seed % 2**32,
-        num_generations=settings.group,
-        per_device_train_batch_size=len(plan.slots(1, 0)),  # the trainer cuts it into micro-batches
+        # The trainer takes one completion a prompt where it is told to, and cuts the batch into
+        # micro-batches: these two only have to please TRL's checks.
+        num_generations=max(settings.group, 2),
+        per_device_train_batch_size=len(plan.slots(1, 0)) * (2 if settings.group == 1 else 1),
         gradient_accumulation_steps=1,
         steps_per_generation=1,
         max_steps=plan.steps,

@@ -26,6 +26,7 @@ class Steps(Dataset):
             {
                 "prompt": slot.row.prompt,
                 "row_id": slot.row.row_id,
+                "part": slot.row.part,
                 "sample": slot.sample,
                 "padding": slot.padding,
             }

@@ -16,10 +16,12 @@ from diagevo.training.measures import PhaseMeasures
 
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
-    """A prompt to practise. `row_id` names it in rollouts and is unique in a phase."""
+    """A prompt to practise. `row_id` names it in rollouts and is unique in a phase. `part`: the kind of its
+    task, which its advantage may be whitened by."""
 
     row_id: str
     prompt: Prompt
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)

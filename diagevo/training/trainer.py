@@ -39,6 +39,7 @@ from diagevo.sampling.device import in_memory
 from diagevo.sampling.engine import Engine
 from diagevo.sampling.model_folder import end_ids
 from diagevo.training.adapters import save_adapter
+from diagevo.training.advantages import whitened
 from diagevo.training.loss import clipped, grpo_loss, kl_to, ratios, token_weights, truncated
 from diagevo.training.measures import FIRST_KL, TENSORS_APART, PhaseMeasures
 from diagevo.training.metrics import StepMetrics
@@ -103,7 +104,10 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         self.stopped: StoppedSafely | None = None
         """What `on_step` asked for. Training ends after that step, with its checkpoint saved."""
         self._pad_id: int = trl["processing_class"].pad_token_id
+        self._advantages: dict[tuple[str, int], float] = {}
+        """Of this step's completions by row and sample, where they are whitened by part."""
         super().__init__(reward_funcs=[self._step_rewards()], **trl)
+        self.num_generations = phase.settings.group  # TRL allows no 1
         for model in filter(None, (self.model, self.ref_model)):
             place_on_device(model, trained=model is self.model)
         self._served = phase.work / f"served-{self.accelerator.process_index}"
@@ -137,6 +141,9 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             self._rows, self._updated = inputs["rows"], False
             with in_memory("micro_batch", lambda: self._held):
                 batch = self._generate_and_score_completions(self._rows)
+                if self._phase.settings.advantage == "part":
+                    found = [self._advantages.get((r["row_id"], r["sample"]), 0.0) for r in self._rows]
+                    batch["advantages"] = torch.tensor(found, device=batch["advantages"].device)
                 self._leave_out_padding(batch)
                 for part in self._parts(batch):
                     # The first part is trained with what was drawn from; TRL's loop makes the last part's
@@ -397,7 +404,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         """The reward function that TRL calls with this rank's slice: synchronous, on every rank."""
 
         def reward(*, completion_ids: Sequence[list[int]], row_id: Sequence[str], sample: Sequence[int],
-                   padding: Sequence[bool], trainer_state: Any, **_: Any) -> list[float | None]:  # fmt: skip
+                   part: Sequence[str], padding: Sequence[bool], trainer_state: Any,
+                   **_: Any) -> list[float | None]:  # fmt: skip
             step = trainer_state.global_step + 1
             texts = self._tokenizer.batch_decode(list(completion_ids), skip_special_tokens=True)
             ends = [ids[-1] in self.eos_token_ids for ids in completion_ids]
@@ -411,6 +419,15 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             # A reward may compare the rollouts of a whole step (repetition), whichever rank drew them.
             everyone = gather_object(list(zip(rollouts, measures, strict=True)))
             rewards = self._reward.rewards([r for r, _ in everyone], [m for _, m in everyone])
+            if self._phase.settings.advantage == "part":
+                own = [
+                    (len(ids), of)
+                    for ids, of, pad in zip(completion_ids, part, padding, strict=True)
+                    if not pad
+                ]
+                tokens, parts = zip(*gather_object(own), strict=True)
+                keys = [(r.row_id, r.sample) for r, _ in everyone]
+                self._advantages = dict(zip(keys, whitened(rewards, tokens, parts), strict=True))
             self._meter.rollouts([r for r, _ in everyone], rewards)
             self._report(step, [r for r, _ in everyone], rewards)
             found = {(r.row_id, r.sample): value for (r, _), value in zip(everyone, rewards, strict=True)}

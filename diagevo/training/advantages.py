@@ -1,0 +1,32 @@
+"""Advantages that compare a completion with those of the same kind of task in its step. Pure, no torch."""
+
+import math
+from collections.abc import Sequence
+
+
+def whitened(rewards: Sequence[float], tokens: Sequence[int], parts: Sequence[str]) -> list[float]:
+    """REINFORCE++'s advantage, whitened in each part of a step, as Absolute Zero's trainer has it.
+
+    A reward stands on every token of its completion, so that mean and variance weigh completions by their
+    tokens: (r − mean) / √(var + 1e-8), with Bessel's correction over the tokens.
+
+    Args:
+        rewards: (B,) of the completions of a step.
+        tokens: (B,) how many each has.
+        parts: (B,) what each is compared with.
+
+    Returns:
+        (B,) advantages; 0 in a part of one token at most.
+    """
+    advantages = [0.0] * len(rewards)
+    for part in dict.fromkeys(parts):
+        places = [place for place, name in enumerate(parts) if name == part]
+        total = sum(tokens[place] for place in places)
+        if total < 2:
+            continue
+        mean = math.fsum(rewards[place] * tokens[place] for place in places) / total
+        squares = math.fsum((rewards[place] - mean) ** 2 * tokens[place] for place in places)
+        scale = math.sqrt(squares / (total - 1) + 1e-8)
+        for place in places:
+            advantages[place] = (rewards[place] - mean) / scale
+    return advantages
