@@ -14,6 +14,7 @@ from typing import Literal
 from diagevo.config.models import Config, HardwareConfig
 from diagevo.config.resources import ClusterNode, describe_nodes, gpus_of, on_gpus, on_this_machine, refusal
 from diagevo.errors import DiagEvoError
+from diagevo.executing.executor import WALLS, PythonExecutor
 from diagevo.loop.roles import BENCHMARK, validation_of
 from diagevo.memory.log.check import check as check_database
 from diagevo.memory.log.database import Database
@@ -84,7 +85,7 @@ def run_checks(
         found += _devices(config)
     found += [*_models(config), *_services(config), *_thresholds(config)]
     if purpose == "train":
-        found += [*_validation(config), *_cluster(config), *_room(config, home)]
+        found += [*_validation(config), *_executor(config), *_cluster(config), *_room(config, home)]
     return found
 
 
@@ -262,6 +263,24 @@ def _validation(config: Config) -> Iterator[Check]:
         else:
             size = 0 if found is None else len(found.questions)
             yield Check("validation", "ok", f"{questions}, {size} questions")
+
+
+def _executor(config: Config) -> Iterator[Check]:
+    """What holds the programs of a model here, where a method runs any."""
+    if config.method != "absolute-zero" or config.world is not None:
+        return
+    try:
+        walls = PythonExecutor(1).walls()
+    except DiagEvoError as error:
+        yield Check("executor", "missing", error.message, error.hint or "")
+        return
+    held = "; ".join(words for wall, words in WALLS.items() if wall in walls)
+    if walls == frozenset(WALLS):
+        yield Check("executor", "ok", held)
+        return
+    absent = "; ".join(f"not held: {words}" for wall, words in WALLS.items() if wall not in walls)
+    fix = "run on Linux as an ordinary user, on a machine that holds nothing else"
+    yield Check("executor", "warn", f"{held}; {absent}" if held else absent, fix)
 
 
 def _cluster(config: Config) -> Iterator[Check]:

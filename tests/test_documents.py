@@ -30,7 +30,6 @@ PAGES = {
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
     if path.name not in MADE and "_build" not in path.parts
 }
-FIDELITY = PAGES["docs/reference/fidelity.md"]
 EXITS = PAGES["docs/reference/exit-codes.md"]
 RUNNABLE = re.compile(r"<!-- runnable -->\n```(\w+)\n(.*?)```", re.DOTALL)
 BLOCKS = [(page, *found) for page, text in PAGES.items() for found in RUNNABLE.findall(text)]
@@ -189,12 +188,21 @@ def test_every_exit_code_of_the_page_is_an_errors_and_the_other_way_round() -> N
     assert listed == raised | {0, 1, 130}
 
 
-def test_the_fidelity_table_names_settings_files_and_functions_that_exist() -> None:
-    table = FIDELITY.partition("| question | what DiagEvo does | where |")[2].partition("\n\n")[0]
+@pytest.mark.parametrize(
+    ("page", "head", "least"),
+    [
+        ("fidelity", "| question | what DiagEvo does | where |", 30),
+        ("absolute-zero", "| question | release | here | where |", 25),
+    ],
+)
+def test_a_table_of_fidelity_names_settings_files_and_functions_that_exist(
+    page: str, head: str, least: int
+) -> None:
+    table = PAGES[f"docs/reference/{page}.md"].partition(head)[2].partition("\n\n")[0]
     settings = {dotted(path) for path in keys()} | {dotted(path[:-1]) for path in keys() if len(path) > 1}
     commands = {" ".join(path) for path, _ in leaves(get_command(load()))}
     rows = [row for row in table.splitlines() if row.startswith("| ") and not row.startswith("|---")]
-    assert len(rows) > 30
+    assert len(rows) > least
     for row in rows:
         for where in re.findall(r"`([^`]+)`", row.split(" | ")[-1]):
             place, _, name = where.partition(": ")

@@ -61,7 +61,7 @@ def checkpoint(
     from diagevo.sampling.model_folder import sha256_of
 
     config = of_run(call.config_in_log(history, history.configuration().config), history.run_id).config
-    left = history.policies("solver", round)
+    left = history.policies(["solver"], round)
     with Roles(config, history.folder / "logs", stop=stop) as roles:
         folder = history.folder / left[-1][1].path if left else roles.solver
         if not folder.is_dir():

@@ -107,6 +107,19 @@ class IngestConfig(Section):
     )
 
 
+class AbsoluteZeroConfig(Section):
+    """Tasks about programs, of the method of that name; its defaults are those of its release."""
+
+    shown: int = Field(default=6, ge=1, description="Past tasks that a prompt for a new one shows.")
+    inputs: int = Field(
+        default=10,
+        ge=2,
+        le=16,
+        description="Inputs of a program that is to be found; the solver is shown the first half.",
+    )
+    buffer: int = Field(default=16384, ge=1, description="The newest tasks, from which the shown are drawn.")
+
+
 class GRPOConfig(Section):
     """Settings of one policy's GRPO phase. Equal for both roles but for the number of steps."""
 
@@ -406,7 +419,7 @@ class Config(Section):
     """The whole configuration of a run."""
 
     profile: str = Field(default="embedded", description="The profile that supplied the defaults.")
-    method: Literal["diagevo", "r-zero", "r-few"] = Field(
+    method: Literal["diagevo", "r-zero", "r-few", "absolute-zero"] = Field(
         default="diagevo",
         description="A method other than diagevo replaces the profile's values by its own, except for keys "
         "set beside this one.",
@@ -429,6 +442,7 @@ class Config(Section):
     memory: MemoryConfig = MemoryConfig()
     diagnosis: DiagnosisConfig = DiagnosisConfig()
     ingest: IngestConfig = IngestConfig()
+    absolute_zero: AbsoluteZeroConfig = AbsoluteZeroConfig()
     challenger_grpo: GRPOConfig = GRPOConfig(max_steps=6)
     solver_grpo: GRPOConfig = GRPOConfig(max_steps=12)
     training: TrainingConfig = TrainingConfig()
@@ -463,6 +477,18 @@ class Config(Section):
                 raise ValueError("method r-few needs anchors.file: JSONL of questions with answers")
             if self.schedule.policy != "free":
                 raise ValueError("method r-few has no schedule: schedule.policy must be free")
+        if self.method == "absolute-zero":
+            if self.schedule.policy != "free":
+                raise ValueError("method absolute-zero aims at no cause: schedule.policy must be free")
+            if self.round.true_labels or self.round.boxed_answers:
+                raise ValueError(
+                    "method absolute-zero has its labels from the executor: round.true_labels and "
+                    "round.boxed_answers must be false"
+                )
+            if not one_model:
+                raise ValueError(
+                    "method absolute-zero trains one model: roles.challenger and roles.solver must be one"
+                )
         if self.round.true_labels and self.world is None:
             raise ValueError("round.true_labels needs a world that knows the truth: world: arithmetic")
         return self

@@ -135,6 +135,8 @@ _WARM = "of a warm start, which the paper has not"
 _ANCHORS = "of labelled items, which the paper has not"
 _INGEST = "how another trainer's rollouts are read; the paper has none"
 
+_TASKS = "of Absolute Zero, another method"
+
 NOT_METHOD: Mapping[str, str] = {
     "profile": "a name; its values are compared one by one",
     "seed": "one of many equal draws",
@@ -152,6 +154,7 @@ NOT_METHOD: Mapping[str, str] = {
         for name in ("steps", "batch_documents", "learning_rate", "micro_batch", "save_steps")
     },
     **{f"anchors.{name}": _ANCHORS for name in ("file", "shown", "practised", "weight")},
+    **{f"absolute_zero.{name}": _TASKS for name in ("shown", "inputs", "buffer")},
     "training.first_kl": _GUARD,
     "training.sampling_gap": _GUARD,
     "hardware.cluster": _PLACE,
@@ -193,8 +196,8 @@ def deviations(resolved: Resolved) -> list[Deviation]:
     found, of_source = [], _of_source(resolved.config.method)
     for setting in resolved.settings():
         if setting.key == "prompts":
-            own = setting.value or "DiagEvo's own wording"
-            found.append(Deviation("prompts", own, PROMPTS, "wording", WORDED, setting.source))
+            worded = setting.value or "DiagEvo's own wording"
+            found.append(Deviation("prompts", worded, PROMPTS, "wording", WORDED, setting.source))
             continue
         if setting.key in NOT_METHOD and setting.key not in of_source:
             continue
@@ -213,14 +216,26 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
         "the band is applied to the majority's share, of labelled items too",
         "without a warm start of its own the challenger is not warmed up for prompts with examples",
     ),
+    "absolute-zero": (
+        "one update of both roles is played as two phases: the challenger's, then the solver's from there",
+        "the solver practises a fresh pool of the updated challenger, and no task of the buffer again",
+        "the buffer is that of the rounds before",
+        "the buffer begins with one task: none are written by the base model before round 1",
+        "an answer counts in its block alone: no tags for thought and answer are asked for",
+        "programs are held by an allow-list, where the release bans words",
+    ),
 }
 """Methods that are compared with their own source, and what no setting of theirs says."""
+
+
+PAGES = {"absolute-zero": "absolute-zero"}
+"""Where a method has a page of its own."""
 
 
 def _of_source(method: str) -> dict[str, tuple[Any, str]]:
     if method not in SOURCES:
         return {}
-    stated = f"{method}: docs/reference/methods.md"
+    stated = f"{method}: docs/reference/{PAGES.get(method, 'methods')}.md"
     own = values_of_method(method).values
     return {"method": (method, stated)} | {".".join(path): (value, stated) for path, value in own.items()}
 

@@ -70,11 +70,11 @@ def _filter_system_calls(libc: ctypes.CDLL) -> bool:
         for code, true, false, operand in steps
     )
 
-    class Program(ctypes.Structure):
+    class _Filter(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
     long = ctypes.c_ulong
     if libc.prctl(_NO_NEW_PRIVILEGES, long(1), long(0), long(0), long(0)) != 0:
         return False
-    given = Program(len(steps), program)
+    given = _Filter(len(steps), program)
     return libc.prctl(_SECCOMP, long(_FILTER), ctypes.byref(given), long(0), long(0)) == 0

@@ -10,7 +10,6 @@ from diagevo.answers.equivalence import extract_boxed
 from diagevo.memory.state.projected_schedule import Draw
 from diagevo.methods.context import PlayContext
 from diagevo.sampling.sampler import Sampler
-from diagevo.selfplay.questions import parse_question
 from diagevo.text.escaping import one_line
 
 ASKED = 4
@@ -38,19 +37,18 @@ def first_look(
     """A few answers and, where the challenger is the same model, a few questions, drawn together."""
     prompts = [context.templates.solver(question) for question in questions[:ASKED]]
     answered = len(prompts)
-    if challenger:
-        draws = [Draw(index, "free") for index in range(ASKED)]
-        asks = context.method.asks(draws, context.seed("first look"))
-        prompts += [ask.prompt for ask in asks]
+    draws = [Draw(index, "free") for index in range(ASKED if challenger else 0)]
+    asks = context.method.asks(draws, context.seed("first look"), list)
+    prompts += [ask.prompt for ask in asks]
     groups = sampler.sample(prompts, n=1, params=context.params, seed=context.seed("first look"))
     context.stop.check()
     texts = [group[0].text for group in groups]
     answers, written = texts[:answered], texts[answered:]
     found = [_look("answers of the solver", answers, [extract_boxed(answer) for answer in answers])]
     if challenger:
-        found.append(
-            _look("questions of the challenger", written, [parse_question(text) for text in written])
-        )
+        read = [context.method.read(ask, text).invalid for ask, text in zip(asks, written, strict=True)]
+        readable = [None if why == "unreadable" else "" for why in read]
+        found.append(_look("questions of the challenger", written, readable))
     return found
 
 

@@ -13,17 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from diagevo.answers.equivalence import AnswerChecker, extract_boxed
 from diagevo.answers.votes import Votes
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import StoreError
 from diagevo.methods.context import PlayContext
 from diagevo.methods.interface import Ask, Lesson, Method, SolverRewards, Written
 from diagevo.private import private
-from diagevo.progress import StopFlag
 from diagevo.sampling.cached_sampler import CachedSampler
 from diagevo.sampling.device import uses_cpu
-from diagevo.sampling.engine import Engine
 from diagevo.sampling.sampler import Completion, Sampler
 from diagevo.training.grpo import play_phase
 from diagevo.training.phase import (
@@ -31,7 +28,6 @@ from diagevo.training.phase import (
     OnUpdate,
     Phase,
     Reward,
-    RewardSpec,
     Rollout,
     TrainingRow,
     TrainingSummary,
@@ -101,7 +97,7 @@ class Challenger:
                 self.context,
                 Phase(
                     start=self.policy,
-                    rows=tuple(TrainingRow(row, ask.prompt) for row, ask in rows.items()),
+                    rows=tuple(TrainingRow(row, ask.prompt, ask.part) for row, ask in rows.items()),
                     reward=self.context.challenger_reward(solver.policy, round_, given),
                     settings=config.challenger_grpo,
                     sampling=config.sampling,
@@ -139,10 +135,11 @@ class Solver:
     ) -> list[VotedCandidate]:
         """N construction responses a valid candidate, grouped by agreement, in order; in `kept` as they
         come."""
-        questions = [written.question for written in candidates if written.question is not None]
-        n = self.context.config.round.responses
+        asked = [(w.question, w.task) for w in candidates if w.question is not None]
+        questions, tasks = [question for question, _ in asked], [task for _, task in asked]
+        n, seed = self.context.config.round.responses, self.context.seed(round_, "votes")
         with CachedSampler(self.context.open_sampler(self.policy), kept, self.policy, on_progress) as sampler:
-            votes, responses = self.context.vote(sampler, questions, n, self.context.seed(round_, "votes"))
+            votes, responses = self.context.vote(sampler, questions, n, seed, tasks)
         answered = iter(zip(votes, responses, strict=True))
         return [
             VotedCandidate(written, None, None, None)
@@ -160,12 +157,18 @@ class Solver:
         voted = written.label_from == "votes" and not self.context.config.round.true_labels
         label = votes.label if voted else self._known(written, question)
         agreeing = [responses[i] for i in votes.agreeing]
-        if not voted:
+        if written.task is not None:  # its answers were executed once, and stand as they came out
+            groups = [answer for answer, _ in votes.votes]
+            found = zip(responses, votes.members, strict=True)
+            agreeing = [c for c, member in found if member is not None and groups[member] == label]
+        elif not voted:
             agreeing = [c for c in responses if self._gives(c, label)]
         reference = next((c for c in agreeing if not c.truncated), agreeing[0] if agreeing else None)
-        if reference is None:
-            return VotedCandidate(written, votes, None, None)
-        return VotedCandidate(written, votes, label, reference.text)
+        if reference is not None:
+            return VotedCandidate(written, votes, label, reference.text)
+        if written.label_from == "executor":  # it is right whether somebody found it or not
+            return VotedCandidate(written, votes, label, f"\\boxed{{{label}}}")
+        return VotedCandidate(written, votes, None, None)
 
     def _known(self, written: Written, question: str) -> str | None:
         """The label that is not voted."""
@@ -175,8 +178,7 @@ class Solver:
         return self.context.world.answer(question)
 
     def _gives(self, response: Completion, label: str | None) -> bool:
-        answer = extract_boxed(response.text)
-        return answer is not None and label is not None and self.context.checker.agree(answer, label)
+        return label is not None and self.context.right([(None, response.text, label)]) == [True]
 
     def train(
         self,
@@ -192,15 +194,18 @@ class Solver:
         config = self.context.config
         labels = {lesson.question_id: lesson.label for lesson in lessons}
         earned = {lesson.question_id: lesson.rewards for lesson in lessons}
+        tasks = {lesson.question_id: lesson.task for lesson in lessons if lesson.task is not None}
         return play(
             self.context,
             Phase(
                 start=self.policy,
                 rows=tuple(
-                    TrainingRow(lesson.question_id, self.context.templates.solver(lesson.question))
+                    TrainingRow(
+                        lesson.question_id, self.context.templates.solver(lesson.question), lesson.part
+                    )
                     for lesson in lessons
                 ),
-                reward=RewardSpec("diagevo.loop.players:solver_reward", {"labels": labels, "earned": earned}),
+                reward=self.context.solver_reward({"labels": labels, "earned": earned, "tasks": tasks}),
                 settings=config.solver_grpo,
                 sampling=config.sampling,
                 hardware=config.hardware,
@@ -209,42 +214,38 @@ class Solver:
                 work=work,
                 seed=self.context.seed(round_, "solver"),
             ),
-            SolverReward(labels, earned, self.context.checker),
+            SolverReward(self.context, labels, earned, tasks),
             on_step,
             on_update,
         )
 
 
 class SolverReward:
-    """Agreement of a response with its question's label. A response without a box fails."""
+    """Agreement of a response's answer with its question's label."""
 
     def __init__(
-        self, labels: Mapping[str, str], earned: Mapping[str, SolverRewards], checker: AnswerChecker
+        self,
+        context: PlayContext,
+        labels: Mapping[str, str],
+        earned: Mapping[str, SolverRewards],
+        tasks: Mapping[str, str],
     ) -> None:
-        self.labels, self.earned = labels, earned
-        self.checker = checker
+        """All by row; `tasks` of those that have one (`Written.task`)."""
+        self.context = context
+        self.labels, self.earned, self.tasks = labels, earned, tasks
 
-    def measure(self, rollouts: Sequence[Rollout]) -> list[bool]:
-        answers = [extract_boxed(rollout.text) for rollout in rollouts]
-        labels = [self.labels[rollout.row_id] for rollout in rollouts]
-        boxed = [(answer, label) for answer, label in zip(answers, labels, strict=True) if answer is not None]
-        agrees = iter(self.checker.agree_many(boxed))
-        return [answer is not None and next(agrees) for answer in answers]
+    def measure(self, rollouts: Sequence[Rollout]) -> list[bool | None]:
+        """Whether each is right; None without an answer."""
+        return self.context.right(
+            [(self.tasks.get(r.row_id), r.text, self.labels[r.row_id]) for r in rollouts]
+        )
 
-    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[bool]) -> list[float]:
+    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[bool | None]) -> list[float]:
         earned = [self.earned[rollout.row_id] for rollout in rollouts]
-        return [each.right if right else each.wrong for each, right in zip(earned, measures, strict=True)]
-
-
-def solver_reward(
-    labels: Mapping[str, str],
-    earned: Mapping[str, Sequence[float]],
-    stop: StopFlag,
-    engine: Engine | None = None,
-) -> SolverReward:
-    """The solver's reward in a process of its own, which needs no engine."""
-    given = {row: SolverRewards(*each) for row, each in earned.items()}
-    return SolverReward(labels, given, AnswerChecker(stop=stop))
+        return [
+            each.malformed if right is None else each.right if right else each.wrong
+            for each, right in zip(earned, measures, strict=True)
+        ]
 
 
 def save_written(path: Path, written: Sequence[Written]) -> None:

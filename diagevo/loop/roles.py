@@ -20,13 +20,14 @@ from diagevo.diagnosis.embedder import Embedder, embedder_for
 from diagevo.errors import ConfigError, MissingDependencyError, extra
 from diagevo.evaluation.benchmarks import Loaded, benchmark
 from diagevo.evaluation.question_files import labelled, limited, load
-from diagevo.loop.players import plays_here
+from diagevo.loop.players import SolverReward, plays_here
 from diagevo.memory.memory import Memory
 from diagevo.memory.nearest.index import lancedb
 from diagevo.methods.anchors import Anchor, read_anchors, usable
 from diagevo.methods.context import PlayContext, World
-from diagevo.methods.interface import Method
+from diagevo.methods.interface import Method, SolverRewards
 from diagevo.methods.registry import method_of
+from diagevo.methods.tasks import TaskWorld
 from diagevo.planning.footprint import SAME_SHAPE, shape_mismatch
 from diagevo.private import private
 from diagevo.progress import StopFlag
@@ -107,6 +108,16 @@ class Roles(PlayContext):
         return truth
 
     @cached_property
+    def tasks(self) -> TaskWorld:
+        if self.config.world == "arithmetic":
+            from diagevo.arithmetic.sentence_tasks import SentenceTasks
+
+            return SentenceTasks()
+        from diagevo.methods.python_tasks import PythonTasks
+
+        return PythonTasks(self.config.absolute_zero)
+
+    @cached_property
     def method(self) -> Method:
         return method_of(self)
 
@@ -155,6 +166,10 @@ class Roles(PlayContext):
             "given": {row: list(texts) for row, texts in given.items()},
         }
         return RewardSpec("diagevo.loop.roles:challenger_reward", arguments)
+
+    def solver_reward(self, given: Mapping[str, Any]) -> RewardSpec:
+        arguments = {"config": self.config.model_dump(mode="json"), **given}
+        return RewardSpec("diagevo.loop.roles:solver_reward", arguments)
 
     def diagnostician(self, memory: Memory) -> Diagnostician:
         role = self.config.roles.diagnostician
@@ -208,12 +223,17 @@ class Roles(PlayContext):
         staging = file.with_name(f".staging-{file.name}")
         if settings.documents == BUILTIN:
             from diagevo.arithmetic.corpus import chat_turns
+            from diagevo.arithmetic.sentence_tasks import task_turns
 
-            turns = chat_turns(
+            seed, count = (
                 self.seed("warm start documents"),
                 settings.steps * settings.batch_documents,
-                shown=self.config.anchors.shown if self.config.method == "r-few" else 0,
             )
+            if self.config.method == "absolute-zero":
+                turns = task_turns(seed, count)
+            else:
+                shown = self.config.anchors.shown if self.config.method == "r-few" else 0
+                turns = chat_turns(seed, count, shown=shown)
             with open(staging, "w", encoding="utf-8", opener=private) as lines:
                 lines.writelines(f"{json_text({'messages': each})}\n" for each in turns)
         else:
@@ -243,6 +263,19 @@ def challenger_reward(
     """The challenger's reward in a process of training (`Roles.challenger_reward`)."""
     roles = Roles(Config.model_validate(config), Path(), stop=stop)
     return roles.method.challenger_reward(who_votes(roles, Path(solver), engine), round_, given)
+
+
+def solver_reward(
+    config: Mapping[str, Any],
+    labels: Mapping[str, str],
+    earned: Mapping[str, Sequence[float]],
+    tasks: Mapping[str, str],
+    stop: StopFlag,
+    engine: Engine | None = None,
+) -> SolverReward:
+    """The solver's reward in a process of training, which needs no engine."""
+    roles = Roles(Config.model_validate(config), Path(), stop=stop)
+    return SolverReward(roles, labels, {row: SolverRewards(*each) for row, each in earned.items()}, tasks)
 
 
 def who_votes(roles: Roles, solver: Path, engine: Engine | None) -> Sampler:

@@ -160,7 +160,7 @@ class Round:
             settings.max_steps * settings.batch_questions,
             seed=self.roles.seed(self.number, "challenger plan"),
         )
-        asks = self.roles.method.asks(plan, self.roles.seed(self.number, "challenger asks"))
+        asks = self.roles.method.asks(plan, self.roles.seed(self.number, "challenger asks"), self._past)
         output, work = self.folder / "challenger", self.folder / "challenger-work"
 
         def train() -> Outcome:
@@ -198,12 +198,23 @@ class Round:
         if self.roles.method.one_model:
             self.solver = Solver(output, self.roles)
 
+    def _past(self) -> list[str]:
+        """The valid tasks of earlier rounds, oldest first."""
+        scored = self.memory.log.read(
+            self.memory.run_id, types=["CandidateScored"], rounds=(1, self.number - 1)
+        )
+        return [
+            self.memory.artifacts.get(event.task)
+            for recorded in scored
+            if isinstance(event := recorded.event, CandidateScored) and event.task is not None
+        ]
+
     def write_candidates(self, schedule: Schedule) -> list[Written]:
         """A fresh pool from the updated challenger under the same schedule."""
         # A seed of its own: other draws than those that the challenger was trained on.
         plan = schedule.draw(self.roles.config.round.candidates, seed=self.roles.seed(self.number, "pool"))
         method = self.roles.method
-        asks = method.asks(plan, self.roles.seed(self.number, "pool asks"))
+        asks = method.asks(plan, self.roles.seed(self.number, "pool asks"), self._past)
         file, answers = self.folder / "candidates.jsonl", self.folder / "candidates-answers.jsonl"
 
         def write() -> Outcome:
@@ -250,6 +261,8 @@ class Round:
                 event.label,
                 event.reference,
                 self.roles.method.solver_rewards(event),
+                None if event.task is None else self.memory.artifacts.get(event.task),
+                event.part,
             )
             for recorded in scored
             if isinstance(event := recorded.event, CandidateScored)
@@ -398,6 +411,7 @@ class Round:
             "stitched_cause_id": draw.stitched_cause_id,
             "responses": self.roles.config.round.responses,
             "given": self.memory.artifacts.put_many(answered.written.given),
+            "part": answered.written.part,
         }
         if votes is None or question is None:
             return CandidateScored(
@@ -432,7 +446,8 @@ class Round:
             truth=truth,
             label_true=label_true,
             label_from=answered.written.label_from,
-            undecided=self.roles.checker.undecided([votes]),
+            task=None if answered.written.task is None else self.memory.artifacts.put(answered.written.task),
+            undecided=0 if answered.written.task is not None else self.roles.checker.undecided([votes]),
         )
 
     def _answered(self, stage: str) -> OnProgress:
@@ -476,8 +491,9 @@ class FailureCapture:
 
     def _right(self, failed: Sequence[Rollout]) -> list[bool | None]:
         """Whether each gives the true answer after all; None where no world knows it."""
-        if self.context.world is None:
-            return [None] * len(failed)
+        executed = [self.lessons[rollout.row_id].task is not None for rollout in failed]
+        if self.context.world is None or any(executed):  # what was executed and failed is wrong
+            return [False if known else None for known in executed]
         truths = [self.context.world.answer(self.lessons[rollout.row_id].question) for rollout in failed]
         answers = [extract_boxed(rollout.text) for rollout in failed]
         both = [(a, t) for a, t in zip(answers, truths, strict=True) if a is not None and t is not None]

@@ -202,7 +202,8 @@ class Run:
         Raises StoreError where its folder, or that of the model that it is an adapter to, is gone or has
         changed.
         """
-        left = self._history().policies(role, self.memory.state.round)
+        roles = ("challenger", "solver") if self.roles.method.one_model else (role,)
+        left = self._history().policies(roles, self.memory.state.round)
         if not left:
             return self._start(role)
         kept = {(self.folder / artifact.path).resolve(): (number, artifact) for number, artifact in left}

@@ -3,7 +3,7 @@
 Long, but one file: it is one class, whose properties share what was read of the log once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -366,13 +366,14 @@ class History:
             return None
         return fact_of(found, event)
 
-    def policies(self, role: str, round: int) -> list[tuple[int, Artifact]]:
-        """What a role played with up to the end of a round: folders below the run's, with the round that left
-        each. The last is its policy then; where there is none, the model that it starts from is."""
+    def policies(self, roles: Collection[str], round: int) -> list[tuple[int, Artifact]]:
+        """What a role, or the roles of one model, played with up to the end of a round: folders below the
+        run's, with the round that left each. The last is its policy then; where there is none, the model that
+        it starts from."""
         return [
             (fact.round, artifact)
             for fact in self.events(StageCompleted)
-            if (event := fact.event).stage == WARM_START or (event.stage == role and fact.round <= round)
+            if (event := fact.event).stage == WARM_START or (event.stage in roles and fact.round <= round)
             for artifact in event.artifacts[-1:]
         ]
 

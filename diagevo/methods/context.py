@@ -6,14 +6,16 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from operator import eq
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from diagevo.answers.equivalence import AnswerChecker, extract_boxed
-from diagevo.answers.votes import Votes
+from diagevo.answers.votes import Votes, count
 from diagevo.config.models import Config
 from diagevo.memory.events import InvalidReason
 from diagevo.methods.anchors import Anchor
+from diagevo.methods.tasks import TaskWorld, read_task
 from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams
 from diagevo.selfplay.questions import PromptTemplates, parse_question
@@ -43,6 +45,8 @@ class PlayContext(ABC):
     world: cached_property[World | None]
     workers: cached_property[Workers]
     anchors: cached_property[list[Anchor]]
+    tasks: cached_property[TaskWorld]
+    """Where the programs of Absolute Zero run."""
 
     @abstractmethod
     def open_sampler(self, policy: Path) -> Resumable:
@@ -52,6 +56,10 @@ class PlayContext(ABC):
     def challenger_reward(self, solver: Path, round_: int, given: Mapping[str, Sequence[str]]) -> RewardSpec:
         """The challenger's reward for processes of training, which sample the solver themselves. `given`: the
         texts that each row's prompt shows (`Ask.given`)."""
+
+    @abstractmethod
+    def solver_reward(self, given: Mapping[str, Any]) -> RewardSpec:
+        """The solver's reward for processes of training, from the arguments of `SolverReward`."""
 
     @abstractmethod
     def is_held_out(self, question: str) -> bool:
@@ -99,12 +107,46 @@ class PlayContext(ABC):
             return "outside_world"
         return None
 
-    def vote(
+    def respond(
         self, sampler: Sampler, questions: Sequence[str], n: int, seed: int
+    ) -> list[list[Completion]]:
+        """n responses a question."""
+        prompts = [self.templates.solver(question) for question in questions]
+        return sampler.sample(prompts, n=n, params=self.params, seed=seed)
+
+    def vote(
+        self,
+        sampler: Sampler,
+        questions: Sequence[str],
+        n: int,
+        seed: int,
+        tasks: Sequence[str | None] | None = None,
     ) -> tuple[list[Votes], list[list[Completion]]]:
-        """n responses a question and their votes."""
-        responses = sampler.sample(
-            [self.templates.solver(q) for q in questions], n=n, params=self.params, seed=seed
+        """n responses a question and their votes. `tasks`: of each question, as in `Written`."""
+        responses = self.respond(sampler, questions, n, seed)
+        of = [None] * len(questions) if tasks is None else tasks
+        found = iter(
+            self.answers([(task, c.text) for task, group in zip(of, responses, strict=True) for c in group])
         )
-        answers = [[extract_boxed(c.text) for c in group] for group in responses]
-        return self.checker.group(answers), responses
+        answers = [[next(found) for _ in group] for group in responses]
+        # What was executed stands in one form: texts are the same, or say different things.
+        read = iter(self.checker.group([a for a, task in zip(answers, of, strict=True) if task is None]))
+        votes = [next(read) if t is None else count(a, eq) for a, t in zip(answers, of, strict=True)]
+        return votes, responses
+
+    def right(self, given: Sequence[tuple[str | None, str, str]]) -> list[bool | None]:
+        """Whether the answer of each response is its label; None without an answer. `given`: the task if
+        there is one, the response, the label."""
+        answers = self.answers([(task, text) for task, text, _ in given])
+        found = [(a, label) for a, (task, _, label) in zip(answers, given, strict=True) if a and task is None]
+        agrees = iter(self.checker.agree_many(found))
+        return [
+            None if not answer else next(agrees) if task is None else answer == label
+            for answer, (task, _, label) in zip(answers, given, strict=True)
+        ]
+
+    def answers(self, given: Sequence[tuple[str | None, str]]) -> list[str | None]:
+        """The answer of each response: in its box, or where it belongs to a task, what that leads to."""
+        tasks = [(read_task(task), text) for task, text in given if task is not None]
+        executed = iter(self.tasks.answers(tasks)) if tasks else iter(())
+        return [extract_boxed(text) if task is None else next(executed) for task, text in given]

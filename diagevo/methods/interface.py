@@ -4,7 +4,7 @@ The round asks these verbs and no others. What every method has alike, such as d
 voting, the filter and the memory, is the round's, and what differs in a number alone is a setting.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -17,11 +17,12 @@ from diagevo.training.phase import Reward
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What the challenger is asked for one draw. `given`: the texts that its prompt shows, such as a
-    document; the log keeps their digests."""
+    document; the log keeps their digests. `part`: the kind of its task, where there are several."""
 
     draw: Draw
     prompt: Prompt
     given: tuple[str, ...] = ()
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,20 @@ class Written:
     """The label, where the votes do not give it."""
     given: tuple[str, ...] = ()
     """As in `Ask`."""
+    task: str | None = None
+    """The whole task, where the question hides a part of it: answers are read by executing it."""
+    part: str = ""
+    """As in `Ask`."""
 
 
 class SolverRewards(NamedTuple):
-    """What a response to a question earns, by its answer. One without a box is wrong; a failure is a response
-    that earns nothing or less."""
+    """What a response to a question earns, by its answer. A failure is a response that earns nothing or
+    less."""
 
     right: float
     wrong: float
+    malformed: float
+    """Without an answer."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,10 @@ class Lesson:
     reference: str
     """Digest of the reference trajectory."""
     rewards: SolverRewards
+    task: str | None = None
+    """As in `Written`."""
+    part: str = ""
+    """As in `Ask`."""
 
 
 class Method(Protocol):
@@ -71,8 +82,9 @@ class Method(Protocol):
         """Digests, by name, of what prompts show beside templates: a run does not resume with others."""
         ...
 
-    def asks(self, draws: Sequence[Draw], seed: int) -> list[Ask]:
-        """What the challenger is asked for each draw. `seed`: of what is drawn beside the schedule."""
+    def asks(self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]]) -> list[Ask]:
+        """What the challenger is asked for each draw. `seed`: of what is drawn beside the schedule. `past`:
+        the valid tasks of earlier rounds (`Written.task`), as the log has them."""
         ...
 
     def read(self, ask: Ask, completion: str) -> Written:

@@ -3,7 +3,7 @@ examples and are practised beside the questions that it writes."""
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from diagevo.equations.rewards import weighted_rewards
@@ -25,7 +25,7 @@ class RFew(SelfPlay):
         items = json.dumps([(anchor.question, anchor.answer) for anchor in self.anchors])
         return {"anchors": hashlib.sha256(items.encode()).hexdigest()}
 
-    def asks(self, draws: Sequence[Draw], seed: int) -> list[Ask]:
+    def asks(self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]]) -> list[Ask]:
         rng, most = Random(seed), min(self.context.config.anchors.shown, len(self.anchors))
         asks: list[Ask] = []
         for draw in draws:
@@ -46,4 +46,5 @@ class RFew(SelfPlay):
 
     def solver_rewards(self, scored: CandidateScored) -> SolverRewards:
         weight = self.context.config.anchors.weight if scored.label_from == "human" else 0.0
-        return SolverRewards(*weighted_rewards([True, False], weight))
+        right, wrong = weighted_rewards([True, False], weight)
+        return SolverRewards(right, wrong, malformed=wrong)

@@ -1,5 +1,6 @@
 """The methods by name."""
 
+from diagevo.methods.absolute_zero import AbsoluteZero
 from diagevo.methods.context import PlayContext
 from diagevo.methods.interface import Method
 from diagevo.methods.r_few import RFew
@@ -8,4 +9,5 @@ from diagevo.methods.self_play import SelfPlay
 
 def method_of(context: PlayContext) -> Method:
     """The method that the configuration names."""
-    return {"diagevo": SelfPlay, "r-zero": SelfPlay, "r-few": RFew}[context.config.method](context)
+    methods = {"diagevo": SelfPlay, "r-zero": SelfPlay, "r-few": RFew, "absolute-zero": AbsoluteZero}
+    return methods[context.config.method](context)

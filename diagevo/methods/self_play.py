@@ -1,7 +1,7 @@
 """DiagEvo and R-Zero: the schedule's draw is the prompt, the majority is the label. They differ in settings
 alone (`config/methods/r-zero.yaml`): R-Zero's schedule is free, so its memory guides nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -26,7 +26,7 @@ class SelfPlay:
     def shown(self) -> dict[str, str]:
         return {}
 
-    def asks(self, draws: Sequence[Draw], seed: int) -> list[Ask]:
+    def asks(self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]]) -> list[Ask]:
         return [Ask(draw, self.context.templates.challenger(draw)) for draw in draws]
 
     def read(self, ask: Ask, completion: str) -> Written:
@@ -40,7 +40,8 @@ class SelfPlay:
         return ChallengerReward(self.context, solver, round_)
 
     def solver_rewards(self, scored: CandidateScored) -> SolverRewards:
-        return SolverRewards(*solver_rewards([True, False]))
+        right, wrong = solver_rewards([True, False])
+        return SolverRewards(right, wrong, malformed=wrong)
 
 
 class ChallengerReward:

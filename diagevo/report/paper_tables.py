@@ -167,7 +167,11 @@ def _scores(measured: Mapping[str, Evaluation], validated: Mapping[str, float] |
     return scores
 
 
-BASELINES = {"r-zero": "R-Zero", "r-few": "R-Few, after its description"}
+BASELINES = {
+    "r-zero": "R-Zero",
+    "r-few": "R-Few, after its description",
+    "absolute-zero": "Absolute Zero",
+}
 
 
 def _label(configuration: RunConfigured) -> str:

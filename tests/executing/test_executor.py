@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from diagevo import doctor
+from diagevo.config.loading import resolve
 from diagevo.executing import executor
 from diagevo.executing.child import written
 from diagevo.executing.executor import WALLS, Execution, PythonExecutor, read_literal, same_literal
@@ -207,3 +209,15 @@ def test_nothing_of_this_process_is_inherited(monkeypatch: pytest.MonkeyPatch) -
     variables, files, descriptors = ast.literal_eval(text)
     assert set(variables) <= {"PYTHONHASHSEED", "LC_CTYPE"}  # the second is Python's own
     assert (files, descriptors) == ([], 3)
+
+
+def test_doctor_says_what_holds_a_program_where_a_method_runs_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = resolve(profile="qwen3-4b", settings=["method=absolute-zero"], environ={}).config
+    monkeypatch.setattr(PythonExecutor, "walls", lambda _: frozenset(WALLS))
+    [check] = doctor._executor(config)
+    assert (check.state, check.fix) == ("ok", "")
+    monkeypatch.setattr(PythonExecutor, "walls", lambda _: frozenset({"unprivileged"}))
+    [check] = doctor._executor(config)
+    assert check.state == "warn"
+    assert "not held: no network: a namespace without one" in check.found
+    assert list(doctor._executor(config.model_copy(update={"method": "diagevo"}))) == []

@@ -104,6 +104,22 @@ def test_where_labels_are_a_worlds_answers_the_label_is_the_truth_or_missing(tmp
         memory.score([said("42", "kept")])
 
 
+def test_a_label_of_the_executor_has_its_task_and_is_the_truth_of_a_world(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.configure(_configured({"method": "absolute-zero", "filter": {"variant": "none"}}))
+        memory.open_round(1)
+        task = memory.artifacts.put("a task")
+        executed = replace(RIGHT, label_from="executor", label="9", truth=None, label_true=None, task=task)
+        for forged, why in [
+            (replace(executed, task=None), "has its label from there"),
+            (replace(executed, label_from="votes"), "no label of its method comes from: votes"),
+            (replace(executed, truth="8"), "not the true answer"),
+        ]:
+            with pytest.raises(OutOfOrderError, match=why):
+                memory.score([forged])
+        memory.score([executed])
+
+
 @pytest.mark.parametrize("source", ["proposer", "human"])
 def test_a_label_is_no_fact_where_the_method_votes(tmp_path: Path, source: Any) -> None:
     with opened(tmp_path) as memory:

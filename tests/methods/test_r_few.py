@@ -70,9 +70,9 @@ def test_the_band_is_three_to_seven_of_ten(first: int, kept: str) -> None:
 def test_a_prompt_shows_none_to_so_many_items_and_the_log_can_say_which(tmp_path: Path) -> None:
     method = Roles(few(anchors={"file": "builtin:arithmetic", "shown": 2}), tmp_path).method
     draws = [Draw(index, "free") for index in range(300)]
-    asks = method.asks(draws, 7)
-    assert asks == method.asks(draws, 7)
-    assert asks != method.asks(draws, 8)
+    asks = method.asks(draws, 7, list)
+    assert asks == method.asks(draws, 7, list)
+    assert asks != method.asks(draws, 8, list)
     shown = Counter(len(ask.given) for ask in asks)
     assert sorted(shown) == [0, 1, 2]
     assert min(shown.values()) > 60  # of 300, each as likely
@@ -92,8 +92,8 @@ def test_labelled_items_join_the_pool_with_their_own_answers_and_a_right_one_ear
     assert {(item.question, item.answer) for item in items} <= set(labelled_items())
     assert {item.label_from for item in items} == {"human"}
     voted = candidate("r1.q0")
-    assert method.solver_rewards(voted) == SolverRewards(1, 0)
-    assert method.solver_rewards(candidate("r1.q1", label_from="human")) == SolverRewards(3, 0)
+    assert method.solver_rewards(voted) == SolverRewards(1, 0, malformed=0)
+    assert method.solver_rewards(candidate("r1.q1", label_from="human")) == SolverRewards(3, 0, malformed=0)
 
 
 def test_the_built_in_items_are_true_and_none_is_held_out() -> None:

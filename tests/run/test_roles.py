@@ -16,7 +16,7 @@ from diagevo.methods.self_play import ChallengerReward
 from diagevo.progress import StopFlag
 from diagevo.sampling.engine import EngineSampler
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
-from diagevo.training.phase import RewardSpec, no_update
+from diagevo.training.phase import no_update
 from tests.evaluation.published import write_folder
 from tests.run.small import play, small_config
 
@@ -154,7 +154,7 @@ def test_the_votes_on_rollouts_are_drawn_by_the_engine_that_draws_them(tmp_path:
     assert isinstance(voting, ChallengerReward)
     assert isinstance(voting.solver, EngineSampler)
     assert voting.solver.engine is engine
-    asks_nobody = RewardSpec("diagevo.loop.players:solver_reward", {"labels": {}, "earned": {}})
+    asks_nobody = Roles(config, tmp_path).solver_reward({"labels": {}, "earned": {}, "tasks": {}})
     assert isinstance(asks_nobody.build(StopFlag(), engine), SolverReward)
 
 

@@ -48,8 +48,8 @@ def test_both_roles_and_round_0_start_from_what_it_left_and_the_log_has_its_docu
     assert [
         (number, event.checkpoint) for number, event in evaluated if isinstance(event, CheckpointEvaluated)
     ] == [(0, "warm-start"), (1, "rounds/001/solver")]
-    assert [left.path for _, left in history.policies("solver", 0)] == ["warm-start"]
-    assert [left.path for _, left in history.policies("solver", 1)] == ["warm-start", "rounds/001/solver"]
+    assert [left.path for _, left in history.policies(["solver"], 0)] == ["warm-start"]
+    assert [left.path for _, left in history.policies(["solver"], 1)] == ["warm-start", "rounds/001/solver"]
 
 
 def test_a_model_of_which_nothing_can_be_read_is_shown_with_the_step_that_helps(tmp_path: Path) -> None:

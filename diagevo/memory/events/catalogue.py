@@ -47,18 +47,28 @@ Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 of a file, in lowercase hex."""
 Mode = Literal["free", "targeted", "stitched"]
 Votes = Literal["answers", "rewards"]
-LabelSource = Literal["votes", "proposer", "human"]
+LabelSource = Literal["votes", "proposer", "human", "executor"]
 """Where a label comes from: the majority of the votes (under `round.true_labels` the world), the answer that
-the challenger wrote beside its question, or the person who labelled the item."""
+the challenger wrote beside its question, the person who labelled the item, or what its program gave."""
 Evidence = Literal["response", "answer", "nothing"]
 """What a failure is held against: a response that agrees or passed, or, where none did, the known answer;
 nothing of its own prompt, where there is neither (its reference is the empty text)."""
 CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
 DiagnosisVerdict = Literal["recurrence", "new_cause", "slip", "unresolved"]
 Via = Literal["recurrence", "deduplication"]
-InvalidReason = Literal["unreadable", "unanswered", "outside_world", "held_out", "too_long"]
+InvalidReason = Literal[
+    "unreadable",
+    "unanswered",
+    "outside_world",
+    "held_out",
+    "too_long",
+    "banned",
+    "not_executable",
+    "not_deterministic",
+]
 """Why a completion gives no question: no readable one, no answer of the writer's where there must be one,
-one without an answer in the world, one of the validation set, one that is longer than a prompt may be."""
+one without an answer in the world, one of the validation set, one that is longer than a prompt may be; of a
+program, that it may not run, that it does not run to a value in its limits, or that it gives several."""
 PhaseFinding = Literal["wrong_reference", "stale_sampler", "wrong_sampler", "constant_reward", "cut_off"]
 """What a phase of training found wrong with itself; the first three end it."""
 
@@ -403,7 +413,7 @@ class CandidateScored(Event, frozen=True):
 
     identity = ("question_id",)
     traits = Trait.NONE
-    schema_version = 2
+    schema_version = 3
     question_id: str
     question: Digest
     """The question's text (the raw completion where it is invalid)."""
@@ -438,6 +448,11 @@ class CandidateScored(Event, frozen=True):
     """Only a label of votes follows from them; any other is a fact."""
     given: list[Digest] = []
     """The texts that the challenger was shown, such as a document or examples."""
+    task: Digest | None = None
+    """The whole task, where the question hides a part of it: answers were executed, and `votes` are what they
+    led to."""
+    part: str = ""
+    """The kind of its task, where its method has several."""
 
     def sentence(self) -> str:
         partner = "" if self.stitched_cause_id is None else f" + {self.stitched_cause_id}"

@@ -46,7 +46,10 @@ class Judging(msgspec.Struct, frozen=True):
 
 
 VOTED = frozenset({"votes"})
-LABELS: Mapping[str, frozenset[str]] = {"r-few": VOTED | {"human"}}
+LABELS: Mapping[str, frozenset[str]] = {
+    "r-few": VOTED | {"human"},
+    "absolute-zero": frozenset({"executor"}),
+}
 """Methods whose labels are not all majorities: where theirs come from. A forged log cannot call a label a
 fact where its method has none."""
 
@@ -85,6 +88,10 @@ def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
                 f"its votes give {first} and {second} of {responses}, recorded are {event.first} and"
                 f" {event.second}"
             )
+        if (event.label_from == "executor") != (event.task is not None):
+            raise InconsistentError("a task that was executed has its label from there, and no other has")
+        if event.task is not None and event.truth is not None and label != event.truth:
+            raise InconsistentError("its label is not the true answer, which its task has in this world")
         if not by.true_labels:
             if event.label_from == "votes" and label != answer:
                 raise InconsistentError("its label is not the answer that has the most votes")
@@ -153,7 +160,8 @@ def refuse_ungrouped(event: GroupIngested, config: Mapping[str, Any]) -> None:
 
 
 SECTIONS = frozenset(
-    {"anchors", "diagnosis", "filter", "hardware", "ingest", "memory", "reward", "roles", "round", "sampling"}
+    {"absolute_zero", "anchors", "diagnosis", "filter", "hardware", "ingest", "memory", "reward", "roles"}
+    | {"round", "sampling"}
     | {"challenger_grpo", "schedule", "solver_grpo", "training", "validation", "warm_start"}
 )
 """Of a configuration: each has settings under it. A test holds them against the settings that there are."""

@@ -376,6 +376,9 @@ INVALID: Mapping[str, str] = {
     "outside_world": "the world has no answer to it",
     "held_out": "the validation set has this question, and training must not see it",
     "too_long": "its prompt is longer than sampling.max_prompt_tokens",
+    "banned": "its program has something that no program may have",
+    "not_executable": "its program does not run to a value within its limits",
+    "not_deterministic": "its program gives another value when it runs again",
 }
 
 

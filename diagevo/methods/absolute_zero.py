@@ -1,0 +1,139 @@
+"""Absolute Zero: the challenger makes tasks about programs, and an executor gives the labels.
+
+After the official release: three kinds of tasks, rewards by the solver's accuracy, a buffer of past tasks, no
+majority and no filter by difficulty. docs/reference/absolute-zero.md says what of it is approximated.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+
+from diagevo.memory.events import CandidateScored, InvalidReason
+from diagevo.memory.state.projected_schedule import Draw
+from diagevo.methods.context import PlayContext
+from diagevo.methods.interface import Ask, SolverRewards, Written
+from diagevo.methods.tasks import KINDS, ProgramTask, read_task
+from diagevo.sampling.sampler import Sampler
+from diagevo.training.phase import Reward, Rollout
+
+RIGHT, WRONG, MALFORMED = 1.0, -0.5, -1.0
+"""What the solver earns; the challenger has the last two for a task of no use and for none."""
+
+
+def learnability(accuracy: Fraction) -> Fraction:
+    """1 − a for a task that some answers solve, 0 for one that none or all do.
+
+    Args:
+        accuracy: a, the share of the solver's answers that are right, in [0, 1].
+    """
+    return 1 - accuracy if accuracy > 0 else Fraction(0)
+
+
+def proposer_reward(accuracy: Fraction | None) -> float:
+    """What a completion of the challenger earns.
+
+    Args:
+        accuracy: of the solver on its task; None where it has no valid one.
+
+    Returns:
+        Its learnability where that is above 0, −0.5 for a task without any, −1 for no valid task.
+    """
+    if accuracy is None:
+        return MALFORMED
+    return float(learnability(accuracy)) or WRONG
+
+
+class AbsoluteZero:
+    """One model in both roles. Draws are dealt to the three kinds in turn, whatever the schedule aims at."""
+
+    one_model = True
+
+    def __init__(self, context: PlayContext) -> None:
+        self.context = context
+
+    def shown(self) -> dict[str, str]:
+        return self.context.tasks.digests()
+
+    def asks(self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]]) -> list[Ask]:
+        """Each shows tasks of its kind, or for an induction one program of any, uniformly from the buffer:
+        the newest tasks of the log, or where there is none yet, what the world begins with."""
+        world, settings = self.context.tasks, self.context.config.absolute_zero
+        buffer = [read_task(text) for text in past()[-settings.buffer :]] or list(world.seeds)
+        rng, asks = Random(seed), []
+        for draw in draws:
+            kind = KINDS[draw.index % len(KINDS)]
+            alike = [task for task in buffer if task.kind == kind] or list(world.seeds)
+            shown = (
+                [rng.choice(buffer)]
+                if kind == "induction"
+                else rng.sample(alike, min(settings.shown, len(alike)))
+            )
+            of_kind = [replace(task, kind=kind) for task in shown]
+            given = tuple(task.text() for task in of_kind)
+            asks.append(Ask(draw, world.asks(kind, of_kind), given, kind))
+        return asks
+
+    def read(self, ask: Ask, completion: str) -> Written:
+        found = read_proposal(self.context, completion, ask.given)
+        if not isinstance(found, ProgramTask):
+            return Written(ask.draw, completion, None, found, given=ask.given, part=ask.part)
+        return Written(
+            ask.draw,
+            completion,
+            self.context.tasks.question(found),
+            label_from="executor",
+            answer=found.label,
+            given=ask.given,
+            task=found.text(),
+            part=ask.part,
+        )
+
+    def human(self, after: int, seed: int) -> list[Written]:
+        return []
+
+    def challenger_reward(self, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]) -> Reward:
+        return ProposerReward(self.context, solver, round_, given)
+
+    def solver_rewards(self, scored: CandidateScored) -> SolverRewards:
+        return SolverRewards(RIGHT, WRONG, MALFORMED)
+
+
+def read_proposal(context: PlayContext, completion: str, given: Sequence[str]) -> ProgramTask | InvalidReason:
+    """The task in a completion; of the kind of the tasks that were shown."""
+    shown = [read_task(text) for text in given]
+    found = context.tasks.read(shown[0].kind, completion, shown)
+    if not isinstance(found, ProgramTask):
+        return found
+    if any(context.is_held_out(sentence) for sentence in context.tasks.sentences(found)):
+        return "held_out"
+    return found if context.fits(context.tasks.question(found)) else "too_long"
+
+
+class ProposerReward:
+    """What the challenger's tasks earn: the frozen solver answers each, and the executor says how often it is
+    right."""
+
+    def __init__(
+        self, context: PlayContext, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]
+    ) -> None:
+        self.context, self.solver, self.round, self.given = context, solver, round_, given
+
+    def measure(self, rollouts: Sequence[Rollout]) -> list[str | None]:
+        """The solver's accuracy on each rollout's task, as a fraction; None without a valid task."""
+        found = [read_proposal(self.context, r.text, self.given[r.row_id]) for r in rollouts]
+        tasks = [task for task in found if isinstance(task, ProgramTask)]
+        n = self.context.config.round.challenger_votes
+        seed = self.context.seed(self.round, "u", rollouts[0].step if rollouts else 0)
+        questions = [self.context.tasks.question(task) for task in tasks]
+        responses = self.context.respond(self.solver, questions, n, seed)
+        answers = iter(
+            self.context.tasks.answers(
+                [(task, each.text) for task, group in zip(tasks, responses, strict=True) for each in group]
+            )
+        )
+        right = iter([sum(next(answers) == task.label for _ in range(n)) for task in tasks])
+        return [str(Fraction(next(right), n)) if isinstance(task, ProgramTask) else None for task in found]
+
+    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[str | None]) -> list[float]:
+        return [proposer_reward(None if a is None else Fraction(a)) for a in measures]
