@@ -163,8 +163,8 @@ def ingest(sql: Sql) -> str:
     assert of_views == (rollouts, len(groups), none)
     return (
         f"sql: 1 step (1 new), {rollouts} rollouts in {len(groups)} groups {len(mixed)} with passes"
-        f" and failures:"
-        f" kept, {sum(found.count(False) for found in mixed)} failures {none} all failed: none to"
+        f" and failures,"
+        f" {sum(found.count(False) for found in mixed)} failures {none} all failed: none to"
         f" compare with;"
         f" diagnose --local does without {len(groups) - len(mixed) - none} all passed round 1 waits for its"
         " diagnosis: diagevo diagnose --run sql --local (or --model M --base-url URL)"
@@ -231,11 +231,9 @@ def shown(sql: Sql) -> list[str]:
 
 def run_shown(sql: Sql) -> list[str]:
     failed, _, causes = _rates(sql)
-    groups, passed, both, none, rollouts, passes, rate = sql.rows(
-        "SELECT groups, all_passed, contrast, all_failed, rollouts, passes, pass_rate FROM v_step"
-        f" WHERE {OWN}"
-    )[0]
-    compared = sql.one(f"SELECT count(*) FROM v_failure WHERE {OWN}")
+    [(groups, rollouts, passes, rate)] = sql.rows(
+        f"SELECT groups, rollouts, passes, pass_rate FROM v_step WHERE {OWN}"
+    )
     rows = (f"{c} {n} {d(n / failed)} {of} {d(mean)} {words}" for c, n, of, mean, words in causes)
     prompts = f"FROM v_prompt WHERE {OWN} AND without_cause > 0"
     worst = sql.rows(
@@ -245,8 +243,7 @@ def run_shown(sql: Sql) -> list[str]:
     rest = sql.one(f"SELECT count(*) {prompts}") - 5
     return [
         f"{sql.one('SELECT count(*) FROM e')} events",
-        f"compared 1 {groups} {passed} {both} {none} {rollouts} {passes} {d(rate)} {failed} {compared}",
-        f"pass rate 1 1 {groups} {rollouts} {passes} {d(rate)}",
+        f"passed {passes} of {rollouts} responses passed, to {groups} prompts: {100 * rate:.1f}% (",
         f"their pass rate description {' '.join(rows)}",
         *_left(sql),
         *(" ".join(map(str, row)) + " " for row in worst),
@@ -319,6 +316,7 @@ NOT_HERE = {
     "diagevo ablate plan": "of no run",
     "diagevo report build": "names files; its figures: tests/report/test_figures.py",
     "diagevo view --export": "its pages: tests/view/test_first_page.py",
+    "diagevo view --report": "its page: tests/view/test_report_page.py",
 }
 
 
