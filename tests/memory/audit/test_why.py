@@ -13,6 +13,7 @@ from diagevo.memory.stories.cause_story import Counted, Created, Merged, Promote
 from diagevo.memory.stories.failures import failure_story, question_story
 from diagevo.memory.stories.nodes import why_node
 from diagevo.memory.stories.references import Reference
+from diagevo.memory.stories.story_wording import question_lines
 from diagevo.memory.stories.why import why_cause
 from tests.contracts.databases import Store
 from tests.memory.audit.played import C1, C2, Player
@@ -38,6 +39,19 @@ def test_a_story_tells_every_turn_in_order(history: History) -> None:
         ("sampled", 4),
         ("promoted", 4),
     ]
+
+
+@pytest.mark.parametrize(
+    ("question", "drawn"),
+    [
+        ("r1.q0", "free exploration, ε₁ = 1.000"),
+        ("r2.q0", "aimed at c1, 1 − ε₂ = 0.667, p₂ = 50.0%"),
+        ("r3.q0", "aimed at c3 + c1 (Mastered, same node), 1 − ε₃ = 0.714, p₃ = 40.0%"),
+    ],
+)
+def test_a_question_says_how_it_came_to_be_drawn(history: History, question: str, drawn: str) -> None:
+    asked = question_story(history, Reference("question", question), history.end)
+    assert question_lines(asked)[0].text == drawn
 
 
 def test_creation_names_failure_node_and_nearest_cause(history: History) -> None:
