@@ -197,6 +197,11 @@ def test_a_reader_refuses_what_is_damaged_and_says_the_next_step(
     assert "diagevo db restore" in refused.value.hint
 
 
+def test_no_text_has_no_vector(in_sqlite: Store) -> None:
+    with in_sqlite.log() as log:
+        assert Vectors(log.database, "a", Embedder("hand", 8, "1")).of([]).shape == (0, 8)
+
+
 def test_a_damaged_vector_is_refused(in_sqlite: Store) -> None:
     with in_sqlite.log() as log:
         Vectors(log.database, "a", Embedder("hand", 8, "1")).embed([QUESTION], embed)
