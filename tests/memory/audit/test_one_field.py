@@ -133,13 +133,7 @@ def _measured(folder: Path) -> list[Recorded]:
         known = player.question(0, [("7", 5), ("8", 3)], "kept")
         unknown = player.question(1, [("7", 5), ("8", 4)], "no_label")
         told = [
-            replace(
-                known,
-                label="8",
-                truth="8",
-                given=memory.artifacts.put_many(["a document"]),
-                task=memory.artifacts.put("a task"),
-            ),
+            replace(known, label="8", truth="8", given=memory.artifacts.put_many(["a document"])),
             replace(unknown, label=None, label_true=None, truth="9"),
             replace(player.question(2, [("3", 3), ("4", 3), ("5", 3)], "contested"), truth="3"),
         ]
@@ -297,7 +291,7 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "undecided": "comparisons are not made again",
         "drawn_round": "which earlier schedule it was drawn from",
         "given": "which texts the challenger was shown",
-        "task": "the whole task, where the question hides a part of it",
+        "task": "of a question that was never asked, and which text it is",
         "part": "the kind of the task",
     },
     "GroupIngested": {
