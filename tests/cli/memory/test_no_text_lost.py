@@ -10,11 +10,21 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from msgspec.structs import replace
 
 from diagevo.config.models import IngestConfig
 from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
-from diagevo.memory.events import EVENT_TYPES, Digest, FailureDiagnosed, FailureObserved, GroupIngested, Value
+from diagevo.memory.events import (
+    EVENT_TYPES,
+    Digest,
+    Embedder,
+    FailureDiagnosed,
+    FailureObserved,
+    GroupIngested,
+    RunConfigured,
+    Value,
+)
 from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import ARTIFACT
@@ -25,18 +35,20 @@ from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, diagnose_by_rules
 from tests.memory.audit.forging import rows_of, write_rows
 from tests.memory.audit.played import play
+from tests.memory.play import candidate
 
 SQL = Path(__file__).parents[3] / "examples" / "sql_eval.jsonl"
 pytestmark = pytest.mark.slow
 
-RUNS = ("played", "waiting", "said")
+WITH_CAUSES = ("played", "waiting", "said")
+RUNS = (*WITH_CAUSES, "executed")
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The hand-played run, with calls of a model; verl's rollouts, which wait for their diagnosis, with one
     of whose failures the file says something; an evaluation diagnosed without a model, with an assigned
-    failure."""
+    failure; a candidate of another method, whose writer was shown a text and whose task was executed."""
     home = tmp_path_factory.mktemp("original")
     play(f"sqlite:///{home / 'diagevo.db'}", "played", root=home)
     said(home, "ingest", "verl", DATA / "verl" / "rollouts", "--run", "waiting", "--steps-per-round", "2")
@@ -50,6 +62,15 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         first = next(fact.event.failure_id for fact in history.events(FailureObserved))
     said(home, "memory", "assign", first, "--new", "of my own", "--run", "said")
     said(home, "memory", "assign", first, "--undo", "--run", "said")
+    with open_memory(f"sqlite:///{home / 'diagevo.db'}", "executed") as memory:
+        embedder = Embedder(name="none", dimension=8, revision="")
+        config = {"method": "absolute-zero", "filter": {"variant": "none"}}
+        memory.configure(RunConfigured(config=config, models={}, embedder=embedder, version="1"))
+        memory.open_round(1)
+        question, reference, shown, task = map(memory.artifacts.put, ("asked", "agreed", "shown", "a task"))
+        texts = {"question": question, "reference": reference, "given": [shown], "task": task}
+        unknown = {"truth": None, "label_true": None, "label_from": "executor"}
+        memory.score([replace(candidate("r1.q0", 8), **texts, **unknown)])
     return home
 
 
@@ -120,7 +141,7 @@ def test_a_copy_says_what_the_original_says(original: Path, tmp_path: Path) -> N
         diagnose_by_rules(f"sqlite:///{home / 'diagevo.db'}", "waiting")
     for arguments in (
         ["memory", "show", "--run", "waiting"],
-        *(["memory", "why", cause, "--full", "--run", run] for run in RUNS for cause in causes),
+        *(["memory", "why", cause, "--full", "--run", run] for run in WITH_CAUSES for cause in causes),
     ):
         assert said(copy, *arguments) == said(first, *arguments), arguments
 
