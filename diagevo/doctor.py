@@ -98,7 +98,7 @@ def _installed(name: str) -> str | None:
 
 def _versions(purpose: Purpose) -> Iterator[Check]:
     python = ".".join(map(str, sys.version_info[:3]))
-    last, tested = ((3, 11), "3.11") if purpose == "train" else ((3, 14), "3.11 to 3.14")
+    last, tested = ((3, 13), "3.11 to 3.13") if purpose == "train" else ((3, 14), "3.11 to 3.14")
     right = (3, 11) <= sys.version_info[:2] <= last
     yield Check("python", "ok" if right else "warn", python, "" if right else f"tested with {tested}")
     yield Check("diagevo", "ok", _installed("diagevo") or "not installed")

@@ -233,7 +233,7 @@ def test_python_in_the_checkouts_root_finds_all_of_it_whatever_is_installed(tmp_
 def test_make_installs_the_checkout_again_where_a_copy_took_its_place(tmp_path: Path) -> None:
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
-    site = tmp_path / ".venv" / "lib" / "python3.11" / "site-packages"
+    site = tmp_path / ".venv" / "lib" / "python3.12" / "site-packages"
     site.mkdir(parents=True)
     (tmp_path / ".venv" / ".ready").touch()
 
@@ -245,6 +245,33 @@ def test_make_installs_the_checkout_again_where_a_copy_took_its_place(tmp_path: 
     assert "--editable '.[train," in planned()
     (site / "__editable__.diagevo-0.1.0.pth").touch()
     assert "--editable" not in planned()
+
+
+def test_make_finds_a_python_that_fits_and_says_where_none_does(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    there, home = tmp_path / "bin", tmp_path / ".pyenv" / "versions"
+    there.mkdir()
+    (there / "python3.11").write_text("#!/bin/sh\nexit 127\n")  # a shim of nothing
+    (there / "python3.11").chmod(0o755)
+    program = shutil.which("make") or "make"
+
+    def made(*words: str) -> tuple[int, str, list[str]]:
+        env = {"PATH": f"{there}:/nonexistent", "HOME": str(tmp_path)}
+        said = subprocess.run([program, *words], cwd=tmp_path, env=env, capture_output=True, text=True)
+        return said.returncode, said.stdout, said.stderr.splitlines()
+
+    code, _, error = made("setup")
+    assert (code, len(error)) == (2, 2)  # ours, and which target make ends at
+    assert error[0].startswith("make: here is no Python 3.11, 3.12 or 3.13 with venv: install one")
+    assert made("train", "PYTHON=/bin/false")[2][0].endswith("name it: make train PYTHON=/path/to/python3.12")
+    assert not (tmp_path / ".venv").exists()
+    (home / "3.12.9" / "bin").mkdir(parents=True)
+    (home / "3.12.9" / "bin" / "python").symlink_to(sys.executable)
+    assert f'"{home}/3.12.9/bin/python" -m venv --clear .venv\n' in made("-n", "setup")[1]
+    (there / "python3.13").symlink_to(sys.executable)
+    assert '"python3.13" -m venv --clear .venv\n' in made("-n", "setup")[1]
+    assert '"python3.13" -m venv --clear other\n' in made("-n", "setup", "VENV=other")[1]
 
 
 def test_a_release_has_links_that_work_on_the_index(tmp_path: Path) -> None:
