@@ -36,7 +36,7 @@ def importers(files: list[Path]) -> set[Path]:
             continue
         for other in graph.find_modules_that_directly_import(module):
             path = Path(*other.split("."))
-            if (ROOT / path).is_dir():  # a package that passes names on: who imports them names it alone
+            if (ROOT / path / "__init__.py").exists():  # it passes names on: who imports them names it alone
                 path = path / "__init__.py"
                 waiting += [other] if path not in near else []
             else:
