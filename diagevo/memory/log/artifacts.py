@@ -52,7 +52,7 @@ def no_text(content: bytes) -> str | None:
 def upsert_text(database: Database) -> Insert:
     """An INSERT of texts that fit their digests. Where another content stands under a digest, it was damaged,
     and gives way."""
-    add = insert_into(database, ARTIFACT)
+    add = insert_into(database.dialect, ARTIFACT)
     given = add.excluded.content
     return add.on_conflict_do_update(
         index_elements=[ARTIFACT.c.digest], set_={"content": given}, where=ARTIFACT.c.content != given

@@ -232,10 +232,10 @@ def _discard_on_interrupt(connection: Connection) -> Generator[None]:
         raise
 
 
-def insert_into(database: Database, target: Table) -> Any:
+def insert_into(dialect: str, target: Table) -> Any:
     """An INSERT of the dialect, which may say what happens where a row is there already."""
     # Each dialect is imported only where it is used: PostgreSQL's takes a tenth of a second.
-    if database.dialect == "sqlite":
+    if dialect == "sqlite":
         from sqlalchemy.dialects.sqlite import insert
     else:
         from sqlalchemy.dialects.postgresql import insert
@@ -244,7 +244,7 @@ def insert_into(database: Database, target: Table) -> Any:
 
 def insert_missing(database: Database, target: Table) -> Executable:
     """An INSERT that leaves rows alone that are there already."""
-    return insert_into(database, target).on_conflict_do_nothing()
+    return insert_into(database.dialect, target).on_conflict_do_nothing()
 
 
 def in_list(database: Database, column: ColumnElement[str], name: str) -> ColumnElement[bool]:

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, delete, insert, select, text, update
+from sqlalchemy import Connection, Executable, Table, bindparam, delete, insert, select, text, update
 
 from diagevo.memory.events import (
     CauseCreated,
@@ -181,10 +182,7 @@ class Projector:
         self, connection: Connection, target: Table, rows: list[dict[str, Any]], sums: Sequence[str]
     ) -> None:
         """Rows, added to those of the same key."""
-        adding = insert_into(self._database, target)
-        more = {name: target.c[name] + adding.excluded[name] for name in sums}
-        keys = list(target.primary_key)
-        connection.execute(adding.on_conflict_do_update(index_elements=keys, set_=more), rows)
+        connection.execute(_adding(self._database.dialect, target, tuple(sums)), rows)
 
     def _void(self, connection: Connection, attempt: int, step: int) -> None:
         """Where an attempt of the training begins, the groups of earlier ones from its first step on go."""
@@ -205,6 +203,13 @@ class Projector:
             part = rows[start : start + WAITING]
             connection.execute(_ADD_GROUP, [{**row, "unanswered": _unanswered(row)} for row in part])
         _explain_all(connection, self._run_id)
+
+
+@cache  # making it takes longer than running it, and each failure that is counted runs it
+def _adding(dialect: str, target: Table, sums: Sequence[str]) -> Executable:
+    adding = insert_into(dialect, target)
+    more = {name: target.c[name] + adding.excluded[name] for name in sums}
+    return adding.on_conflict_do_update(index_elements=list(target.primary_key), set_=more)
 
 
 def _supersede(connection: Connection, state: MemoryState, position: int) -> None:
