@@ -155,7 +155,7 @@ class UnstorableText(ConfigError):
 
     def __init__(self, event: Event) -> None:
         super().__init__(
-            f"{type(event).__name__} {event.key()} has a NUL or half a surrogate pair in a text",
+            f"{type(event).__name__} has a NUL or half a surrogate pair in a text",
             hint="leave it out, or write it through diagevo.open: the memory replaces it with U+FFFD",
         )
 
