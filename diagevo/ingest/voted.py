@@ -19,15 +19,17 @@ def voted(
     responses: Sequence[str],
     *,
     answers: Sequence[str | None] | None = None,
+    question_id: str | None = None,
 ) -> CandidateScored:
     """The candidate of the open round that `Memory.score` takes; its texts are stored.
 
     Args:
         memory: Of the run, with an open round.
-        draw: What the question was written for; its place in the draw numbers the question.
+        draw: What the question was written for.
         question: Its text.
         responses: The solver's, in order.
         answers: What each answers, None where it gives none (default: its last box).
+        question_id: An id of your own (default: numbered by its place in the draw).
 
     Returns:
         The candidate, with the votes, the label that most answers agree with, Equation 3's verdict by the
@@ -51,7 +53,7 @@ def voted(
         undecided = checker.undecided([votes])
     put, agreeing = memory.artifacts.put, votes.agreeing
     return CandidateScored(
-        question_id=f"r{opened.number}.q{draw.index}",
+        question_id=f"r{opened.number}.q{draw.index}" if question_id is None else question_id,
         question=put(question),
         mode=draw.mode,
         cause_id=draw.cause_id,

@@ -2,7 +2,6 @@
 where it comes in, with nothing written, and an event is taken as it will be read again."""
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from types import NoneType, UnionType
@@ -14,7 +13,6 @@ from diagevo.memory.events.records import UnstorableText, recordable, storable_e
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def checked(verb: Callable[P, T]) -> Callable[P, T]:
@@ -95,16 +93,6 @@ def _spelled(hint: Any) -> str:
     if get_origin(hint) in (Union, UnionType):
         return " or ".join(_spelled(one) for one in get_args(hint))
     return str(hint)
-
-
-def refuse_other_id(id_: str, of: str, letter: str) -> None:
-    """Raises ConfigError where an id is not `of`, a dot, the letter and a number: all readers go by these."""
-    before = f"{of}.{letter}"
-    if not id_.startswith(before) or _NUMBER.fullmatch(id_, len(before)) is None:
-        raise ConfigError(
-            f"{_shown(id_)} cannot be an id here",
-            hint=f"number them {of}.{letter}0, {of}.{letter}1, …, and keep ids of your own beside these",
-        )
 
 
 def refuse_blank(what: str, text: str | None) -> None:

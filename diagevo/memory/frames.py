@@ -118,11 +118,11 @@ class RunFrames:
             texts: Whether to add the questions themselves.
 
         Returns:
-            Its aim, votes, p₁ and p₂, label, verdict, and the truth where it is known.
+            Its aim, votes, p₁ and p₂, label, verdict, the truth where it is known, and its trainer's id.
         """
         columns = (
             "round question_id mode cause_id stitched_cause_id responses first second p1 p2 label "
-            "verdict truth label_true votes votes_are question_digest"
+            "verdict truth label_true votes votes_are question_digest own_id"
         )
         columns += " question" if texts else ""
         derived = {
@@ -131,11 +131,13 @@ class RunFrames:
             "question_digest": "question AS question_digest",
             "question": "(SELECT text FROM v_question q WHERE q.run_id = v_candidate.run_id"
             " AND q.position = v_candidate.position) AS question",
+            "own_id": "NULL AS own_id",
         }
         chosen = ", ".join(derived.get(name, name) for name in columns.split())
         only = "" if round is None else " AND round = :round"
         query = f"SELECT {chosen} FROM v_candidate WHERE run_id = :run{only} ORDER BY position"
-        return _frame(columns, self._ask(query, round=round)).cast({"label_true": bool})
+        named = self._own_ids(columns, "question_id", self._ask(query, round=round))
+        return _frame(columns, named).cast({"label_true": bool})
 
     def failures(self, *, cause: str | None = None) -> "polars.DataFrame":
         """The failures with their texts, in order of the log.
@@ -147,7 +149,7 @@ class RunFrames:
         Returns:
             A row a failure: its step of training, ids, `question`, `trajectory` (the response that failed),
             `reference` (one that agreed or passed, or the known answer: `against`), `label`, `truth`,
-            `cause_id` and `cause`; of rounds and attempts that count.
+            `cause_id`, `cause` and `own_id`, its trainer's; of rounds and attempts that count.
 
         Raises:
             NotFoundError: No such cause.
@@ -155,14 +157,15 @@ class RunFrames:
         """
         columns = (
             "round step failure_id question_id question trajectory reference label truth label_true "
-            "right_answer against via cause_id cause"
+            "right_answer against via cause_id cause own_id"
         )
         step = (
             "(SELECT f.step FROM v_failure f WHERE f.run_id = t.run_id AND f.position = t.position) AS step"
         )
-        chosen = ", ".join(step if name == "step" else name for name in columns.split())
+        derived = {"step": step, "own_id": "NULL AS own_id"}
+        chosen = ", ".join(derived.get(name, name) for name in columns.split())
         query = f"SELECT {chosen} FROM v_trajectory t WHERE run_id = :run ORDER BY position"
-        frame = _frame(columns, self._ask(query))
+        frame = _frame(columns, self._own_ids(columns, "failure_id", self._ask(query)))
         if cause is None:
             return frame
         named = resolve(self._run, cause, self._run.end, "cause").id
@@ -190,7 +193,8 @@ class RunFrames:
         """The chain of evidence of a cause, node, question or failure, with its texts.
 
         Args:
-            ref: `c42`, `n7`, `r3.q318`, `r3.q318.a5`, or an unambiguous piece of a description.
+            ref: `c42`, `n7`, `r3.q318`, `r3.q318.a5`, an id of your trainer's own, or an unambiguous piece of
+                a description.
 
         Returns:
             What `diagevo memory why REF --full` prints, as values.
@@ -218,6 +222,13 @@ class RunFrames:
         return _frame(
             columns, self._ask(f"SELECT {chosen} FROM {view} WHERE run_id = :run ORDER BY position")
         )
+
+    def _own_ids(self, columns: str, by: str, rows: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
+        """The rows with their column `own_id`, of the questions or failures that `by` names."""
+        own = dict(self._ask("SELECT named, own_id FROM v_own_id WHERE run_id = :run"))
+        names = columns.split()
+        at, ours = names.index("own_id"), names.index(by)
+        return [(*row[:at], own.get(row[ours]), *row[at + 1 :]) for row in rows]
 
     def _ask(self, query: str, **values: Any) -> Sequence[tuple[Any, ...]]:
         with self._run.database.read() as connection:

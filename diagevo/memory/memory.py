@@ -9,7 +9,7 @@ Long, but one file: it is one class, and each of its verbs is a few lines that c
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
@@ -28,7 +28,7 @@ from diagevo.errors import (
     OutOfOrderError,
     StoreError,
 )
-from diagevo.memory.arguments import checked, refuse_blank, refuse_other_id, refuse_other_stage
+from diagevo.memory.arguments import checked, refuse_blank, refuse_other_stage
 from diagevo.memory.events import (
     UNNAMED,
     Artifact,
@@ -47,6 +47,7 @@ from diagevo.memory.events import (
     FailureObserved,
     FailureUnassigned,
     GroupIngested,
+    IdGiven,
     Node,
     NodeAssigned,
     NodePairJudged,
@@ -67,6 +68,7 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import event_id, payload_of
 from diagevo.memory.history import VoidedAttempts, fact_of
 from diagevo.memory.log.database import Database
+from diagevo.memory.own_ids import Numbering, failure_of, named_so, question_of
 from diagevo.memory.policy_file import load, named
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.assignments import Move, causes_of, diagnosed_as, moves
@@ -87,6 +89,8 @@ if TYPE_CHECKING:
 
 LONGEST_LINE = 500
 """Characters of a description or reason that a person gives: half a dozen lines of a terminal."""
+_QUESTION = re.compile(r"r([0-9]{1,9})\.q[0-9]+")
+_FAILURE = re.compile(r"r([0-9]{1,9})\.q[0-9]+\.a[0-9]+")
 PORTION = 256
 """Texts that `change_embedder` embeds and stores at a time."""
 
@@ -647,7 +651,8 @@ class Memory:
             state = self.state
             if known := [c.cause_id for c in state.causes.values() if c.description == description]:
                 raise ConfigError(f"{known[0]} is called so already", hint=f"assign failures to {known[0]}")
-            observed = self._observation(failure_id, superseded=True)
+            observed = self._observation(self._failure_id(failure_id), superseded=True)
+            failure_id = observed.event.failure_id
             counts = bool(state.counted([observed.round]))
             cause_id = self._placed([failure_id])[failure_id][1] if counts else None
             event = CauseAdded(
@@ -688,7 +693,7 @@ class Memory:
             refuse_no_line("note", note)
         with self.atomic():
             self.cause(cause_id)
-            found = self._placed(failures)
+            found = self._placed(map(self._failure_id, failures))
             stands = {f for f, was in self._said().items() if was == cause_id}
             to = {failure_id: (cause_id, note, False) for failure_id in found if failure_id not in stands}
             return [e for e in self._move(found, to, by) if isinstance(e, FailureAssigned)]
@@ -708,7 +713,7 @@ class Memory:
         """
         refuse_no_line("name", by)
         with self.atomic():
-            found, before = self._placed(failures), self._said()
+            found, before = self._placed(map(self._failure_id, failures)), self._said()
             if unsaid := [failure_id for failure_id in found if failure_id not in before]:
                 raise ConfigError(
                     f"nobody assigned {unsaid[0]} to a cause", hint=f"see: diagevo memory why {unsaid[0]}"
@@ -729,7 +734,9 @@ class Memory:
         Raises:
             NotFoundError: There is no such failure, or its round is superseded.
         """
-        return {failure_id: cause for failure_id, (_, cause) in self._placed(failures).items()}
+        ours = {given: self._failure_id(given) for given in failures}
+        placed = self._placed(ours.values())
+        return {given: placed[failure_id][1] for given, failure_id in ours.items()}
 
     @checked
     def diagnosed_as(self, failures: Sequence[str]) -> dict[str, str | None]:
@@ -741,9 +748,11 @@ class Memory:
         Raises:
             NotFoundError: There is no such failure, or its round is superseded.
         """
+        ours = {given: self._failure_id(given) for given in failures}
+        placed = self._placed(ours.values())
         return {
-            failure_id: diagnosed_as(self.log, self.state, failure_id, placed.round)
-            for failure_id, (placed, _) in self._placed(failures).items()
+            given: diagnosed_as(self.log, self.state, failure_id, placed[failure_id][0].round)
+            for given, failure_id in ours.items()
         }
 
     def _said(self) -> dict[str, str]:
@@ -781,7 +790,14 @@ class Memory:
             self._run.keep_head()
         return events
 
-    def _placed(self, failures: Sequence[str]) -> dict[str, tuple[PlacedFailure, str | None]]:
+    def _failure_id(self, id_: str) -> str:
+        """Our id of a failure of any round that is named by ours or by its trainer's."""
+        ours = failure_of(self.state.open, id_)
+        if ours != id_ or _FAILURE.fullmatch(id_):
+            return ours
+        return named_so(self.log, self.run_id, id_).get("failure", id_)
+
+    def _placed(self, failures: Iterable[str]) -> dict[str, tuple[PlacedFailure, str | None]]:
         """Failures of rounds that count, each with the cause that it is counted under."""
         now = causes_of(moves(self.log, self.run_id))
         found: dict[str, tuple[PlacedFailure, str | None]] = {}
@@ -805,11 +821,11 @@ class Memory:
     def _observation(self, failure_id: str, *, superseded: bool = False) -> Fact[FailureObserved]:
         """Of a failure that counts, or one whose round is `superseded`. Raises NotFoundError where there is
         none."""
-        named = re.fullmatch(r"r([0-9]{1,9})\.q[0-9]+\.a[0-9]+", failure_id)
+        named = _FAILURE.fullmatch(failure_id)
         if named is None:
             raise NotFoundError(
                 f"{shortened(failure_id)} is not the id of a failure",
-                hint="failures are named like r3.q318.a5",
+                hint="failures are named like r3.q318.a5, or as their trainer named them",
             )
         round, question = int(named[1]), failure_id.rpartition(".")[0]
         if not superseded and (again := played_again(self.state.superseded).get(round)) is not None:
@@ -996,8 +1012,10 @@ class Memory:
         """
         with self.atomic():
             now_, opened = self._run.opened(), self._run.id_of("RoundOpened", "")
-            for each in candidates:
-                refuse_other_id(each.question_id, f"r{now_.number}", "q")
+            numbering = Numbering(now_, (c.question_id for c in candidates))
+            candidates = [
+                structs.replace(each, question_id=numbering.question(each.question_id)) for each in candidates
+            ]
             batch = self.state.batch(now_.number)
             waits = self.log.chosen(self.run_id, [GroupIngested], (batch, batch))
             if (
@@ -1009,6 +1027,8 @@ class Memory:
                     hint=f"play it with: diagevo diagnose --run {self.run_id}",
                 )
             self._run.append([Item(c, opened) for c in candidates])
+            scored = {c.question_id: self._run.id_of("CandidateScored", c.key()) for c in candidates}
+            self._give_ids(numbering, scored)
             return self._promoted() + decide.promotions(self.state)
 
     @checked
@@ -1051,8 +1071,9 @@ class Memory:
         """
         with self.atomic():
             now_ = self._run.opened()
+            numbering = Numbering(now_, (f.failure_id for f in failures))
+            failures = [self._fitting(failure, numbering) for failure in failures]
             for failure in failures:
-                self._refuse_unfit(failure)
                 if now_.failures.get(failure.failure_id, failure) != failure:
                     raise ConflictError(
                         f"{failure.failure_id} was already observed with other content",
@@ -1061,16 +1082,37 @@ class Memory:
             if failures and not now_.failures:
                 self.promote()
             self._run.append([Item(f, self._run.id_of("CandidateScored", f.question_id)) for f in failures])
+            observed = {f.failure_id: self._run.id_of("FailureObserved", f.key()) for f in failures}
+            self._give_ids(numbering, observed)
             if any(f.failure_id not in self._run.opened().failures for f in failures):
                 raise OutOfOrderError("an observation of an abandoned attempt stays void")
 
-    def _refuse_unfit(self, failure: FailureObserved) -> None:
-        """Raises ConfigError for an observation with a bad id, stage or step."""
-        refuse_other_id(failure.failure_id, failure.question_id, "a")
+    def _give_ids(self, numbering: Numbering, follows: Mapping[str, str]) -> None:
+        """Record the ids of a trainer's own, each after the event that it names."""
+        given = numbering.own_ids.items()
+        self._run.append([Item(IdGiven(named=ours, own_id=own), follows[ours]) for ours, own in given])
+
+    def _fitting(self, failure: FailureObserved, numbering: Numbering) -> FailureObserved:
+        """An observation by our ids. Raises ConfigError for one with a bad id, stage or step."""
+        now_ = self._run.opened()
+        question_id = question_of(now_, failure.question_id)
+        if question_id not in now_.candidates:
+            raise OutOfOrderError(
+                f"round {now_.number} has no candidate {shortened(question_id)}",
+                hint="score it first, under this id",
+            )
+        failure_id = numbering.failure(failure.failure_id, question_id)
+        failure = structs.replace(failure, failure_id=failure_id, question_id=question_id)
         refuse_other_stage(failure.stage, STAGES)
         question = self._run.opened().candidates.get(failure.question_id)
         if failure.step < 1 and question is not None and question.votes_are == "answers":
             raise ConfigError(f"{failure.failure_id} is of step 0", hint="steps of training count from 1")
+        return failure
+
+    @checked
+    def own_id(self, id_: str) -> str:
+        """What its trainer calls a question or failure of the open round; our id where it has none."""
+        return self._run.opened().own_ids.get(id_, id_)
 
     @checked
     def undiagnosed(self, *, again: bool = False) -> list[FailureObserved]:
@@ -1089,7 +1131,8 @@ class Memory:
     def times_asked(self, failure_id: str) -> int:
         """How often the failure was diagnosed since its valid observation. The next diagnosis has `asked` one
         higher."""
-        diagnosis = self._run.opened().diagnoses.get(failure_id)
+        now_ = self._run.opened()
+        diagnosis = now_.diagnoses.get(failure_of(now_, failure_id))
         return 0 if diagnosis is None else diagnosis.asked
 
     @checked
@@ -1107,6 +1150,7 @@ class Memory:
             items: list[Item] = []
             for event in events:
                 refuse_blank(f"the description of {event.failure_id}", event.description)
+                event = structs.replace(event, failure_id=failure_of(now_, event.failure_id))
                 observation = now_.failures.get(event.failure_id)
                 stage = "solver" if observation is None else observation.stage
                 key = f"{event.failure_id}.{stage}.{event.attempt}"
@@ -1139,6 +1183,11 @@ class Memory:
         """
         with self.atomic():
             now_ = self._run.opened()
+            failure_id = failure_of(now_, failure_id)
+            if judged is not None:
+                judged = structs.replace(judged, failure_id=failure_of(now_, judged.failure_id))
+            if assigned is not None:
+                assigned = structs.replace(assigned, failure_id=failure_of(now_, assigned.failure_id))
             diagnosis = _settled_by(now_, failure_id, judged, assigned)
             items: list[Item] = []
             key = f"{failure_id}.{diagnosis.attempt}.{diagnosis.asked}"
@@ -1215,12 +1264,16 @@ class Memory:
         Raises:
             NotFoundError: There is none of this id.
         """
-        round_ = question_id.partition(".")[0].removeprefix("r")
-        if not round_.isdecimal():
+        ours = question_of(self.state.open, question_id)
+        if not (named := _QUESTION.fullmatch(ours)):
+            ours = named_so(self.log, self.run_id, ours).get("question", ours)
+            named = _QUESTION.fullmatch(ours)
+        if named is None:
             raise NotFoundError(
-                f"{question_id} is not the id of a question", hint="questions are named like r3.q318"
+                f"{shortened(question_id)} is not the id of a question",
+                hint="questions are named like r3.q318, or as their trainer named them",
             )
-        event = self.log.by_id(self.run_id, event_id(int(round_), "CandidateScored", question_id)).event
+        event = self.log.by_id(self.run_id, event_id(int(named[1]), "CandidateScored", ours)).event
         assert isinstance(event, CandidateScored)
         return event
 
@@ -1228,7 +1281,7 @@ class Memory:
     def supplied(self, question_id: str) -> tuple[KnownCause, ...]:
         """The causes given to the question's writer, as committed in the round before."""
         now_ = self._run.opened()
-        candidate = now_.candidates.get(question_id)
+        candidate = now_.candidates.get(question_of(now_, question_id))
         if candidate is None:
             raise NotFoundError(f"round {now_.number} has no candidate {question_id}")
         shown = [c for c in (candidate.cause_id, candidate.stitched_cause_id) if c is not None]

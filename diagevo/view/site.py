@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from diagevo.errors import NotFoundError
 from diagevo.memory.log.log import Head
+from diagevo.memory.own_ids import Named, named_so
 from diagevo.memory.read.opened_rounds import observations
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, fraction, number, percent
@@ -29,6 +30,7 @@ _ID = re.compile(
     r"\b(?:(?P<failures>r\d+\.q\d+\.a\d+)|(?P<questions>r\d+\.q\d+)|(?P<causes>c\d+)|(?P<nodes>n\d+)"
     r"|(?P<rounds>r\d+))\b"
 )
+_KINDS: dict[str, Named] = {"questions": "question", "failures": "failure"}
 FEW = 3
 """Causes in a line from which their words would hide it."""
 Builder = Callable[..., Page]
@@ -85,6 +87,17 @@ class View:
                 given = {key: value for key, value in found.groupdict().items() if value is not None}
                 return self._page(path, builder, given, query or {})
         raise NotFoundError(f"there is no page {path}", hint="start at index.html")
+
+    def by_own_id(self, path: str) -> str | None:
+        """The page of a question or failure that its trainer calls as this path ends; None where none is."""
+        found = re.fullmatch(rf"{RUN}/(?P<folder>questions|failures)/(?P<id>.+)", path, re.DOTALL)
+        if found is None or found["run"] not in self.site.runs():
+            return None
+        log, kind = self.site.history(found["run"]).log, _KINDS[found["folder"]]
+        for own_id in (found["id"], found["id"].removesuffix(".html")):
+            if ours := named_so(log, found["run"], own_id).get(kind):
+                return f"{found['run']}/{found['folder']}/{ours}.html"
+        return None
 
     def sliders(self, run: str) -> str:
         """What the what-if page of a run loads beside itself; kept until the run goes on."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import convert, structs
 
 import diagevo
-from diagevo.errors import DiagEvoError, OutOfOrderError
+from diagevo.errors import DiagEvoError, NotFoundError, OutOfOrderError
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import (
     UNNAMED,
@@ -28,6 +28,7 @@ from diagevo.memory.events import (
     FailureDiagnosed,
     FailureObserved,
     GroupIngested,
+    IdGiven,
     NodeAssigned,
     NodePairJudged,
     PhaseMeasured,
@@ -38,7 +39,11 @@ from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
 from diagevo.memory.memory import Memory
 from diagevo.memory.read.views import ABOUT
+from diagevo.memory.stories.references import resolve
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
+from diagevo.memory.transfer.training_data import TrainingData
+from diagevo.view.page import Site
+from diagevo.view.site import View
 from tests.contracts.databases import SQLiteStores
 from tests.memory.play import candidate, failure, migrated, new_cause, other, settle_new
 from tests.memory.play import text as put
@@ -63,7 +68,10 @@ JUNK: st.SearchStrategy[Any] = st.sampled_from([
 IDS = st.sampled_from([
     "r1.q0", "r1.q0.a0", "r1.q1", "r1.q1.a0", "r2.q0", "r2.q0.a0", "c1", "n1", "n2", "gsm8k-17", "r1.q2.x",
     "r1.q007", "r9.q0", "a.b.c", "", " ", "\0", "r1.q0.a0\n", "r1.q" + "9" * 30,
+    "gsm8k/17 a?#%", "../..", "问题 e\u0301 \u202e", "\n-x", "é" * 500, "é" * 501,
 ])
+OWN = [None, "gsm8k/17 a?#%", "c1", "../..", "问题 e\u0301 \u202e", "\n-x.html", "é" * 500]
+"""Ids of a trainer that all goes well with; None for ours."""
 # fmt: on
 WORDS = st.sampled_from(["drops a carry", "add", " ", "", "a\0b", "\ud800"])
 NUMBERS = st.sampled_from([0, 1, 2, 3, -1, 2**31, 2**63])
@@ -95,7 +103,7 @@ PHASE = {
 EVALUATED = {"role": "solver", "checkpoint": "m", "benchmark": "mine", "questions": 1, "conditions": {}}
 FIT: dict[type, st.SearchStrategy[Any]] = {
     CandidateScored: st.builds(candidate, IDS, st.sampled_from([6, 9, 12, 0])),
-    FailureObserved: st.builds(failure, IDS),
+    FailureObserved: st.builds(failure, IDS) | st.builds(lambda a, b: failure(a, question_id=b), IDS, IDS),
     FailureDiagnosed: st.builds(new_cause, IDS, WORDS),
     DuplicateJudged: st.builds(DuplicateJudged, IDS, st.just([]), st.none(), st.booleans(), st.none() | IDS),
     NodeAssigned: st.builds(NodeAssigned, IDS, st.just([]), st.none() | IDS, st.none() | WORDS),
@@ -165,18 +173,18 @@ def _given(draw: Any, name: str, memory: Memory) -> tuple[list[Any], dict[str, A
     return args, kwargs
 
 
-def _natural(memory: Memory) -> dict[str, Any]:
-    """What a caller does next where all is well, so that rounds come to their end."""
+def _natural(memory: Memory, own: str | None) -> dict[str, Any]:
+    """What a caller does next where all is well, so that rounds come to their end, by an id of its own."""
     at = memory.state.open.number if memory.state.open else memory.state.round + 1
-    question = f"r{at}.q0"
+    question, failed = own or f"r{at}.q0", own or f"r{at}.q0.a0"
     return {
         "open_round": lambda: memory.open_round(at),
         "score": lambda: memory.score([candidate(question)]),
         "start_stage": lambda: memory.start_stage("solver"),
-        "observe": lambda: memory.observe([failure(f"{question}.a0")]),
+        "observe": lambda: memory.observe([failure(failed, question_id=question)]),
         "complete_stage": lambda: memory.complete_stage("solver"),
-        "diagnosed": lambda: memory.diagnosed([new_cause(f"{question}.a0", f"cause {at}")]),
-        "settle": lambda: settle_new(memory, f"{question}.a0", label="node"),
+        "diagnosed": lambda: memory.diagnosed([new_cause(failed, f"cause {at}")]),
+        "settle": lambda: settle_new(memory, failed, label="node"),
         "commit": memory.commit,
     }
 
@@ -190,8 +198,13 @@ def _refusals(memory: Memory) -> dict[str, Any]:
     change, another = structs.replace, failure("r1.q0.a1")
     diagnosed, observed = memory.diagnosed, memory.observe
     return {
-        "number them r1.q0": lambda: memory.score([change(scored, question_id="gsm8k-17")]),
-        "number them r1.q0.a0": lambda: observed([change(failed, failure_id="r1.q0.x")]),
+        "the id 'r9.q0' would be another question's": lambda: memory.score(
+            [change(scored, question_id="r9.q0")]
+        ),
+        "the id 'R1.Q0.A0 ' would be another": lambda: observed([change(another, failure_id="R1.Q0.A0 ")]),
+        "the id '' is blank": lambda: memory.score([change(scored, question_id="")]),
+        "is too long: 500 characters": lambda: memory.score([change(scored, question_id="é" * 501)]),
+        "round 1 has no candidate gsm8k-17": lambda: observed([change(failed, question_id="gsm8k-17")]),
         "question is 0f0f": lambda: memory.score([change(scored, question="0f" * 32)]),
         "verdict is 'keep', not one of kept, too_easy": lambda: memory.score([change(scored, verdict=KEEP)]),
         "question is 'abc', not the digest of a text": lambda: memory.score([change(scored, question="abc")]),
@@ -203,6 +216,9 @@ def _refusals(memory: Memory) -> dict[str, Any]:
         "round 1 is open": lambda: memory.open_round(3),
         "is a list of dict, not a list of FailureObserved": lambda: observed([{}]),  # pyright: ignore
         "event is of type dict, not RunConfigured": lambda: memory.configure({}),  # pyright: ignore
+        "NodePairJudged.nodes is a object": lambda: memory.judge_nodes(
+            NodePairJudged(nodes=cast("Any", object()), similarity=0.7, merge=True, label="\ud800")
+        ),
         "n from 0": lambda: memory.schedule(1).draw(-1, seed=7),
         "1 of 1 failures are not diagnosed, first r1.q0.a0": memory.commit,
     }
@@ -214,7 +230,7 @@ def test_a_refusal_says_what_is_wrong_and_what_is_allowed(
     with sqlite_stores.new(tmp_path).open() as memory:
         memory.open_round(1)
         for words, verb in _refusals(memory).items():
-            if words.startswith("trajectory"):
+            if words.startswith("the id 'R1"):
                 memory.score([candidate("r1.q0")])
                 memory.observe([failure("r1.q0.a0")])
             before = memory.log.head("a")
@@ -259,12 +275,39 @@ def _read_by_all(memory: Memory, folder: Path) -> None:
     for cause_id in memory.state.causes:
         frames.why(cause_id)
     history = History(memory.database, run, memory.root)
+    _shown(memory, history, frames)
     written = export_bundle(history, history.as_of(None), folder / "bundle")
     other = Database(migrated(f"sqlite:///{folder / 'other.db'}"))
     try:
         assert import_bundle(folder / "bundle", other, root=folder / "other").hash == written.head
     finally:
         other.close()
+
+
+def _shown(memory: Memory, history: History, frames: diagevo.RunFrames) -> None:
+    """The pages, and whatever has an id of its trainer's own under that."""
+    run, view = memory.run_id, View(Site(memory.database, live=True))
+    for page in ("index", "causes", "diagnostics", "log"):
+        view.render(f"{run}/{page}.html")
+    for fact in memory.log.chosen(run, [CandidateScored, FailureObserved]):
+        folder = "questions" if isinstance(fact.event, CandidateScored) else "failures"
+        view.render(f"{run}/{folder}/{fact.event.subject()}.html")
+    last = {
+        (fact.event.named.count("."), fact.event.own_id): fact for fact in memory.log.chosen(run, [IdGiven])
+    }
+    for (dots, own_id), fact in last.items():
+        named = fact.event.named
+        kind, folder = ("question", "questions") if dots == 1 else ("failure", "failures")
+        assert view.by_own_id(f"{run}/{folder}/{own_id}") == f"{run}/{folder}/{named}.html"
+        if dots == 1:
+            assert memory.question(own_id).question_id == named
+        elif fact.round in memory.state.counted():
+            assert memory.causes_of([own_id]).keys() == {own_id}
+        ours = own_id in memory.state.causes or own_id in memory.state.nodes
+        assert resolve(history, own_id, history.end, kind).id == named or ours
+    with suppress(NotFoundError):  # where nothing failed
+        for row in TrainingData(history, "dpo").rows():
+            assert not last or {"own_question_id", "own_failure_id"} < row.keys()
 
 
 @settings(
@@ -277,6 +320,7 @@ def test_what_a_verb_is_given_is_taken_and_read_by_all_or_refused_whole(
     data: st.DataObject, sqlite_stores: SQLiteStores
 ) -> None:
     draw = data.draw
+    own = draw(st.sampled_from(OWN))
     with TemporaryDirectory() as folder, sqlite_stores.new(Path(folder)).open() as memory:
         for step in [*ROUND, *ROUND]:
             for name in draw(st.lists(st.sampled_from(sorted(VERBS)) | st.just(step), max_size=3)):
@@ -290,5 +334,5 @@ def test_what_a_verb_is_given_is_taken_and_read_by_all_or_refused_whole(
                 if refused is not None:
                     assert (memory.log.head("a"), memory.state) == before, (name, refused)
             with suppress(DiagEvoError):  # one before it did so
-                _natural(memory)[step]()
+                _natural(memory, own)[step]()
         _read_by_all(memory, Path(folder))

@@ -34,6 +34,7 @@ from diagevo.memory.events import (
     FailureDiagnosed,
     FailureObserved,
     GroupIngested,
+    IdGiven,
     PhaseMeasured,
     Ratio,
     RoundsSuperseded,
@@ -57,6 +58,7 @@ VIEWS: dict[type[Event], tuple[str, dict[str, str]]] = {
     CandidateScored: ("v_candidate", {}),
     FailureObserved: ("v_failure", {"right_answer": "right"}),
     FailureDiagnosed: ("v_diagnosis", {}),
+    IdGiven: ("v_own_id", {}),
     CauseMatched: ("v_match", {}),
     CausePromoted: ("v_promotion", {}),
     CauseReactivated: ("v_reactivation", {}),
@@ -237,7 +239,7 @@ def _both(connection: Connection, place: int, event: Event) -> tuple[dict[str, A
     row = connection.exec_driver_sql(query).mappings().one()
     fields: dict[str, Any] = to_builtins(event)
     names = {column: others.get(column, column) for column in row if others.get(column, column) in fields}
-    assert len(names) >= 3
+    assert len(names) >= min(3, len(fields))
     shown = {name: row[column] for column, name in names.items()}
     said = {name: fields[name] for name in names.values()}
     for name in NESTED & shown.keys():

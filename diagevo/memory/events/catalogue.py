@@ -952,6 +952,19 @@ class FailureUnassigned(Event, frozen=True):
         return f"{self.failure.failure_id} is not of {self.cause_id} ({self.by})"
 
 
+class IdGiven(Event, frozen=True):
+    """A question or failure of the round has an id of its trainer's own too. It changes no state."""
+
+    identity = ("named",)
+    traits = Trait.NONE
+    named: str
+    """`r3.q318` or `r3.q318.a5`."""
+    own_id: str
+
+    def sentence(self) -> str:
+        return f"its trainer calls it {self.own_id}"
+
+
 class CheckpointEvaluated(Event, frozen=True):
     """A measurement of a policy after a round (round 0: before any training). It changes no state."""
 

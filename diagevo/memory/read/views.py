@@ -28,6 +28,7 @@ ABOUT: dict[str, str] = {
     "why invalid, truth",
     "v_failure": "one row per observed failure: question, stage, step; label, truth,"
     " whether the label is true; what the files say of it",
+    "v_own_id": "one row per question or failure that its trainer calls otherwise: our id and its own",
     "v_diagnosis": "one row per diagnosis: verdict, cause or description",
     "v_match": "one row per failure counted under a stored cause: by recurrence or deduplication",
     "v_assignment": "one row per failure that somebody said the cause of: who, and their note",
@@ -183,6 +184,7 @@ def views(dialect: str) -> dict[str, str]:
         AND o.superseded_by IS NULL
         LEFT JOIN event asked ON asked.run_id = e.run_id AND asked.event_id = e.causation_id
         WHERE e.type = 'FailureObserved' AND NOT EXISTS ({voiding("e")})""",
+        "v_own_id": f"""SELECT {place}, {named("named own_id")} {counted("IdGiven")}""",
         "v_diagnosis": f"""SELECT {place}, {named("failure_id attempt:int verdict")},
         e.cause_id, {named("description")} {counted("FailureDiagnosed")}
         AND NOT EXISTS (SELECT 1 FROM event f WHERE f.run_id = e.run_id AND f.event_id = e.causation_id

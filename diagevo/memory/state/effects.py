@@ -19,6 +19,7 @@ from diagevo.memory.events import (
     DuplicateJudged,
     FailureDiagnosed,
     FailureObserved,
+    IdGiven,
     Node,
     NodeAssigned,
     NodeCreated,
@@ -117,6 +118,15 @@ def observed(state: MemoryState, now: OpenRound, fact: Fact[FailureObserved]) ->
     elif stage.status != "running" or stage.attempt != event.attempt:
         raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not running")
     now.failures[failure_id] = event
+
+
+def id_given(state: MemoryState, now: OpenRound, fact: Fact[IdGiven]) -> None:
+    named, own_id = fact.event.named, fact.event.own_id
+    ids = now.questions_named if named in now.candidates else now.failures_named
+    require(named in now.candidates or named in now.failures, f"there is no {named}")
+    require(own_id not in ids, f"{own_id} is the id of another one")
+    require(named not in now.own_ids and bool(own_id.strip()), f"{named} has an id, or is given none")
+    now.own_ids[named], ids[own_id] = own_id, named
 
 
 def diagnosed(state: MemoryState, now: OpenRound, fact: Fact[FailureDiagnosed]) -> None:

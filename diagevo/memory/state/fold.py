@@ -406,6 +406,7 @@ IN_ROUND: dict[str, Callable[[MemoryState, OpenRound, Fact[Any]], None]] = handl
     effects.scored,
     effects.promoted,
     effects.observed,
+    effects.id_given,
     effects.diagnosed,
     effects.judged,
     effects.assigned,

@@ -97,6 +97,12 @@ class OpenRound:
     """Failures that are counted, with the cause of each."""
     reactivated: set[str] = field(default_factory=set[str])
     created: set[str] = field(default_factory=set[str])
+    own_ids: dict[str, str] = field(default_factory=dict[str, str])
+    """Of questions and failures, by ours: an id of the trainer's own."""
+    questions_named: dict[str, str] = field(default_factory=dict[str, str])
+    """Our id of each question, by the trainer's own."""
+    failures_named: dict[str, str] = field(default_factory=dict[str, str])
+    """The same of failures, also of those that are void: another attempt observes them again."""
     merging: dict[str, str | None] = field(default_factory=dict[str, str | None])
     """Pairs judged to be one, not yet merged, with their new label."""
     expected: tuple[str, str] | None = None

@@ -21,6 +21,7 @@ from diagevo.memory.events import (
     FailureDiagnosed,
     FailureObserved,
     FailureUnassigned,
+    IdGiven,
     LabelSource,
     Mode,
     ModelCall,
@@ -90,6 +91,8 @@ class FailureStory:
     """The chain of evidence of one failure. `positions` are those of the events it was read from, by type."""
 
     failure_id: str
+    own_id: str | None
+    """What its trainer calls it."""
     question_id: str
     round: int
     mode: Mode | None
@@ -294,6 +297,7 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
     counted = matched or created
     return FailureStory(
         failure_id=observed.failure_id,
+        own_id=own_id_of(history, found["FailureObserved"].round, observed.failure_id),
         question_id=observed.question_id,
         round=found["FailureObserved"].round,
         mode=scored.mode if scored else None,
@@ -387,6 +391,8 @@ class QuestionStory:
     """A scored candidate with the schedule that it was drawn from."""
 
     question_id: str
+    own_id: str | None
+    """What its trainer calls it."""
     round: int
     position: int
     opened: int
@@ -437,6 +443,7 @@ def question_story(
     p1, p2 = Fraction(event.first, responses), Fraction(event.second, responses)
     return QuestionStory(
         question_id=question.id,
+        own_id=own_id_of(history, question.round, question.id),
         round=question.round,
         position=found.position,
         opened=played.position,
@@ -463,6 +470,12 @@ def question_story(
         label_from=event.label_from,
         shown=tuple(history.text(digest) or "" for digest in event.given),
     )
+
+
+def own_id_of(history: History, round_: int, id_: str) -> str | None:
+    """What its trainer calls a question or failure; None where it goes by ours."""
+    found = history.find(IdGiven, round_, id_)
+    return None if found is None else found.event.own_id
 
 
 def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, filter: Filter) -> str:

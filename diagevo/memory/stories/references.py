@@ -1,5 +1,5 @@
-"""How people name things: `c42`, `n7`, `r3.q318`, `r3.q318.a5`, or an unambiguous piece of a description; and
-the events that concern one."""
+"""How people name things: `c42`, `n7`, `r3.q318`, `r3.q318.a5`, an id of their trainer's own, or an
+unambiguous piece of a description; and the events that concern one."""
 
 import re
 import sys
@@ -17,6 +17,7 @@ from diagevo.memory.events import (
     FailureAssigned,
     FailureObserved,
     FailureUnassigned,
+    IdGiven,
     NodeCreated,
     NodePairJudged,
     NodesMerged,
@@ -24,6 +25,7 @@ from diagevo.memory.events import (
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Recorded, event_id
 from diagevo.memory.history import AsOf, History, fact_of
+from diagevo.memory.own_ids import named_so
 from diagevo.text.escaping import shortened
 
 Kind = Literal["cause", "node", "question", "failure"]
@@ -54,19 +56,33 @@ class Reference:
 def resolve(history: History, text: str, as_of: AsOf, *kinds: Kind) -> Reference:
     """What `text` names at that point, among `kinds` (all, if none is given).
 
+    Ours come first: `c1` is a cause, and a question of one's own that is called so only where there is none.
     Raises NotFoundError (exit 3) where it names nothing, ConfigError (exit 2) where it names several things
     or something of another kind.
     """
     wanted: tuple[Kind, ...] = kinds or ("cause", "node", "question", "failure")
     given = text.strip()
     name = given.lower()
-    for kind, form in _FORMS.items():
-        if form.fullmatch(name):
-            if kind not in wanted:
-                raise ConfigError(f"{name} is a {kind}", hint=f"name a {' or a '.join(wanted)}")
-            _must_exist(history, Reference(kind, name), as_of)
-            return Reference(kind, name)
-    return _by_text(history, given, as_of, wanted)
+    of_ours = next((Reference(kind, name) for kind, form in _FORMS.items() if form.fullmatch(name)), None)
+    if of_ours is not None and of_ours.kind in wanted and _exists(history, of_ours, as_of):
+        return of_ours
+    if theirs := _by_own_id(history, text, as_of, wanted) or _by_own_id(history, given, as_of, wanted):
+        return theirs
+    if of_ours is None:
+        return _by_text(history, given, as_of, wanted)
+    if of_ours.kind not in wanted:
+        raise ConfigError(f"{name} is a {of_ours.kind}", hint=f"name a {' or a '.join(wanted)}")
+    raise _no_such(history, of_ours, as_of)
+
+
+def _by_own_id(history: History, own_id: str, as_of: AsOf, wanted: tuple[Kind, ...]) -> Reference | None:
+    """The question or failure that its trainer calls so: of several rounds the last one's."""
+    named = named_so(history.log, history.run_id, own_id, as_of.position)
+    found = [Reference(kind, ours) for kind, ours in named.items() if kind in wanted]
+    if len(found) > 1:
+        message = f'"{shortened(own_id)}" is the id of a question and of a failure'
+        raise AmbiguousError(message, {one.id: f"a {one.kind}" for one in found}, 0)
+    return found[0] if found else None
 
 
 def causes(history: History, as_of: AsOf) -> dict[str, tuple[str, int]]:
@@ -78,23 +94,30 @@ def causes(history: History, as_of: AsOf) -> dict[str, tuple[str, int]]:
     return found
 
 
-def _must_exist(history: History, reference: Reference, as_of: AsOf) -> None:
+def _exists(history: History, reference: Reference, as_of: AsOf) -> bool:
+    match reference.kind:
+        case "cause":
+            return reference.id in causes(history, as_of)
+        case "node":
+            return reference.id in nodes(history, as_of).labels
+        case "question":
+            return history.find(CandidateScored, reference.round, reference.id, as_of) is not None
+        case "failure":
+            return observation(history, reference, as_of) is not None
+
+
+def _no_such(history: History, reference: Reference, as_of: AsOf) -> NotFoundError:
     where = f"in run {history.run_id} as of position {as_of.position}"
     match reference.kind:
         case "cause":
-            there = reference.id in causes(history, as_of)
             hint = "list the causes: diagevo memory show"
         case "node":
-            there = reference.id in nodes(history, as_of).labels
             hint = "list the nodes: diagevo memory show --tree"
         case "question":
-            there = history.find(CandidateScored, reference.round, reference.id, as_of) is not None
             hint = f"list the questions: diagevo memory log --type CandidateScored --round {reference.round}"
         case "failure":
-            there = observation(history, reference, as_of) is not None
             hint = f"list the failures: diagevo memory log --type FailureObserved --round {reference.round}"
-    if not there:
-        raise NotFoundError(f"there is no {reference.kind} {reference.id} {where}", hint=hint)
+    return NotFoundError(f"there is no {reference.kind} {reference.id} {where}", hint=hint)
 
 
 def observation(history: History, failure: Reference, as_of: AsOf) -> Fact[FailureObserved] | None:
@@ -253,6 +276,8 @@ def _naming(reference: Reference) -> Callable[[Recorded], bool]:
             values += [failure.rpartition(".")[0] for failure in values if isinstance(failure, str)]
         if isinstance(event, NodePairJudged):
             values += event.nodes
+        if isinstance(event, IdGiven):
+            values.append(event.named)
         if isinstance(event, FailureAssigned | FailureUnassigned):
             values += [event.failure.failure_id, event.failure.failure_id.rpartition(".")[0]]
         return reference.id in values

@@ -195,7 +195,7 @@ def failure_lines(story: FailureStory) -> list[Line]:
         else:
             text = f"{'again ' if move.undo else ''}to {move.cause_id}, {by}"
             lines.append(Line("assigned", text, move.position, words=f": {move.note}" if move.note else ""))
-    return lines
+    return lines + _own_id(story)
 
 
 def question_lines(story: QuestionStory) -> list[Line]:
@@ -242,7 +242,11 @@ def question_lines(story: QuestionStory) -> list[Line]:
         truth = "" if story.truth is None or story.label_true else f", the truth is {story.truth}"
         label = f"the label {story.label} is {'true' if story.label_true else 'false'}{truth}"
         lines.append(Line("truth", words=label) if story.label_true else Line("truth", mark=label))
-    return lines
+    return lines + _own_id(story)
+
+
+def _own_id(story: QuestionStory | FailureStory) -> list[Line]:
+    return [] if story.own_id is None else [Line("own id", words=story.own_id)]
 
 
 def failed_on(story: FailureStory) -> Line:

@@ -16,6 +16,7 @@ from diagevo.memory.events import (
     FailureDiagnosed,
     FailureObserved,
     GroupIngested,
+    IdGiven,
 )
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts
@@ -89,6 +90,7 @@ class TrainingData:
         templated: bool | None = None
         descriptions = {c.cause_id: c.description for c in history.state(history.end).causes.values()}
         remaining, artifacts = iter(self._wanted), Artifacts(history.database)
+        own = {fact.event.named: fact.event.own_id for fact in history.events(IdGiven)}
         while page := list(islice(remaining, PAGE)):
             chosen = [self._chosen(failed, scored) for failed, scored in page]
             digests = [
@@ -101,13 +103,15 @@ class TrainingData:
                 if templated is None:
                     templated = _MARKS.search(question) is not None
                 cause_id = causes.get(failed.failure_id)
+                ids = {"question_id": scored.question_id, "failure_id": failed.failure_id}
+                theirs = {f"own_{name}": own.get(ours) for name, ours in ids.items()} if own else {}
                 pair = texts[passed], texts[failed.trajectory]
                 yield {
                     **_row(kind, scored, question, pair, templated=templated),
                     "cause_id": cause_id,
                     "cause": descriptions.get(cause_id or ""),
-                    "question_id": scored.question_id,
-                    "failure_id": failed.failure_id,
+                    **ids,
+                    **theirs,
                     "run": history.run_id,
                 }
 

@@ -105,7 +105,7 @@ def _without_stages(folder: Path) -> list[Recorded]:
         three_rounds(memory)
         memory.open_round(4)
         targeted = [candidate("r4.q0", 4, cause="c1"), candidate("r4.q1", 4, cause="c3")]
-        memory.score([*targeted, candidate("r4.q2", 0)])
+        memory.score([*targeted, candidate("of my own", 0)])
         memory.observe([failure("r4.q0.a0")])
         memory.diagnosed([other("r4.q0.a0", "unresolved")])
         memory.commit()
@@ -329,6 +329,7 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         ),
     }
     | {f"call{part}": _ASKED for part in _CALL},
+    "IdGiven": {"named": "which question its trainer calls so", "own_id": "what its trainer calls it"},
     "CauseRenamed": {"description": "an auditor's words"},
     "CauseDismissed": {"because": "an auditor's words", "by": "whose they are"},
     "CauseReinstated": {"by": "whose word it is"},

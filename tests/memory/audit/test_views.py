@@ -86,6 +86,7 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
             ("r2.q3.a1", "r2.q3", "solver", 2, 1),
         ],
     ),
+    "v_own_id": ("SELECT round, named, own_id FROM v_own_id ORDER BY position", []),
     "v_diagnosis": (
         "SELECT failure_id, attempt, verdict, cause_id, description FROM v_diagnosis WHERE round IN (1, 4)"
         " AND verdict <> 'new_cause' ORDER BY position",

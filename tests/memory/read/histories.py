@@ -20,8 +20,12 @@ from tests.ingest.conftest import CONFIGURED, step
 from tests.ingest.test_recording import diagnose
 from tests.memory.audit.played import Player
 from tests.memory.audit.random_play import play_on
+from tests.memory.play import candidate, other
+from tests.memory.play import failure as observation
+from tests.memory.play import text as put
 
 PROMPTS = "abcdef"
+OWN = ("gsm8k/17", "c1", "Ünïcode 問 ", "r1.q0.x")
 TAGS = {"a": ("vowel",), "e": ("vowel", "late"), "f": ("late",)}
 SETTINGS = IngestConfig(steps_per_round=2, all_failed=True)
 
@@ -60,7 +64,34 @@ def histories(store: Store, seed: int, *, again: bool = True, assign: bool = Tru
     with store.open("ingested") as memory:
         memory.configure(CONFIGURED)
         ingest_randomly(memory, rng, again=again, assign=assign)
-    return ["played", "forked", "ingested"]
+    with store.open("named") as memory:
+        Player(memory).configure()
+        play_by_own_ids(memory, rng)
+        if again:
+            memory.supersede(2, "once more")
+            play_by_own_ids(memory, rng)
+    return ["played", "forked", "ingested", "named"]
+
+
+def play_by_own_ids(memory: Memory, rng: random.Random) -> None:
+    """Two rounds of a trainer that has ids of its own, the same in each round, and gives an attempt up."""
+    for number in range(memory.state.round + 1, memory.state.round + 3):
+        memory.open_round(number)
+        asked = [candidate(f"r{number}.q0", question=put(f"question {own}")) for own in OWN]
+        memory.score([structs.replace(one, question_id=own) for one, own in zip(asked, OWN, strict=True)])
+        memory.start_stage("solver")
+        failed = [f"{own}: {place}" for own in OWN for place in range(rng.randint(1, 3))]
+        for attempt in (1, 2):
+            for place, own in enumerate(failed):
+                observed = observation(f"r{number}.q0.a0", attempt=attempt, step=1 + place % 2)
+                question = own.rpartition(": ")[0]
+                memory.observe([structs.replace(observed, failure_id=own, question_id=question)])
+            if attempt == 1:
+                memory.abandon_stage("solver", after_step=0)
+                memory.start_stage("solver")
+        memory.complete_stage("solver")
+        memory.diagnosed([other(own, "slip", attempt=2) for own in failed])
+        memory.commit()
 
 
 def ingest_randomly(memory: Memory, rng: random.Random, *, again: bool, assign: bool = True) -> None:

@@ -582,6 +582,9 @@ class Oracle:
         ]
         return self._rows(there, "failure_id attempt verdict description", about=True)
 
+    def v_own_id(self) -> list[Row]:
+        return self._rows(self.counted("IdGiven"), "named own_id")
+
     def v_match(self) -> list[Row]:
         return self._rows(self.counted("CauseMatched"), "failure_id via", about=True)
 
