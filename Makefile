@@ -116,12 +116,16 @@ VERL_NEEDS := tensordict==0.10.0 omegaconf==2.4.0 hydra-core==1.3.8 antlr4-pytho
 
 # The recipes of docs/howto/steer.md, by the trainers' own classes. prime-rl's wants checkouts: PRIME_RL and VERIFIERS.
 # Its environment finds torch in `.venv`.
-steered: $(READY)
-	$(BIN)/python -m pip install --quiet --no-deps --target .venv-verl verl==0.9.1 $(VERL_NEEDS)
-	$(if $(PRIME_RL),"$(PYTHON)" -m venv .venv-prime-rl)
-	$(if $(PRIME_RL),.venv-prime-rl/bin/python -m pip install --quiet 'verifiers==0.4.0' orjson beartype jaxtyping)
-	$(if $(PRIME_RL),.venv-prime-rl/bin/python -m pip install --quiet --no-deps prime 'mcp>=1.24,<2')
-	$(if $(PRIME_RL),cd .venv-prime-rl/lib/python3* && echo $(CURDIR)/.venv/lib/python3*/site-packages > site-packages/torch.pth)
+.venv-prime-rl/.ready: $(READY)
+	$(BIN)/python -m venv --clear .venv-prime-rl
+	.venv-prime-rl/bin/python -m pip install --quiet 'verifiers==0.4.0' orjson beartype jaxtyping
+	.venv-prime-rl/bin/python -m pip install --quiet --no-deps prime
+	.venv-prime-rl/bin/python -m pip install --quiet 'mcp>=1.24,<2'
+	cd .venv-prime-rl/lib/python3* && echo $(CURDIR)/.venv/lib/python3*/site-packages > site-packages/torch.pth
+	touch .venv-prime-rl/.ready
+
+steered: $(READY) $(if $(PRIME_RL),.venv-prime-rl/.ready)
+	$(BIN)/python -m pip install --quiet --no-deps --target .venv-verl --upgrade verl==0.9.1 $(VERL_NEEDS)
 	PRIME_RL=$(PRIME_RL) VERIFIERS=$(VERIFIERS) $(BIN)/python -m pytest tests/integrations/test_steering.py
 
 rollouts:
