@@ -57,7 +57,7 @@ LOG = (
 """What opens a run for reading."""
 READING = PROGRAM | SCREEN | ROWS | LOG
 COUNTED = ours("read read.asking read.counts read.pass_rates", "memory") | ours("text.steps text.thoughts")
-WRITING = ours("arguments memory opening policy_file writer log.writer_lock", "memory")
+WRITING = ours("arguments memory opening own_ids policy_file writer log.writer_lock", "memory")
 WRITING |= ours("assignments projector", "memory state")
 NEW_RUN = ours("loading models shipped sources yaml_text", "config") | ours("diagnosis diagnosis.embedder")
 READS_LABELS = ours("answers") | ours("cache extraction names notation numerals units", "answers")
@@ -91,14 +91,14 @@ INGEST = (
             "memory log -n 3",
             READING
             | ours("commands.memory screens.log", "cli")
-            | ours("stories stories.references", "memory"),
+            | ours("own_ids stories stories.references", "memory"),
         ),
         (
             "memory why c1",
             (READING - ours("cli.render.rows"))
             | (COUNTED - ours("read.counts read.pass_rates", "memory"))
             | ours("commands.memory screens.why", "cli")
-            | ours("read.opened_rounds state.assignments stories stories.references", "memory")
+            | ours("own_ids read.opened_rounds state.assignments stories stories.references", "memory")
             | ours("cause_story examples failures nodes story_wording why", "memory stories"),
         ),
         ("ingest jsonl rows.jsonl --run new", INGEST | NEW_RUN | READS_LABELS),
