@@ -5,6 +5,8 @@ Started by `executor` with nothing but the standard library and this package.
 
 import ast
 import builtins
+import copy
+import copyreg
 import json
 import math
 import os
@@ -48,6 +50,25 @@ def _type_of(value: object) -> type:
     return type(value)
 
 
+_rebuild: Callable[..., object] = copy.__dict__["_reconstruct"]
+_MAKERS = (copyreg.__dict__["__newobj__"], iter)
+
+
+def _rebuilt(value: object, memo: object, maker: object, *parts: object) -> object:
+    """What `copy` makes of a value that says how it is made; here, by nothing but its class.
+
+    A method says `getattr`, of an object and a name that a program can choose.
+    """
+    if not (isinstance(maker, type) or any(maker is each for each in _MAKERS)):
+        raise TypeError(f"a {type(value).__name__} is not copied")
+    return _rebuild(value, memo, maker, *parts)
+
+
+def _deepcopy(x: object) -> object:
+    """Without the memory of what is copied already, which could answer for what a value is made of."""
+    return copy.deepcopy(x)
+
+
 def _world(modules: Mapping[str, types.ModuleType]) -> dict[str, Any]:
     """The globals of one run, made anew for each."""
     spaces: dict[str, types.ModuleType] = {}
@@ -57,6 +78,8 @@ def _world(modules: Mapping[str, types.ModuleType]) -> dict[str, Any]:
             hinted = name in HINTS
             for each in names.split():
                 setattr(spaces[name], each, _Hint() if hinted else getattr(modules[name], each))
+    if "copy" in spaces:
+        spaces["copy"].__dict__["deepcopy"] = _deepcopy
 
     def importing(
         name: str, _globals: Any = None, _locals: Any = None, _names: Any = (), level: int = 0
@@ -80,7 +103,7 @@ def parse_call(text: str) -> tuple[list[Any], dict[str, Any]]:
             named = {word.arg: ast.literal_eval(word.value) for word in tree.keywords if word.arg is not None}
             if len(named) == len(tree.keywords):
                 return [ast.literal_eval(each) for each in tree.args], named
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError):
         pass
     raise ProgramRefused("not_literal", "an input is not a list of Python literals")
 
@@ -139,6 +162,7 @@ def prepare(program: str, calls: list[str]) -> Callable[[Callable[[], None]], li
     for name in wanted:
         for also in ALSO_LOADED.get(name, ()):
             import_module(also)
+    copy.__dict__["_reconstruct"] = _rebuilt
     arguments = [parse_call(each) for each in calls]
     functions = [part.name for part in tree.body if isinstance(part, ast.FunctionDef)]
     if not functions:

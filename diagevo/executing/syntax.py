@@ -66,7 +66,7 @@ MODULES: Mapping[str, str] = {
     "collections.abc": "Callable Generator Hashable Iterable Iterator Mapping Sequence",
 }
 """What a program may import, and of it."""
-ALSO_LOADED = {"collections": ("heapq",)}
+ALSO_LOADED = {"collections": ("heapq",), "statistics": ("heapq",)}
 """What a module imports only when it is used, which no walled process can."""
 HINTS = ("typing", "collections.abc")
 """Modules of which only the names are needed: real ones would compile the strings in a hint."""
@@ -84,8 +84,8 @@ _OF_VALUES = (
 )
 _OF_OBJECTS = _names(
     """appendleft popleft extendleft rotate maxlen most_common elements subtract total move_to_end
-    default_factory group groups groupdict span string pattern from_iterable cache_clear cache_info args
-    setter limit_denominator quantize sqrt is_nan close send"""
+    default_factory group groups groupdict span end string pattern from_iterable cache_clear cache_info args
+    setter limit_denominator normalize quantize sqrt is_nan close send"""
 )
 _OF_INTERPRETER = frozenset(
     name for kind in (*vars(types).values(), type) if isinstance(kind, type) for name in dir(kind)
@@ -138,8 +138,12 @@ def check_program(tree: ast.AST) -> None:
         special = isinstance(node, ast.FunctionDef) and id(node) in methods and node.name in _METHODS
         if not special and not isinstance(node, ast.Attribute | ast.Constant):
             for name in _strings(node):
-                if name.startswith("__"):
+                if name.startswith("__") or (name == "super" and not _read(node)):
                     raise _banned(f"the name {name} is not allowed")
+
+
+def _read(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
 
 def _strings(node: ast.AST) -> Iterator[str]:

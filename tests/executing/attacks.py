@@ -333,10 +333,56 @@ ATTRIBUTES = [
     returns("(__a := 1)"),
     body("try: 1 / 0\n    except Exception as __e: return 1"),
     body("import math as eval ; return eval('1')"),
+    "def super(x):\n    return x\ndef f(x):\n    return super(f).__init__",
+    "def g():\n    global super\ndef f(x):\n    return super().__init__",
+    body("match x:\n        case super: return super().__init__"),
+    body("x.throw = 1 ; return (i for i in []).throw(ValueError)"),
+    "class A:\n    import math as __len__\ndef f(x):\n    return 1",
+    "class A:\n    def __deepcopy__(self, memo):\n        return memo\ndef f(x):\n    return 1",
 ]
 """Through what a value knows of the interpreter."""
 
+_ANSWERING = """
+import copy
+class Memo:
+    def __init__(self, *found):
+        self.found = [None, *found]
+    def get(self, key, default=None):
+        return self.found.pop(0) or default if self.found else default
+    def __setitem__(self, key, value):
+        pass
+    def __getitem__(self, key):
+        return []
+def f(x):
+    return sorted(copy.deepcopy(str.join, Memo(copy.copy, '__builtins' + '__')))
+"""
+_NAMED = """
+import copy, math
+class Named(type(math)):
+    def __call__(self):
+        pass
+class A:
+    def m(self):
+        pass
+def read(value, name):
+    return copy.copy(type(A().m)(Named(name), value))
+def f(x):
+    sys = read(copy.copy, '__builtins' + '__')['__import' + '__']('sys')
+    read(read(sys, 'modules')['posix'], 'write')(1, b'{"outputs": ["666"]}' + bytes([10]))
+    read(read(sys, 'modules')['posix'], '_ex' + 'it')(0)
+"""
+
 LATE = [
+    # A copy is made by what a value names: `getattr` of any two, if the program may answer for them.
+    (_ANSWERING, "not_executable"),
+    (_NAMED, "not_executable"),
+    (
+        "import copy\ndef mro(c):\n    return []\nclass A:\n    g = classmethod(mro)\n"
+        "def f(x):\n    return len(copy.copy(A.g)())",
+        "not_executable",
+    ),
+    (body("import copy ; return copy.copy(str.join)('a', ['b'])"), "not_executable"),
+    (body("import copy ; return copy.deepcopy(x, {})"), "not_executable"),
     # What is allowed by itself, and ends in a refusal as it runs.
     (body("while True: pass"), "timeout"),
     (body("for _ in iter(int, 1): pass"), "timeout"),
@@ -390,6 +436,12 @@ LATE = [
     (body("return float('nan')"), "not_literal"),
     (body("return [float('inf')]"), "not_literal"),
     (body("return complex('nanj')"), "not_literal"),
+    (body("return {frozenset()}"), "not_literal"),
+    (body("import re ; re.compile('a' * 3000, 128) ; return 1"), "not_executable"),
+    (
+        body("from itertools import chain as c\n    for _ in range(10 ** 6): x = c(x)\n    return list(x)"),
+        "not_executable",
+    ),
     (body("return object()"), "not_literal"),
     (body("from collections import Counter ; return Counter('aab')"), "not_literal"),
     (body("return ..."), "not_literal"),

@@ -235,5 +235,44 @@ HONEST: list[tuple[str, str, object]] = [
     ("def f(x):\n    return 'naïve ☃ 😀' + x", "'ß'", "naïve ☃ 😀ß"),
     ("def f(x):\n    return x\nif __name__ == '__main__':\n    print(f(1))", "()", ()),
     ("def f(x):\n    return set()", "None", set()),
+    ("import statistics\ndef f(a):\n    return statistics.mode(a)", "[1, 2, 2]", 2),
+    (
+        "import re\ndef f(s):\n    return [(m.start(), m.end()) for m in re.finditer('[0-9]+', s)]",
+        "'a12b3'",
+        [(1, 3), (4, 5)],
+    ),
+    (
+        "from decimal import Decimal\ndef f(s):\n    return str(Decimal(s).normalize())",
+        "'1.250'",
+        "1.25",
+    ),
+    (
+        "from copy import copy, deepcopy\nfrom collections import Counter, OrderedDict, defaultdict, deque\n"
+        "from decimal import Decimal\nfrom fractions import Fraction\nfrom functools import partial\n"
+        "class P:\n    def __init__(self, x):\n        self.x = x\nclass L(list):\n    pass\n"
+        "def f(a):\n    p, l = P(a), L([a])\n    q, l.tag = deepcopy(p), 't'\n    q.x.append(9)\n"
+        "    d, m = deepcopy(defaultdict(list, {1: a})), deepcopy(l)\n    d[2].append(1)\n    m[0].append(5)\n"
+        "    return [p.x, q.x, copy(p).x is a, dict(d), list(m), m.tag, list(deepcopy(deque(a))), "
+        "dict(copy(Counter('aa'))), dict(deepcopy(OrderedDict(b=1))), deepcopy(Fraction(1, 2)) == 0.5, "
+        "str(deepcopy(Decimal('1.5'))), deepcopy(partial(pow, 2))(3), list(copy(iter(a))), "
+        "deepcopy(ValueError(1, a)).args]",
+        "[0]",
+        [
+            [0],
+            [0, 9],
+            True,
+            {1: [0], 2: [1]},
+            [[0, 5]],
+            "t",
+            [0],
+            {"a": 2},
+            {"b": 1},
+            True,
+            "1.5",
+            8,
+            [0],
+            (1, [0]),
+        ],
+    ),
     ("f = lambda x: x\ndef g(x):\n    return f(x) + 1", "1", 2),
 ]

@@ -16,6 +16,8 @@ from tests.executing.honest import HONEST
 
 pytestmark = pytest.mark.slow
 RUN = PythonExecutor(2)
+_BEYOND = "1" + "0" * 400 + "+1j"
+"""A literal by its form, whose sum no float can hold."""
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -44,6 +46,18 @@ def test_what_one_input_leaves_for_the_next_is_no_determinism() -> None:
     assert RUN.run(program, ["1", "2"]).refused == "not_deterministic"
 
 
+@pytest.mark.parametrize(
+    ("second", "kind"),
+    [("timeout", "timeout"), ("memory", "memory"), ("not_executable", "not_deterministic")],
+)
+def test_a_second_run_that_ends_at_a_limit_is_no_other_result(
+    monkeypatch: pytest.MonkeyPatch, second: executor.Refusal, kind: str
+) -> None:
+    runs = iter([Execution(outputs=("1",)), Execution(refused=second)])
+    monkeypatch.setattr(executor, "_played", lambda *_: next(runs))
+    assert RUN.run("def f(x):\n    return x", ["1"]).refused == kind
+
+
 def test_one_bad_input_refuses_them_all() -> None:
     found = RUN.run("def f(x):\n    return 1 // x", ["1", "0"])
     assert (found.refused, found.why, found.outputs) == ("not_executable", "ZeroDivisionError", ())
@@ -63,6 +77,7 @@ def test_one_bad_input_refuses_them_all() -> None:
         "1 +",
         "'",
         "1 #\n)",
+        _BEYOND,
     ],
 )
 def test_an_input_is_literals_and_nothing_else(given: str) -> None:
@@ -92,7 +107,7 @@ def test_a_set_is_one_value_in_whatever_order_it_is_written() -> None:
 
 
 def test_a_text_that_is_no_literal_is_none() -> None:
-    for text in ("print", "1 + x", "[" * 300, "-" * 3000 + "1", "'a" * 2000, "\x00", "\ud800", ""):
+    for text in ("print", "1 + x", "[" * 300, "-" * 3000 + "1", "'a" * 2000, "\x00", "\ud800", "", _BEYOND):
         assert read_literal(text) is None
     assert read_literal("None") == (None,)
 
