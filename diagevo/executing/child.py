@@ -14,7 +14,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 from diagevo.executing.syntax import (
     ALSO_LOADED,
@@ -212,6 +212,7 @@ def _seal() -> None:
             leave(0)
 
     sys.unraisablehook = lambda _: None
+    sys.stdout = cast("TextIO", None)  # what a module prints is said to nobody
     sys.addaudithook(hook)
 
 

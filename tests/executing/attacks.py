@@ -437,7 +437,6 @@ LATE = [
     (body("return [float('inf')]"), "not_literal"),
     (body("return complex('nanj')"), "not_literal"),
     (body("return {frozenset()}"), "not_literal"),
-    (body("import re ; re.compile('a' * 3000, 128) ; return 1"), "not_executable"),
     (
         body("from itertools import chain as c\n    for _ in range(10 ** 6): x = c(x)\n    return list(x)"),
         "not_executable",

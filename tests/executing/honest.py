@@ -235,6 +235,7 @@ HONEST: list[tuple[str, str, object]] = [
     ("def f(x):\n    return 'naïve ☃ 😀' + x", "'ß'", "naïve ☃ 😀ß"),
     ("def f(x):\n    return x\nif __name__ == '__main__':\n    print(f(1))", "()", ()),
     ("def f(x):\n    return set()", "None", set()),
+    ("import re\ndef f(s):\n    return re.compile(s * 9999, 128).match(s)", "'a'", None),
     ("import statistics\ndef f(a):\n    return statistics.mode(a)", "[1, 2, 2]", 2),
     (
         "import re\ndef f(s):\n    return [(m.start(), m.end()) for m in re.finditer('[0-9]+', s)]",
