@@ -118,4 +118,5 @@ def test_each_file_of_a_setting_that_changes_a_number_is_needed(without: str, tm
 
 def test_all_are_walked_through() -> None:
     adding = ["A policy", "A rollout format", "A figure", "A command"]
-    assert list(STEPS) == [*adding, SETTING, "A setting renamed", "A column of a view", CHANGES_STATE]
+    changing = ["A setting renamed", "A column of a view", CHANGES_STATE]
+    assert list(STEPS) == [*adding, SETTING, "A method", *changing]

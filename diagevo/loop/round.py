@@ -256,13 +256,13 @@ class Round:
         )
         return [
             Lesson(
-                event.question_id,
-                self.memory.artifacts.get(event.question),
-                event.label,
-                event.reference,
-                self.roles.method.solver_rewards(event),
-                None if event.task is None else self.memory.artifacts.get(event.task),
-                event.part,
+                question_id=event.question_id,
+                question=self.memory.artifacts.get(event.question),
+                label=event.label,
+                reference=event.reference,
+                rewards=self.roles.method.solver_rewards(event),
+                task=None if event.task is None else self.memory.artifacts.get(event.task),
+                part=event.part,
             )
             for recorded in scored
             if isinstance(event := recorded.event, CandidateScored)

@@ -206,13 +206,13 @@ def pass_rates(history: History) -> PassRates | None:
     causes = last_causes(history, [one.question for one in fell])
     drops = (
         PromptDrop(
-            one.question,
-            one.prompt,
-            one.first_step,
-            one.first_pass_rate,
-            one.last_step,
-            one.last_pass_rate,
-            causes.get(one.question),
+            question=one.question,
+            prompt=one.prompt,
+            first_step=one.first_step,
+            first_pass_rate=one.first_pass_rate,
+            last_step=one.last_step,
+            last_pass_rate=one.last_pass_rate,
+            cause_id=causes.get(one.question),
         )
         for one in fell
     )

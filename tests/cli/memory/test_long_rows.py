@@ -24,13 +24,15 @@ NUMBERS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE 
 
 @pytest.mark.parametrize("format", ["table", "md", "csv", "jsonl"])
 def test_rows_are_written_while_later_ones_are_read(tmp_path: Path, format: str) -> None:
+    """Into a file that has its name once it is whole."""
     file = tmp_path / "rows"
     written: list[int] = []
 
     def rows() -> Iterator[dict[str, Any]]:
         for n in range(5000):
             if n == 4000:
-                written.append(file.stat().st_size)
+                assert not file.exists()
+                written.append(sum(part.stat().st_size for part in tmp_path.iterdir()))
             yield {"n": n, "text": "x" * 20}
 
     call = CommandContext(format=cast("Any", format), output=file)

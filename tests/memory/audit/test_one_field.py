@@ -329,7 +329,7 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         ),
     }
     | {f"call{part}": _ASKED for part in _CALL},
-    "IdGiven": {"named": "which question its trainer calls so", "own_id": "what its trainer calls it"},
+    "IdGiven": {"own_id": "what its trainer calls it"},
     "CauseRenamed": {"description": "an auditor's words"},
     "CauseDismissed": {"because": "an auditor's words", "by": "whose they are"},
     "CauseReinstated": {"by": "whose word it is"},

@@ -66,31 +66,33 @@ def histories(store: Store, seed: int, *, again: bool = True, assign: bool = Tru
         ingest_randomly(memory, rng, again=again, assign=assign)
     with store.open("named") as memory:
         Player(memory).configure()
-        play_by_own_ids(memory, rng)
+        play_by_own_ids(memory, rng, again)
         if again:
             memory.supersede(2, "once more")
-            play_by_own_ids(memory, rng)
+            play_by_own_ids(memory, rng, again)
     return ["played", "forked", "ingested", "named"]
 
 
-def play_by_own_ids(memory: Memory, rng: random.Random) -> None:
-    """Two rounds of a trainer that has ids of its own, the same in each round, and gives an attempt up."""
+def play_by_own_ids(memory: Memory, rng: random.Random, again: bool) -> None:
+    """Two rounds of a trainer that has ids of its own, the same in each round; with `again` it gives an
+    attempt up."""
+    attempts = (1, 2) if again else (1,)
     for number in range(memory.state.round + 1, memory.state.round + 3):
         memory.open_round(number)
         asked = [candidate(f"r{number}.q0", question=put(f"question {own}")) for own in OWN]
         memory.score([structs.replace(one, question_id=own) for one, own in zip(asked, OWN, strict=True)])
         memory.start_stage("solver")
         failed = [f"{own}: {place}" for own in OWN for place in range(rng.randint(1, 3))]
-        for attempt in (1, 2):
+        for attempt in attempts:
             for place, own in enumerate(failed):
                 observed = observation(f"r{number}.q0.a0", attempt=attempt, step=1 + place % 2)
                 question = own.rpartition(": ")[0]
                 memory.observe([structs.replace(observed, failure_id=own, question_id=question)])
-            if attempt == 1:
+            if attempt < attempts[-1]:
                 memory.abandon_stage("solver", after_step=0)
                 memory.start_stage("solver")
         memory.complete_stage("solver")
-        memory.diagnosed([other(own, "slip", attempt=2) for own in failed])
+        memory.diagnosed([other(own, "slip", attempt=attempts[-1]) for own in failed])
         memory.commit()
 
 
