@@ -10,7 +10,6 @@ from msgspec import structs
 from starlette.testclient import TestClient
 
 import diagevo
-from cli.main import app
 from diagevo.errors import AmbiguousError, ConfigError, ConflictError, NotFoundError, OutOfOrderError
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.history import History
@@ -21,6 +20,7 @@ from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from diagevo.memory.transfer.training_data import TrainingData
 from diagevo.view.server import application
+from tests.cli.program import invoke
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory.play import candidate, failure, migrated, new_cause, other, settle_new
 from tests.memory.play import text as put
@@ -86,18 +86,15 @@ def test_every_verb_and_reader_takes_ids_of_ones_own(store: Store, tmp_path: Pat
         assert memory.question("gsm8k/17").question_id == "r1.q0"
 
 
-def test_a_program_and_a_page_find_what_is_named_so(
-    sqlite_stores: SQLiteStores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_and_a_page_find_what_is_named_so(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
     store = sqlite_stores.new(tmp_path)
     with store.open() as memory:
         play(memory)
 
     def told(*words: str) -> dict:
-        with pytest.raises(SystemExit) as ended:
-            app(["memory", "why", *words, "--json", "--run", "a", "--db", store.url])
-        assert ended.value.code == 0
-        return json.loads(capsys.readouterr().out)["data"]
+        done = invoke("memory", "why", *words, "--json", "--run", "a", "--db", store.url)
+        assert done.exit_code == 0
+        return json.loads(done.stdout)["data"]
 
     story = told("r1.q0.a0")
     assert (story["failure_id"], story["own_id"]) == ("r1.q0.a0", "gsm8k/17")
