@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from diagevo.memory.events import GroupDraw
+from diagevo.memory.events import MODEL, GroupDraw
 
 
 class IngestedRollout(msgspec.Struct, frozen=True, gc=False):
@@ -73,7 +73,7 @@ def grouped(rollouts: Sequence[IngestedRollout]) -> list[RolloutGroup]:
         key = rollout.group, prompt, rollout.model
         group = found.get(key)
         if group is None:
-            tags = (*rollout.tags, f"model={rollout.model}") if several and rollout.model else rollout.tags
+            tags = (*rollout.tags, f"{MODEL}{rollout.model}") if several and rollout.model else rollout.tags
             group = RolloutGroup(prompt, rollout.answer, name=rollout.group, tags=tuple(dict.fromkeys(tags)))
             found[key] = group
         if rollout.feedback is not None:

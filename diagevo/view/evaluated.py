@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from diagevo.evaluation.protocol import share_interval
+from diagevo.memory.events import MODEL
 from diagevo.memory.read.pass_rates import PassRates, TagRate
 from diagevo.memory.read.runs import RunStory
 from diagevo.text.numbers import count, percent
-
-MODEL = "model="
-"""What the tag of a model begins with, where a file names several."""
 
 
 @dataclass(frozen=True, slots=True)

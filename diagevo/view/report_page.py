@@ -42,6 +42,9 @@ def report(history: History, site: Site) -> Page:
     run, story = history.run_id, site.story(history.run_id)
     found = counts(history)
     passed = None if story.pass_rates is None else Evaluated.of(story.pass_rates)
+    if passed is not None and not history.evaluation:
+        # Each step of a training asks a prompt again: groups of a tag are no units of an interval there.
+        passed = replace(passed, models=(), tags=())
     worst = mistakes(history, found, CAUSES)
     data = {
         "story": story,

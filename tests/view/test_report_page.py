@@ -46,6 +46,20 @@ def alone(text: str) -> None:
     )
 
 
+def test_a_training_has_no_interval_by_tag_as_each_step_asks_its_prompts_again(tmp_path: Path) -> None:
+    rows = [
+        {"step": step, "prompt": f"prompt {n}", "response": "a", "reward": n % 2, "tags": ["sums"]}
+        for step in (1, 2, 3)
+        for n in range(4)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    run(tmp_path, "ingest", "jsonl", tmp_path / "rows.jsonl", "--run", "t")
+    run(tmp_path, "view", "--report", tmp_path / "t.html", "--run", "t")
+    said = html.document_fromstring((tmp_path / "t.html").read_text("utf-8")).text_content()
+    assert "6 of 12, to 4 prompts." in " ".join(said.split())
+    assert "By tag" not in said
+
+
 def test_it_says_what_passed_the_largest_causes_with_a_pair_each_and_how_it_was_counted(home: Path) -> None:
     """437 of 600 passed; Wilson's interval over 100 prompts is (0.634, 0.806)."""
     text = (home / "sql.html").read_text("utf-8")

@@ -366,6 +366,7 @@ def test_a_place_is_shown_around_what_was_found() -> None:
     before, found, after = excerpt(text, ["Needle"], 60)
     assert (before, found, after) == (f"…{'a ' * 10}", "needle", f"{' b' * 17}…")
     assert excerpt("short", ["absent"], 60) == ("short", "", "")
+    assert excerpt("İİİ a needle", ["needle"], 60) == ("İİİ a ", "needle", "")  # İ is longer in small letters
 
 
 def test_a_table_leaves_the_page_as_csv_and_json(page: "Page", sql: Home) -> None:

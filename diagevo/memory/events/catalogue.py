@@ -487,6 +487,10 @@ class GroupDraw(Value, frozen=True):
     stitched_cause_id: str | None
 
 
+MODEL = "model="
+"""What the tag of a model begins with (`GroupIngested.tags`), where a file names several."""
+
+
 class GroupIngested(Event, frozen=True):
     """The rollouts of one prompt in one step of another trainer, as its files have them. It changes no state:
     it waits for its round, which is opened when the rounds before it are committed."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from diagevo.errors import ConfigError
-from diagevo.memory.events import CauseCreated, CauseMatched, FailureObserved, GroupIngested
+from diagevo.memory.events import MODEL, CauseCreated, CauseMatched, FailureObserved, GroupIngested
 from diagevo.memory.history import History
 from diagevo.memory.read.asking import select_rows
 from diagevo.memory.state.assignments import causes_of, moves
@@ -30,8 +30,6 @@ WORDS = 500
 """Characters of what is searched for."""
 TEXTS = 5_000
 """Texts that are read at a time."""
-MODEL = "model="
-"""What the tag of a model begins with, where a file names several."""
 NO_CAUSE = "none"
 """In place of a cause: a failure without one."""
 
@@ -318,7 +316,6 @@ def _where(chosen: Chosen) -> tuple[str, list[Any]]:
         values.extend(given)
 
     if chosen.words.strip():
-        # Read once: a response, its prompt and its feedback are looked for in the same hits.
         hit = "SELECT rowid FROM words WHERE words MATCH ?"
         phrases = match(chosen.words)
         add(f"(r.text IN ({hit}) OR r.prompt IN ({hit}) OR r.feedback IN ({hit}))", *[phrases] * 3)
@@ -361,13 +358,11 @@ def _spaced(text: str) -> str:
 def excerpt(text: str, words: Iterable[str], most: int) -> tuple[str, str, str]:
     """A text around the first place that has one of these phrases: before it, the phrase, after it; where it
     has none, its beginning stands before nothing."""
-    lowered = text.lower()
-    places = [(at, phrase) for phrase in words if (at := lowered.find(phrase.lower())) >= 0]
-    if not places:
+    hits = (re.search(re.escape(phrase), text, re.IGNORECASE) for phrase in words)
+    if (found := min((hit.span() for hit in hits if hit), default=None)) is None:
         return text[:most] + ("…" if len(text) > most else ""), "", ""
-    at, phrase = min(places)
+    at, end = found
     start = max(0, at - most // 3)
-    end = at + len(phrase)
     return (
         ("…" if start else "") + text[start:at],
         text[at:end],
