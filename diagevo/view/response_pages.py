@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from diagevo.errors import ConfigError, NotFoundError, extra
 from diagevo.memory.history import History
 from diagevo.memory.read.asking import select_rows
-from diagevo.memory.read.responses import NO_CAUSE, ORDERS, Chosen, StoredResponse, excerpt, phrases
+from diagevo.memory.read.responses import NO_CAUSE, ORDERS, SEARCHED, Chosen, StoredResponse, excerpt, phrases
 from diagevo.text.escaping import csv_text, json_text, storable
 from diagevo.text.thoughts import answered, thought
 from diagevo.view.page import TEXT, Page, Site, TablePage, part_of
@@ -84,6 +84,7 @@ def listed(history: History, site: Site, part: str | None = None, query: Mapping
         "steps": sorted(found.values("step").items(), key=lambda one: int(one[0])) if site.live else [],
         "causes": [(one, n, causes[one].description) for one, n in known.items() if one in causes][:CHOICES],
         "no_cause": NO_CAUSE,
+        "searched": SEARCHED,
         "orders": [(name, ORDER_NAMES[name]) for name in ORDERS],
         "kinds": KINDS,
     }
@@ -201,6 +202,13 @@ def written(history: History, site: Site, kind: str, query: Mapping[str, str]) -
     return _csv(records) if kind == "csv" else _json(records)
 
 
+NAMES = (
+    *("prompt", "response", "verdict", "reward", "cause_id", "cause", "feedback", "tags", "model", "step"),
+    *("round", "sample", "failure_id"),
+)
+"""The columns of a file of responses."""
+
+
 def _records(history: History, site: Site, chosen: Chosen, total: int) -> Iterator[list[dict[str, Any]]]:
     found = site.responses(history.run_id)
     causes = history.state(history.end).causes
@@ -209,29 +217,20 @@ def _records(history: History, site: Site, chosen: Chosen, total: int) -> Iterat
         digests = {text for one in some for text in (one.prompt, one.text, one.feedback) if text}
         texts = history.texts(list(digests))
         yield [
-            {
-                "prompt": texts.get(one.prompt),
-                "response": texts.get(one.text),
-                "verdict": one.verdict,
-                "reward": one.reward,
-                "cause_id": one.cause_id,
-                "cause": causes[one.cause_id].description if one.cause_id in causes else None,
-                "feedback": texts.get(one.feedback or ""),
-                "tags": one.tags,
-                "model": one.model,
-                "step": one.step,
-                "round": one.round,
-                "sample": one.sample,
-                "failure_id": one.failure_id,
-            }
+            dict(
+                zip(
+                    NAMES,
+                    (
+                        *(texts.get(one.prompt), texts.get(one.text), one.verdict, one.reward, one.cause_id),
+                        causes[one.cause_id].description if one.cause_id in causes else None,
+                        *(texts.get(one.feedback or ""), one.tags, one.model, one.step),
+                        *(one.round, one.sample, one.failure_id),
+                    ),
+                    strict=True,
+                )
+            )
             for one in some
         ]
-
-
-NAMES = (
-    *("prompt", "response", "verdict", "reward", "cause_id", "cause", "feedback", "tags", "model", "step"),
-    *("round", "sample", "failure_id"),
-)
 
 
 def _csv(parts: Iterator[list[dict[str, Any]]]) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ SECONDS = 5.0
 """What one search may take."""
 STEPS = 10_000
 """Of SQLite's machine, after which the clock is looked at."""
-TEXT = 200_000
+SEARCHED = 200_000
 """Characters of a text that are searched."""
 WORDS = 500
 """Characters of what is searched for."""
@@ -227,7 +227,7 @@ class Responses:
             def bodies() -> Iterator[tuple[int, str]]:
                 for digest, text in _texts(history, list(ids)):
                     lengths[ids[digest]] = len(text)
-                    yield ids[digest], _spaced(text[:TEXT])
+                    yield ids[digest], _spaced(text[:SEARCHED])
 
             self._file.executemany("INSERT INTO words (rowid, body) VALUES (?, ?)", bodies())
             self._file.executemany(
