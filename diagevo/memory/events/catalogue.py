@@ -8,6 +8,8 @@ belong to the envelope (`records.Recorded`), never to the payload.
 An event is validated by encoding it and decoding it strictly (`records.recordable`): when it is appended, not
 when it is made.
 
+Long, but one file: whoever asks what can happen, or adds to it, finds every event here.
+
 Facts are what happened outside; consequences follow from facts and the state, and are rechecked on replay.
 
 Long, but one file: what can happen is read and searched as one list, each event beside its version.
