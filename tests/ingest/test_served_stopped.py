@@ -54,7 +54,7 @@ def told(home: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("stops", [0, 1, 3, 6, 10, 14])
-def test_stopped_after_any_append_it_goes_on_to_the_same_events_and_asks_nothing_twice(
+def test_stopped_after_any_append_it_goes_on_to_the_same_events_and_asks_nothing_answered_twice(
     home: Path, stops: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Ctrl-C or a full disk would stop it. All settle alone, so that there are at least 15 appends."""
@@ -74,7 +74,8 @@ def test_stopped_after_any_append_it_goes_on_to_the_same_events_and_asks_nothing
         assert diagnose(home, server).exit_code == 130
         stopping = False
         assert diagnose(home, server).exit_code == 0
-        assert max(server.seen.values()) == 1
+        # One request is open at a time; the one that the stop broke off is asked again.
+        assert sum(server.seen.values()) <= len(server.seen) + 1
     with Server(behave) as server:
         assert diagnose(whole, server).exit_code == 0
     assert told(home) == told(whole)
