@@ -16,7 +16,7 @@ from tests.once import shared
 from tests.order import shares
 
 if TYPE_CHECKING:
-    from tests.contracts.databases import PostgresStores, SQLiteStores, Store
+    from tests.contracts.databases import PostgresServer, PostgresStores, SQLiteStores, Store
 
 settings.register_profile("untimed", settings(), deadline=None)  # a machine may be busy
 settings.register_profile("deep", max_examples=1000, deadline=None)
@@ -87,12 +87,22 @@ def sqlite_stores(tmp_path_factory: pytest.TempPathFactory) -> "SQLiteStores":
 
 
 @pytest.fixture(scope="session")
-def postgres_stores(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[PostgresStores]":
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[PostgresServer]":
+    from tests.contracts.databases import PostgresServer
+
+    server = PostgresServer(tmp_path_factory.mktemp("pg"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def postgres_stores(postgres_server: "PostgresServer") -> "Iterator[PostgresStores]":
+    """For one test."""
     from tests.contracts.databases import PostgresStores
 
-    stores = PostgresStores(tmp_path_factory.mktemp("pg"))
+    stores = PostgresStores(postgres_server)
     yield stores
-    stores.stop()
+    stores.drop()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

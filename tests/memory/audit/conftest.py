@@ -9,7 +9,7 @@ import pytest
 
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log.database import Database
-from tests.contracts.databases import PostgresStores, SQLiteStores, Store
+from tests.contracts.databases import PostgresServer, PostgresStores, SQLiteStores, Store
 from tests.memory.audit.played import play
 
 RUN = "played"
@@ -23,8 +23,8 @@ def played_sqlite(sqlite_stores: SQLiteStores, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture(scope="session")
-def played_postgres(postgres_stores: PostgresStores, tmp_path_factory: pytest.TempPathFactory) -> Store:
-    store = postgres_stores.new(tmp_path_factory.mktemp("played-pg"))
+def played_postgres(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = PostgresStores(postgres_server).new(tmp_path_factory.mktemp("played-pg"))
     play(store.url, RUN, root=store.root)
     return store
 
