@@ -183,7 +183,10 @@ def _spelled(draw: st.DrawFn) -> tuple[type[Event], str, str]:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    stores: SQLiteStores | PostgresStores = request.getfixturevalue(f"{request.param}_stores")
+    if request.param == "sqlite":
+        stores: SQLiteStores | PostgresStores = request.getfixturevalue("sqlite_stores")
+    else:
+        stores = PostgresStores(request.getfixturevalue("postgres_server"))
     with closing(Database(stores.new(tmp_path_factory.mktemp("views")).url)) as found:
         yield found
 
