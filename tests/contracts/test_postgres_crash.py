@@ -16,7 +16,7 @@ from diagevo.memory.events import StageStarted
 from diagevo.memory.events.records import GENESIS, pending
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
-from tests.contracts.databases import PostgresStores
+from tests.contracts.databases import PostgresServer, PostgresStores
 
 CRASHES = 5
 APPENDS = 20
@@ -27,9 +27,9 @@ APPENDS = 20
 def url() -> Iterator[str]:
     """A database of a server of its own, which may fall."""
     with tempfile.TemporaryDirectory(prefix="pg-") as folder:  # sockets want a short path
-        stores = PostgresStores(Path(folder))
-        yield stores.new(Path(folder)).url
-        stores.stop()
+        server = PostgresServer(Path(folder))
+        yield PostgresStores(server).new(Path(folder)).url
+        server.stop()
 
 
 class Writer(threading.Thread):
