@@ -11,13 +11,20 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from diagevo.answers.cache import remembered
+from diagevo.answers.extraction import has_word, prose_piece, stated
 from diagevo.answers.forms import Answer, Assignment, Collection, Opaque, Rounded, Scalar, Within, Words
-from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, has_content, nesting, normalise, squeezed
-from diagevo.answers.reading import has_word, prose_piece, readings, stated
-from diagevo.answers.terms import parse
-from diagevo.answers.units import Unit
-from diagevo.answers.values import closed, equal_values, exact, infinite, symbols, value_at
+from diagevo.answers.notation import (
+    MAX_ANSWER,
+    MAX_NESTING,
+    has_content,
+    nesting,
+    normalise,
+    remembered,
+    squeezed,
+)
+from diagevo.answers.quantities import Unit
+from diagevo.answers.reading import TooMuch, readings
+from diagevo.answers.terms import closed, equal_values, exact, infinite, parse, symbols, value_at
 
 DECIMAL_TOLERANCE = Fraction(1, 2_000_000)
 """A decimal agrees with what rounds to it at the sixth place; below a thousandth the places move along."""
@@ -77,7 +84,7 @@ def decide(a: str, b: str) -> Verdict:
     comparison = _Comparison()
     try:
         verdict = _any([comparison.equal(left, right) for left in lefts for right in rights])
-    except _TooMuch:
+    except TooMuch:
         return None
     return verdict if verdict is not None or (_readable(a) and _readable(b)) else False
 
@@ -157,10 +164,6 @@ def _solutions(items: Sequence[Answer]) -> list[dict[str, Answer]] | None:
     return found
 
 
-class _TooMuch(Exception):
-    """Two answers take more work than a decision may."""
-
-
 class _Comparison:
     """Compares two answers, each pair of their parts once, within a bound that holds whatever is wrong."""
 
@@ -169,13 +172,13 @@ class _Comparison:
         self.known: dict[tuple[int, int], Verdict] = {}  # by identity: both answers outlive the comparison
 
     def equal(self, a: Answer, b: Answer) -> Verdict:
-        """Whether two parts agree. Raises _TooMuch where the bound is reached."""
+        """Whether two parts agree. Raises TooMuch where the bound is reached."""
         pair = (id(a), id(b))
         if pair not in self.known:
             terms = isinstance(a, Scalar) and isinstance(b, Scalar) and len(a.text) + len(b.text)
             self.left -= terms or 1
             if self.left < 0:
-                raise _TooMuch
+                raise TooMuch
             self.known[pair] = self._equal(a, b)
         return self.known[pair]
 

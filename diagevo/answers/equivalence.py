@@ -61,14 +61,10 @@ from types import TracebackType
 from typing import TypeVar
 
 from diagevo.answers.algebra import AlgebraPool, Ended
-from diagevo.answers.cache import brief
 from diagevo.answers.comparison import decide, expressions
-from diagevo.answers.extraction import extract_boxed, extract_choice
-from diagevo.answers.notation import has_content
+from diagevo.answers.notation import brief, has_content
 from diagevo.answers.votes import Votes, count
 from diagevo.progress import StopFlag
-
-__all__ = ["AnswerChecker", "agree", "extract_boxed", "extract_choice"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -1,16 +1,21 @@
-"""Where the answer stands in a text: the box, the boxes of a whole solution, the multiple-choice letter.
+"""Where the answer stands in a text: its box or boxes, a sentence that states it, the letter of a choice.
 
 A text is what a model wrote, of any length. Each pattern takes a run of like characters whole (`*+`, `++`)
-and begins once a run, so its work grows with the length of the text and no faster.
+and begins once a run, so its work grows with the length of the text and no faster. "The minimum is 6" is not
+"the maximum is 6": what the words around an answer say is compared like a name.
 """
+
+from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from diagevo.answers.notation import MAX_ANSWER, has_content
+from diagevo.answers.forms import Opaque
+from diagevo.answers.notation import MATHEMATICS, MAX_ANSWER, has_content, normalise, remembered
+from diagevo.answers.quantities import CURRENCIES, is_unit, is_word
 
 _BOX_PARTS = re.compile(
     r"\\++(?:boxed|fbox)(?:(?P<box>\s*+\{)|(?![A-Za-z])\s*+(?P<bare>[-+]?\d++(?:\.\d++)?|[A-Za-z](?![A-Za-z])"
@@ -88,6 +93,147 @@ def boxed_answer(text: str) -> str | None:
         if content != contents[0]:
             contents.insert(0, content)
     return ", ".join(contents)
+
+
+MAX_PROSE = 4_000
+"""How much of the end of a text without a box is searched for its answer."""
+
+_WORDS = re.compile(r"(?<![^\W\d_])(?<!\\)[^\W\d_]+(?:['-][^\W\d_]{2,})*")
+_COMMANDS = re.compile(r"\\(?:begin|end)\s*+\{\w++\}|\\[A-Za-z]++")
+_MATHS = re.compile(
+    r"\$\$.*?\$\$|(?<!\\)\$(?:\\\$|[^$])*?(?<!\\)\$"
+    r"|\\\((?:(?!\\\().)*?\\\)|\\\[(?:(?!\\\[).)*?\\\]",
+    re.DOTALL,
+)
+_DELIMITERS = re.compile(r"\$\$|(?<!\\)\$|(?<!\\)\\[()\[\]]")
+_SMALL_WORDS = frozenset({"and", "or", "percent", "percentage", "pct"})
+_DIGIT = re.compile(r"\d")
+PREFIX = re.compile(
+    r"(?i:(?:the\s++)?(?:final\s++)?answer\s*+(?:is|:)\s*+:?|(?:答案|答え|答)\s*+[是为為は]?\s*+:?"
+    r"|(?:antwort|respuesta|réponse|resposta|risposta|ответ)\s*+:"
+    r"|about|approximately|roughly|approx\.?|around|\\approx|=)\s*+"
+)
+_MARKED = re.compile(r"(?:^|(?<=\s))####(?!#)\s*+(?P<answer>[^\n#]++)\s*+\Z")
+"""GSM8K's mark of a final answer."""
+_TAGGED = re.compile(r"<answer>(?P<answer>(?:(?!</?answer>).)*+)</answer>\s*+\Z", re.DOTALL)
+"""The tag of a final answer in prompts that ask for one."""
+
+
+def has_word(text: str) -> bool:
+    """Whether an English word stands in a text, commands left aside."""
+    return any(is_word(word) for word in _WORDS.findall(_COMMANDS.sub(" ", text)))
+
+
+@remembered
+def stated(text: str) -> Opaque | str:
+    """The answer that a text states: its box, or itself without math delimiters; prose where it is hidden.
+
+    Prose is a text with words around its formulas: `The answer is $5$, since …`.
+    """
+    boxed = boxed_answer(text)
+    if boxed is not None:
+        return boxed
+    marked = _MARKED.search(text) if "####" in text else None
+    marked = marked or (_TAGGED.search(text) if "</answer>" in text else None)
+    if marked:
+        text = marked["answer"].strip()
+    if len(text) > MAX_PROSE:
+        return Opaque(text[-MAX_PROSE:], prose=True)
+    maths = _MATHS.findall(text)
+    if maths:
+        around = [word.lower() for word in _WORDS.findall(_COMMANDS.sub(" ", _MATHS.sub(" ", text)))]
+        if PREFIX.match(text):
+            around = around[2:]
+        if any(len(word) > 1 and word not in _SMALL_WORDS and not is_unit(word) for word in around):
+            return Opaque(text, prose=True)
+        if len(maths) > 1 or around:
+            return _DELIMITERS.sub(" ", text)
+    return text
+
+
+def prose_piece(text: str) -> str:
+    """The formula at the end of prose, if no number follows it."""
+    formulas = list(_MATHS.finditer(text))
+    return formulas[-1][0] if formulas and not _DIGIT.search(text, formulas[-1].end()) else ""
+
+
+MAX_STATEMENT = 200
+"""Longest sentence whose words are compared; longer ones reason, and reasons differ."""
+
+_BOUND = (
+    r"at\s(?:least|most)|(?:more|less|fewer|greater|smaller|larger|higher|lower)\sthan|up\sto|nearly|almost|not"
+    r"|never|above|below|beyond|exceed(?:s|ing)?|except|excluding|without|(?:all|none)\sbut"
+)
+_HEDGED = re.compile(rf"\b(?:{_BOUND})\s\W*+\d\S*+\Z", re.IGNORECASE)
+_SENTENCES = re.compile(r"[.?!;](?=\s)|\n")
+_BOLD_END = re.compile(r"\*\*(?P<bold>[^*\n]++)\*\*[\s.!]*+\Z")
+_LINK = re.compile(
+    r"\b(?:is|are|was|were|be|equals?|becomes|gives)\b(?:\s(?:equal\sto|exactly|only|just)\b)?|=|:(?=\s)"
+)
+_BEGIN = re.compile(rf"(?<![\w(])(?:{CURRENCIES}|[-+]?\.?\d|\\(?!text)|\(|\[)")
+_NO_NAME = re.compile(
+    r"[=<>,;+*/?!\n^]|\b(?:because|since|if|when|where|not|never|cannot)\b|n't\b", re.IGNORECASE
+)
+_COMPUTING_NAMES = """
+sum product difference quotient ratio square squared cube cubed root sqrt cbrt log ln exp sin cos tan cot
+sec csc arcsin arccos arctan sinh cosh tanh mod modulo gcd lcm min max minimum maximum factorial choose
+binomial power plus minus times over divided multiplied multiply divide add adding added subtract
+subtracting subtracted less more fewer than negative inverse average mean median absolute abs floor ceil
+fraction remainder reciprocal percent quarter quarters third thirds fourth fifth twice thrice double
+triple half halves base digits between from under half-way opposite decrease increase"""
+COMPUTING = frozenset(_COMPUTING_NAMES.split())
+"""Words that compute: a number or an expression beside one is not all there is."""
+_LETTERS = re.compile(r"[^\W\d_]{2}")
+_ABOUT = re.compile(r"\\?[^\W\d_]++(?:_\w|_\{[^{}]*+\})?(?:\([^()]*+\))?|\d++\w*+")
+_SAYS_NOTHING_WORDS = """
+the a an so thus hence therefore then we i you he she it they get gets got have has had find finds obtain
+obtained our your his her their its answer final result solution value values total overall number amount
+of in for to that which this there here as by at on with from must should would will can and following
+correct required desired given needed above exactly only just about approximately roughly function
+expression equation is are was were be equal equals gives becomes
+"""
+_SAYS_NOTHING = frozenset(_SAYS_NOTHING_WORDS.split())
+
+
+def about(name: str) -> str:
+    """What the words of a name say: `minimum` for "the minimum value of the function"."""
+    tokens = _ABOUT.findall(name)
+    said = {token if len(token) < 2 or "(" in token else token.casefold() for token in tokens}
+    return " ".join(sorted(said - _SAYS_NOTHING))
+
+
+def hedged(text: str) -> bool:
+    """Whether a sentence ends in what its answer is not, or in a bound of it: "at least 3" is not 3."""
+    return len(text) <= MAX_STATEMENT and _HEDGED.search(text.strip().rstrip(".! $")) is not None
+
+
+def statements(text: str) -> Iterator[tuple[str, str]]:
+    """What one sentence may state: what its words say of the answer, and the answer. Nothing where it gives a
+    reason, or where another sentence follows."""
+    text = text.strip().rstrip(".! ")
+    if len(text) > MAX_STATEMENT or _SENTENCES.search(text):
+        return
+    bold = _BOLD_END.search(text)
+    whole = text[: bold.start()] if bold else text
+    if whole.count("$") % 2 == 0:  # a lone one is a currency
+        whole = _DELIMITERS.sub(" ", whole)
+    whole = normalise(whole)
+    links, begin = list(_LINK.finditer(whole)), _BEGIN.search(whole)
+    if bold:
+        sides = whole, bold["bold"]
+    elif links:
+        sides = whole[: links[-1].start()], whole[links[-1].end() :]
+    elif begin:
+        sides = whole[: begin.start()], whole[begin.start() :]
+    else:
+        return
+    if not bold and not links and not COMPUTING.isdisjoint(sides[0].lower().split()):
+        return  # twice 3
+    for words, value in (sides, sides[::-1]):
+        named = _LETTERS.search(words) or (links and words.strip())
+        clear = not _NO_NAME.search(words) and not _LINK.search(words.strip(" :"))
+        if named and clear and MATHEMATICS.search(value):
+            yield about(words), value
 
 
 NEAR = 40

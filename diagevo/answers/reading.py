@@ -3,8 +3,6 @@
 The type is decided before anything is computed: a date, a range, a version or a string of capitals is no
 term. A reading is syntax only; `comparison` decides which readings agree. What this module does not know for
 certain it leaves opaque, for math-verify.
-
-Long, but one file: the kinds of answers are tried in one order, and each is a few lines.
 """
 
 from __future__ import annotations
@@ -12,19 +10,41 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from diagevo.answers.cache import remembered
-from diagevo.answers.extraction import boxed_answer
-from diagevo.answers.forms import Answer, Assignment, Collection, Opaque, Rounded, Scalar, Within, Words
-from diagevo.answers.kinds import as_spelled, in_small_letters, text_type
-from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, is_number, nesting, normalise, strip_wrappers
-from diagevo.answers.numerals import number_words, with_decimal_comma
-from diagevo.answers.sentences import about, hedged, statements
-from diagevo.answers.terms import parse
-from diagevo.answers.units import Unit, in_steps, is_unit, is_word, split_unit
-from diagevo.answers.values import closed, infinite, rounds
-
-MAX_PROSE = 4_000
-"""How much of the end of a text without a box is searched for its answer."""
+from diagevo.answers.extraction import PREFIX, about, has_word, hedged, stated, statements
+from diagevo.answers.forms import (
+    Answer,
+    Assignment,
+    Collection,
+    Opaque,
+    Rounded,
+    Scalar,
+    Within,
+    Words,
+    as_spelled,
+    in_small_letters,
+    text_type,
+)
+from diagevo.answers.notation import (
+    MATHEMATICS,
+    MAX_ANSWER,
+    MAX_NESTING,
+    is_number,
+    nesting,
+    normalise,
+    remembered,
+    strip_wrappers,
+)
+from diagevo.answers.quantities import (
+    CURRENCIES,
+    SMALL_NUMBERS,
+    Unit,
+    in_steps,
+    is_word,
+    number_words,
+    split_unit,
+    with_decimal_comma,
+)
+from diagevo.answers.terms import closed, infinite, parse, rounds
 
 MAX_WORK = MAX_NESTING * MAX_ANSWER
 """Characters that the reading of one answer looks at, those it looks at again included."""
@@ -35,16 +55,6 @@ PIECE = 20
 MAX_DEPTH = 2 * MAX_NESTING
 """Deepest reading of a piece within a piece."""
 
-
-_WORDS = re.compile(r"(?<![^\W\d_])(?<!\\)[^\W\d_]+(?:['-][^\W\d_]{2,})*")
-_COMMANDS = re.compile(r"\\(?:begin|end)\s*+\{\w++\}|\\[A-Za-z]++")
-_MATHS = re.compile(
-    r"\$\$.*?\$\$|(?<!\\)\$(?:\\\$|[^$])*?(?<!\\)\$"
-    r"|\\\((?:(?!\\\().)*?\\\)|\\\[(?:(?!\\\[).)*?\\\]",
-    re.DOTALL,
-)
-_DELIMITERS = re.compile(r"\$\$|(?<!\\)\$|(?<!\\)\\[()\[\]]")
-_SMALL_WORDS = frozenset({"and", "or", "percent", "percentage", "pct"})
 
 _NAMED = (
     r"(?:(?:\\(?:vec|hat|bar|tilde|d?dot|mathcal|Delta|delta)\s?+)?+(?:\{[A-Za-z]\}|\\?[A-Za-z]++)"
@@ -74,9 +84,7 @@ _BASE = re.compile(
     r"(?P<digits>[0-9A-F]++(?:\.[0-9]++)?)\s*+_\s*+(?:\{\s*+)?"
     r"(?P<base>\d++|two|three|four|five|six|seven|eight|nine)\s*+\}?"
 )
-_DIGIT = re.compile(r"\d")
 _GROUPING = re.compile(r"[ ,]")
-_MATHEMATICS = re.compile(r"[\d=^_\\+*/|<>{}%]")
 _STATES = re.compile(r"(?<!\\)\$|\\[(\[]|(?i:\b(?:answer|solution|result|total|it's|is|are|equals)\b|=|:\s)")
 """Prose that states an answer: a formula, or "the answer is"."""
 _INDIAN = re.compile(r"[-+]?\d{1,2}(?:,\d{2}(?!\d))++,\d{3}")
@@ -91,16 +99,11 @@ _CASES = re.compile(
     r"(?P<body>(?:(?!\\begin|\\hline|\\end)[^&])*+)\\end\s*+\{(?P=kind)\}\s*+\.?",
     re.DOTALL,
 )
-_PREFIX = re.compile(
-    r"(?i:(?:the\s++)?(?:final\s++)?answer\s*+(?:is|:)\s*+:?|(?:答案|答え|答)\s*+[是为為は]?\s*+:?"
-    r"|(?:antwort|respuesta|réponse|resposta|risposta|ответ)\s*+:"
-    r"|about|approximately|roughly|approx\.?|around|\\approx|=)\s*+"
-)
-_CODES = re.compile("USD|EUR|GBP|JPY|INR")
-_CURRENCIES = r"(?:(?:USD|EUR|GBP|JPY|INR)\s*+)?+"
+_CODES = re.compile(CURRENCIES)
+_MONEY = rf"(?:(?:{CURRENCIES})\s*+)?+"
 _RANGE = re.compile(
-    rf"(?:from\s++)?+(?P<low>{_CURRENCIES}\d++(?:\.\d++)?)(?P<percent>\s?%)?+(?P<sign>\s*+(?:--?+|to(?![a-z]))\s*+)"
-    rf"(?P<high>{_CURRENCIES}\d++(?:\.\d++)?)(?P<unit>\s*+(?:[%‰]|[^\W\d_][^\d]*+)?)"
+    rf"(?:from\s++)?+(?P<low>{_MONEY}\d++(?:\.\d++)?)(?P<percent>\s?%)?+(?P<sign>\s*+(?:--?+|to(?![a-z]))\s*+)"
+    rf"(?P<high>{_MONEY}\d++(?:\.\d++)?)(?P<unit>\s*+(?:[%‰]|[^\W\d_][^\d]*+)?)"
 )
 _REMAINDER = re.compile(
     r"(?:quotient\s*+(?:is\s*+)?)?+(?P<quotient>-?\d++)\s*+,?\s*+(?:and\s*+|with\s*+)?+(?:an?\s*+)?+"
@@ -123,12 +126,7 @@ _NO_SOLUTION = frozenset(
     for adjective in ("", "real ")
     for s in ("", "s")
 ) | {"none", "empty set", "the empty set", "does not exist", "dne", "\\emptyset", "\\{\\}", "\\{ \\}"}
-_SHARES = re.compile("[%‰‱]")
 _PARTS = {"%": 100, "‰": 1000, "‱": 10_000}
-_MARKED = re.compile(r"(?:^|(?<=\s))####(?!#)\s*+(?P<answer>[^\n#]++)\s*+\Z")
-"""GSM8K's mark of a final answer."""
-_TAGGED = re.compile(r"<answer>(?P<answer>(?:(?!</?answer>).)*+)</answer>\s*+\Z", re.DOTALL)
-"""The tag of a final answer in prompts that ask for one."""
 _WORDY = re.compile(r"\s*+\\?[A-Za-z][\w '()\\-]*+")
 _SHARE = re.compile(r"\d++ (?:in|of|on|at|vs) \d++")
 """3 in 5, whose word is no product of letters."""
@@ -136,16 +134,6 @@ _FOR_ALL = re.compile(
     r"(?:for\s(?:all|every|each|any)|\\forall)\s*+(?:real\s(?:numbers?\s)?)?"
     r"(?P<names>[A-Za-z](?:\s?,\s?[A-Za-z])*+)\s?\)?\Z"
 )
-_BASE_WORDS = {
-    "two": "2",
-    "three": "3",
-    "four": "4",
-    "five": "5",
-    "six": "6",
-    "seven": "7",
-    "eight": "8",
-    "nine": "9",
-}
 
 
 def split_top_level(text: str, separators: str) -> list[str]:
@@ -176,44 +164,6 @@ def _items(text: str) -> list[str]:
     return [part.strip() for part in split_top_level(text, ",;") if part.strip()]
 
 
-def has_word(text: str) -> bool:
-    """Whether an English word stands in a text, commands left aside."""
-    return any(is_word(word) for word in _WORDS.findall(_COMMANDS.sub(" ", text)))
-
-
-@remembered
-def stated(text: str) -> Opaque | str:
-    """The answer that a text states: its box, or itself without math delimiters; prose where it is hidden.
-
-    Prose is a text with words around its formulas: `The answer is $5$, since …`.
-    """
-    boxed = boxed_answer(text)
-    if boxed is not None:
-        return boxed
-    marked = _MARKED.search(text) if "####" in text else None
-    marked = marked or (_TAGGED.search(text) if "</answer>" in text else None)
-    if marked:
-        text = marked["answer"].strip()
-    if len(text) > MAX_PROSE:
-        return Opaque(text[-MAX_PROSE:], prose=True)
-    maths = _MATHS.findall(text)
-    if maths:
-        around = [word.lower() for word in _WORDS.findall(_COMMANDS.sub(" ", _MATHS.sub(" ", text)))]
-        if _PREFIX.match(text):
-            around = around[2:]
-        if any(len(word) > 1 and word not in _SMALL_WORDS and not is_unit(word) for word in around):
-            return Opaque(text, prose=True)
-        if len(maths) > 1 or around:
-            return _DELIMITERS.sub(" ", text)
-    return text
-
-
-def prose_piece(text: str) -> str:
-    """The formula at the end of prose, if no number follows it."""
-    formulas = list(_MATHS.finditer(text))
-    return formulas[-1][0] if formulas and not _DIGIT.search(text, formulas[-1].end()) else ""
-
-
 @remembered
 def readings(text: str) -> tuple[Answer, ...]:
     """What an answer may mean, the likeliest first: `1,22` is a decimal with a comma, or a list of two."""
@@ -241,7 +191,7 @@ def readings(text: str) -> tuple[Answer, ...]:
             return first, _Reader().read(decimal)
         if _INDIAN.fullmatch(spelled):
             return first, _Reader().read(spelled.replace(",", ""))
-    except _TooMuch:
+    except TooMuch:
         return (Opaque(answer),)
     return (first,)
 
@@ -298,7 +248,7 @@ def _words(text: str) -> Words | None:
     typed = text_type(text)
     if typed is not None:
         return Words(typed)
-    if _MATHEMATICS.search(text) or _CHOICES.fullmatch(text) or not has_word(text):
+    if MATHEMATICS.search(text) or _CHOICES.fullmatch(text) or not has_word(text):
         return None
     return Words(in_small_letters(text))
 
@@ -380,7 +330,7 @@ def _scalar(text: str) -> Answer:
     text = text.strip()
     based = _BASE.fullmatch(text)
     if based:
-        base = _BASE_WORDS.get(based["base"], based["base"])
+        base = SMALL_NUMBERS.get(based["base"], based["base"])
         return Scalar(text, based["digits"], Unit(((f"base {base}", 1),), "1"))
     value, unit = split_unit(text)
     parts = next((parts for sign, parts in _PARTS.items() if sign in value), 1)
@@ -399,7 +349,7 @@ def _bounds(low: Answer, high: Answer, named: bool, tight: bool) -> bool:
     return tight or float(low.value) < float(high.value)
 
 
-class _TooMuch(Exception):
+class TooMuch(Exception):
     """A text takes more work than an answer may."""
 
 
@@ -411,17 +361,17 @@ class _Reader:
         self.depth = 0
 
     def read(self, text: str) -> Answer:
-        """What a piece of the answer says. Raises _TooMuch where the bound is reached."""
+        """What a piece of the answer says. Raises TooMuch where the bound is reached."""
         self.left -= len(text) + PIECE
         self.depth += 1
         if self.left < 0 or self.depth > MAX_DEPTH:
-            raise _TooMuch
+            raise TooMuch
         answer = self._read(text)
         self.depth -= 1
         return answer
 
     def _read(self, text: str) -> Answer:
-        text = strip_wrappers(_PREFIX.sub("", text, count=1) if _PREFIX.match(text) else text)
+        text = strip_wrappers(PREFIX.sub("", text, count=1) if PREFIX.match(text) else text)
         text = _in_digits(text)
         words = _words(text)
         if words is not None:

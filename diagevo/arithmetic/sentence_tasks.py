@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from diagevo.answers.equivalence import extract_boxed
+from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic.grammar import FAMILIES, Part, parse, word
 from diagevo.arithmetic.heldout import draw_seen
 from diagevo.arithmetic.truth import answer, value

@@ -6,7 +6,7 @@ A round of a model that does not know the form keeps nothing, and takes as long 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diagevo.answers.equivalence import extract_boxed
+from diagevo.answers.extraction import extract_boxed
 from diagevo.memory.state.projected_schedule import Draw
 from diagevo.methods.context import PlayContext
 from diagevo.sampling.sampler import Sampler

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from diagevo.answers.equivalence import extract_boxed
+from diagevo.answers.extraction import extract_boxed
 from diagevo.config.resume_overrides import adjusted
 from diagevo.config.sources import from_settings
 from diagevo.diagnosis.cause_extraction import Diagnoser, Progress

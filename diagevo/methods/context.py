@@ -10,7 +10,8 @@ from operator import eq
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from diagevo.answers.equivalence import AnswerChecker, extract_boxed
+from diagevo.answers.equivalence import AnswerChecker
+from diagevo.answers.extraction import extract_boxed
 from diagevo.answers.votes import Votes, count
 from diagevo.config.models import Config
 from diagevo.memory.events import InvalidReason

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagevo.answers.equivalence import AnswerChecker, extract_boxed, extract_choice
-from diagevo.answers.extraction import boxed_answer
+from diagevo.answers.equivalence import AnswerChecker
+from diagevo.answers.extraction import boxed_answer, extract_boxed, extract_choice
 from diagevo.answers.notation import has_content
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "data" / "choice_extraction_cases.jsonl"

@@ -16,19 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from diagevo.answers import (
-    comparison,
-    kinds,
-    names,
-    notation,
-    numerals,
-    reading,
-    sentences,
-    terms,
-    units,
-    values,
-    votes,
-)  # fmt: skip
+from diagevo.answers import comparison, forms, notation, quantities, reading, terms, votes
 from diagevo.answers import extraction as answers
 from diagevo.arithmetic import grammar
 from diagevo.diagnosis import prompts, replies
@@ -37,13 +25,12 @@ from diagevo.selfplay import questions
 from tests.answers.backtracking import Steps, TooManySteps, steps
 
 GRADING: list[ModuleType] = [
-    answers, comparison, kinds, names, notation, numerals, reading, sentences, terms, units, values, votes,
-    of_benchmarks,
+    answers, comparison, forms, notation, quantities, reading, terms, votes, of_benchmarks,
 ]  # fmt: skip
 LETTERS = "ABCDI"
 WINDOWED = [answers._choice_patterns(LETTERS)[i] for i in (0, 2)]
 """Patterns that look a hundred characters ahead at each place: linear from some hundred characters on."""
-OF_UNITS = [units._TAIL, units._ATOM, reading._DOMAIN]
+OF_UNITS = [quantities._TAIL, quantities._ATOM, reading._DOMAIN]
 """Patterns that are given `MAX_UNIT` characters at most, or the last `MAX_DOMAIN`."""
 
 _BRACKETS = r"""
@@ -61,7 +48,7 @@ million|percent|p.m.|dozen|to |mod |remainder |USD |January |Bob|a'bb|A or |(A) 
  times |for all n|the minimum is |es |no """
 BRACKETS = _BRACKETS.split()
 COMMANDS = sorted(
-    {f"\\{name}" for name in (*notation._ALIASES, *notation._DROPPED, *terms._GREEK, *terms._FUNCTIONS)}
+    {f"\\{name}" for name in (*notation._ALIASES, *notation._DROPPED, *terms._GREEK, *terms._CALLS)}
     | {f"\\{name}{{" for name in re.findall(r"[a-z]+", notation._TEXT.pattern) if len(name) > 3}
     | set(_COMMANDS.split())
 )
@@ -278,7 +265,7 @@ def test_a_mixed_number_is_looked_at_before_it_is_read(depth):
 def test_mixed_numbers_are_what_they_were():
     texts = ["2\\frac{1}{2}", "2\\frac12", "2\\frac{3}{2}", "2\\frac{1}{2}^2"]
     read = [terms.parse(notation.normalise(text)) for text in texts]
-    assert [term and values.exact(term) for term in read] == [2.5, 2.5, 3, 0.5]
+    assert [term and terms.exact(term) for term in read] == [2.5, 2.5, 3, 0.5]
 
 
 def test_a_set_and_a_tuple_are_compared_once_a_pair():
@@ -326,7 +313,7 @@ def test_a_value_of_many_digits_is_no_value():
     product = "*".join(f"{base}^{{900}}" for base in range(3, 33, 2))
     term = terms.parse(product)
     assert term is not None
-    assert values.exact(term) is None
+    assert terms.exact(term) is None
 
 
 def test_a_double_factorial_is_no_factorial_of_a_factorial():

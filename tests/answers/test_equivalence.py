@@ -14,8 +14,7 @@ from diagevo.answers import equivalence, reading
 from diagevo.answers.algebra import AlgebraOutcome, AlgebraPool, AlgebraWorker, Ended
 from diagevo.answers.comparison import decide, expressions
 from diagevo.answers.equivalence import QUESTION, AnswerChecker, agree
-from diagevo.answers.terms import parse
-from diagevo.answers.values import equal_values
+from diagevo.answers.terms import equal_values, parse
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
 from tests.answers.answer_pairs import DIFFERENT, SAME

@@ -12,7 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from diagevo.answers.comparison import decide
-from diagevo.answers.equivalence import AnswerChecker, extract_boxed, extract_choice
+from diagevo.answers.equivalence import AnswerChecker
+from diagevo.answers.extraction import extract_boxed, extract_choice
 
 FAULTS = Path(__file__).resolve().parents[3] / "shared" / "data" / "faults"
 

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import pytest
 
-from diagevo.answers.equivalence import agree, extract_boxed
+from diagevo.answers.equivalence import agree
+from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic import PREMISE, PROMPTS, WEIGHTS, answer, is_held_out
 from diagevo.arithmetic.families import GROUPS, family
 from diagevo.errors import ConfigError, WrongTrainingError
@@ -168,7 +169,8 @@ def test_each_kept_question_is_practised_and_only_its_failures_are_observed(hist
 
 
 def test_a_failed_trajectory_misses_the_label_and_its_reference_reaches_it(history: History) -> None:
-    from diagevo.answers.equivalence import agree, extract_boxed
+    from diagevo.answers.equivalence import agree
+    from diagevo.answers.extraction import extract_boxed
 
     scored = {c.question_id: c for c in of(history, events.CandidateScored)}
     for failure in of(history, events.FailureObserved):

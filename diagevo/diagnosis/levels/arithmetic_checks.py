@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from diagevo.answers.names import COMPUTING
-from diagevo.answers.units import CANONICAL, MULTIPLIERS, is_unit
+from diagevo.answers.extraction import COMPUTING
+from diagevo.answers.quantities import CANONICAL, MULTIPLIERS, is_unit
 
 NUMBER = re.compile(r"(?<![\w.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w.])\.\d+")
 LONGEST = 40

@@ -60,7 +60,7 @@ COUNTED = ours("read read.asking read.counts read.pass_rates", "memory") | ours(
 WRITING = ours("arguments memory opening own_ids policy_file writer log.writer_lock", "memory")
 WRITING |= ours("assignments projector", "memory state")
 NEW_RUN = ours("loading models shipped sources yaml_text", "config") | ours("diagnosis diagnosis.embedder")
-READS_LABELS = ours("answers") | ours("cache extraction names notation numerals units", "answers")
+READS_LABELS = ours("answers") | ours("extraction forms notation quantities", "answers")
 INGEST = (
     (PROGRAM | SCREEN | LOG | WRITING)
     | ours("commands.ingest commands.stopping", "cli")
