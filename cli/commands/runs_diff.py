@@ -1,6 +1,7 @@
 """`diagevo runs diff`: two rounds of a run, or two runs, side by side."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ from ..render import console as render
 from ..render.layout import lay
 from ..render.result import Result, Rows
 from ..render.table import Column, columns
+from ..screens.beside import beside, beside_rows
 from ..screens.ingested import in_both, matched
 from ..screens.rounds import premises
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
         RoundComparison,
         RunsDiff,
     )
+    from diagevo.memory.compare.prompts_in_both import PromptsInBoth
+    from diagevo.memory.history import AsOf, History
 
 _POINTS = "write a..b, a@3..b@3, a@2..a@5, or 2..5"
 
@@ -37,7 +41,9 @@ _POINTS = "write a..b, a@3..b@3, a@2..a@5, or 2..5"
     example="""diagevo runs diff a..b
     diagevo runs diff a@3..b@3 --exit-code
     diagevo runs diff a@2..a@5
-    diagevo runs diff 2..5 --run a""",
+    diagevo runs diff 2..5 --run a
+    diagevo runs diff model=small..model=large --run evals
+    diagevo runs diff monday..tuesday..friday""",
 )
 def diff(
     call: CommandContext,
@@ -45,7 +51,8 @@ def diff(
         str,
         typer.Argument(
             metavar="A..B",
-            help="Two runs, each optionally with @ROUND; two rounds of a run; or two round numbers of --run.",
+            help="Two runs, each optionally with @ROUND; two rounds of a run; or two round numbers of --run."
+            " Of ingested rollouts also model=NAME or step=N, of --run or as RUN:step=N, and more than two.",
         ),
     ],
     *,
@@ -54,7 +61,11 @@ def diff(
     """Compare two rounds of a run, or two runs.
 
     For two rounds: what changed. For two runs: the round after which they differ, and the causes they share.
-    For ingested rollouts also the prompts that passed less often in the second, with their causes."""
+    For ingested rollouts also the prompts that passed less often in the second, with their causes. More than
+    two: a table of what passed by tag, and of the prompts on which each failed by a cause."""
+    if "=" in points or points.count("..") > 1:
+        found = _compare_slices(call, points)
+        return replace(found, exit_code=1) if exit_code and not found.data["same"] else found
     left, dots, right = points.partition("..")
     if not dots or not left or not right:
         raise ConfigError(f"{points} does not name two rounds", hint=_POINTS)
@@ -76,14 +87,13 @@ def _compare_rounds(call: CommandContext, run: str | None, a: int, b: int) -> Re
     """What changed between two commits of a run. Round 0 is before the first event."""
     from diagevo.memory.compare.memory_diff import configuration, diff_memory, learnt
     from diagevo.memory.history import AsOf
-    from diagevo.memory.read.pass_rates import prompts_in_both
 
     with opened(call, run) as history:
         first, last = (AsOf(0, 0, 0) if n == 0 else history.as_of(n) for n in (a, b))
         found = diff_memory(history, first, last)
         outcomes = [line for line in learnt(history, history, (first.round, last.round)) if line.round >= a]
         changed = list(configuration(history, history, first, last)) if first.round else []
-        prompts = prompts_in_both(history, history, first, last) if first.round else None
+        prompts = _in_both((history, first), (history, last)) if first.round else None
     data = render.plain(found) | {"same": found.same, "configuration": render.plain(changed)}
     data |= {"learnt": render.plain(outcomes), "prompts": render.plain(prompts)}
     parts: list[str | Rows] = [_memory_diff(history.run_id, found, changed)]
@@ -102,14 +112,14 @@ def _compare_runs(
 ) -> Result[dict[str, Any]]:
     from diagevo.memory.compare.matched_causes import matched_causes
     from diagevo.memory.compare.memory_diff import diff_runs, learnt
-    from diagevo.memory.read.pass_rates import pass_rates, prompts_in_both
+    from diagevo.memory.read.pass_rates import pass_rates
 
     with opened(call, left[0]) as a, opened(call, right[0]) as b:
         at_a, at_b = a.as_of(left[1]), b.as_of(right[1])
         found = diff_runs(a, b, at_a, at_b)
         outcomes = learnt(a, b, found.rounds)
         worlds = [history.world for history in (a, b)]
-        prompts = prompts_in_both(a, b, at_a, at_b)
+        prompts = _in_both((a, at_a), (b, at_b))
         rates = (pass_rates(a), pass_rates(b)) if a.evaluation and b.evaluation else (None, None)
         alike = None
         if rates[0] is not None and rates[1] is not None:
@@ -127,6 +137,60 @@ def _compare_runs(
         return Result(data, text=[*told, *matched(alike, found.runs)])
     parts = [_runs_diff(found), *(table for table in tables if table.values), *told]
     return Result(data, text=parts, notes=premises(worlds if outcomes else []))
+
+
+def _in_both(*points: "tuple[History, AsOf]") -> "PromptsInBoth | None":
+    """What two points gave for the same prompts; None where one has no rollouts of another trainer."""
+    if any(history.ingested is None for history, _ in points):
+        return None
+    from diagevo.memory.compare.prompts_in_both import prompts_in_both
+    from diagevo.memory.compare.run_slices import SlicedRun
+
+    a, b = (SlicedRun(history).whole(at) for history, at in points)
+    return prompts_in_both(a, b)
+
+
+def _compare_slices(call: CommandContext, points: str) -> Result[dict[str, Any]]:
+    """Models, steps or runs beside each other: two prompt by prompt, more as a table."""
+    from diagevo.memory.compare.matched_causes import matched_causes
+    from diagevo.memory.compare.prompts_in_both import prompts_in_both
+    from diagevo.memory.compare.run_slices import SlicedRun, names, slice_named
+    from diagevo.view.against import kinds_of
+    from diagevo.view.slice_table import COLUMNS, slice_table
+
+    wanted = [slice_named(each) for each in points.split("..")]
+    if not 1 < len(wanted) <= COLUMNS:
+        raise ConfigError(f"{len(wanted)} are named", hint=f"name 2 to {COLUMNS}: a..b..c")
+    runs: dict[str | None, SlicedRun] = {}
+    with ExitStack() as stack:
+        for each in wanted:
+            if each.run not in runs:
+                history = stack.enter_context(opened(call, each.run))
+                if history.ingested is None:
+                    raise ConfigError(
+                        f"run {history.run_id} has no responses of an evaluation or of another trainer",
+                        hint="two runs that were played: diagevo runs diff A..B",
+                    )
+                runs[each.run] = SlicedRun(history)
+        slices = [
+            runs[each.run].at(
+                each.address, None if each.round is None else runs[each.run].history.as_of(each.round)
+            )
+            for each in wanted
+        ]
+        called, table = names(slices), slice_table(slices)
+        a, b = slices[0], slices[-1]
+        prompts = prompts_in_both(a, b)
+        alike = matched_causes(a.history, b.history, a.cause_rates(), b.cause_rates())
+    data: dict[str, Any] = {"of": called, "same": not (prompts.less or prompts.more)}
+    data |= {"table": list(beside_rows(table, called))}
+    parts: list[str | Rows] = [*beside(table, called)]
+    if len(slices) == 2:
+        data |= {"prompts": render.plain(prompts), "matched": render.plain(alike)}
+        both = called[0], called[1]
+        told = in_both(prompts, both, points, call.run if wanted[0].run is None else None)
+        parts = [*told, *matched(alike, both, kinds_of(a, b)), *parts]
+    return Result(data, text=parts)
 
 
 MATCHED = columns("a, b, timing, f: f a | b, description")

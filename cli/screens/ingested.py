@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from .memory import dismissed, held
 
 if TYPE_CHECKING:
     from diagevo.memory.compare.matched_causes import MatchedCause
-    from diagevo.memory.read.pass_rates import PassRates, PromptsInBoth
+    from diagevo.memory.compare.prompts_in_both import PromptsInBoth
+    from diagevo.memory.read.pass_rates import PassRates
     from diagevo.memory.read.runs import RunStory
     from diagevo.view.evaluated import Evaluated, Passed
 
@@ -34,6 +36,7 @@ PASSED = columns(
 )
 MATCHED = columns("what, a, b, description: cause, reason: why they are one")
 """Causes of two evaluations."""
+STAYED = ("stayed", "gone", "came")
 DROPS = columns(
     "first_step: step, first_pass_rate: pass rate, last_step: then step, "
     "last_pass_rate: pass rate, cause_id: cause, prompt"
@@ -183,11 +186,14 @@ def next_lines(story: "RunStory") -> list[str]:
     return ["".join(lines)] if lines else []
 
 
-def matched(found: "Sequence[MatchedCause]", runs: tuple[str, str]) -> list[str | Rows]:
-    """The causes of two evaluations: those that stayed, with why they are one, those that went or came."""
+def matched(
+    found: "Sequence[MatchedCause]", runs: tuple[str, str], kinds: tuple[str, str, str] = STAYED
+) -> list[str | Rows]:
+    """The causes of two evaluations: those of both, with why they are one, those of the first or the second.
+    `kinds`: what these are called."""
     rows: list[dict[str, Any]] = []
     for one in found:
-        what = "stayed" if one.first and one.second else "gone" if one.first else "came"
+        what = kinds[0] if one.first and one.second else kinds[1] if one.first else kinds[2]
         shown = one.second or one.first
         assert shown is not None
         failures = {
@@ -210,11 +216,14 @@ def _beyond(head: int, lines: Sequence[Any]) -> list[dict[str, Any]]:
     return [row | {"prompt": f"…{row['prompt'][head:]}"} for row in rows] if head else rows
 
 
-def in_both(found: "PromptsInBoth | None", runs: tuple[str, str], points: str) -> list[str | Rows]:
-    """What two runs gave for the same prompts, and those that fell most."""
+def in_both(
+    found: "PromptsInBoth | None", names: tuple[str, str], points: str, run: str | None = None
+) -> list[str | Rows]:
+    """What two runs, models or steps gave for the same prompts, and those that fell most. `points` are their
+    address, of `run` where they are parts of one."""
     if found is None:
         return []
-    a, b = runs
+    a, b = names
     if not found.prompts:
         return [f"no prompt is in both {a} and {b}\n"]
     rates = " → ".join(number(rate) for rate in found.pass_rates)
@@ -224,7 +233,7 @@ def in_both(found: "PromptsInBoth | None", runs: tuple[str, str], points: str) -
     )
     from diagevo.view.against import changed_by_chance
 
-    alone = (f"{number:,} only in {run}" for number, run in zip(found.alone, runs, strict=True) if number)
+    alone = (f"{number:,} only in {run}" for number, run in zip(found.alone, names, strict=True) if number)
     line = "; ".join([line, *alone]) + "\n"
     if found.less or found.more:
         line += f"{changed_by_chance(found.less, found.more)}\n"
@@ -233,5 +242,6 @@ def in_both(found: "PromptsInBoth | None", runs: tuple[str, str], points: str) -
     drops = zip(_beyond(head, found.drops), found.drops, strict=True)
     rows = [row | {"a": each.pass_rates[0], "b": each.pass_rates[1]} for row, each in drops]
     more = len(rows) - SHOWN
-    hidden = [f"{more:,} more that passed less often: diagevo runs diff {points} --json"] if more > 0 else []
+    command = f"diagevo runs diff {quote(points)}" + (f" --run {run}" if run else "")
+    hidden = [f"{more:,} more that passed less often: {command} --json"] if more > 0 else []
     return [line, Rows(sides, rows[:SHOWN]), *hidden] if rows else [line]

@@ -1,24 +1,33 @@
-"""Two runs of another trainer beside each other: what passed in both, prompts that got worse or better with a
-response of each, and which causes came and went."""
+"""Runs, models and steps of another trainer beside each other: what passed of each, and of two of them the
+prompts that got worse or better with a response of each, and which causes came and went."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from shlex import quote
+from typing import Any
 
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.protocol import NORMAL, sign_test
 from diagevo.memory.compare.matched_causes import matched_causes
+from diagevo.memory.compare.prompts_in_both import PromptInBoth, PromptsInBoth, prompts_in_both
+from diagevo.memory.compare.run_slices import RunSlice, SlicedRun, names, slice_named
 from diagevo.memory.history import History
-from diagevo.memory.read.pass_rates import PromptInBoth, PromptsInBoth, prompts_in_both
 from diagevo.memory.read.responses import Chosen
+from diagevo.text.escaping import storable
 from diagevo.text.numbers import count, percent
 from diagevo.text.thoughts import answered
 from diagevo.view.page import Page, Sentence, Site
-from diagevo.view.pages import below
+from diagevo.view.pages import AGAINST, below
+from diagevo.view.slice_table import COLUMNS, slice_table
 
 WHOLE = 6
 """Prompts of either kind that are shown with their responses."""
 LISTED = 100
 """Prompts of either kind that are listed."""
+ROWS = 30
+"""Tags and causes of the table, each."""
+CHOICES = 200
+"""Steps that can be chosen."""
 CHANCE = 0.05
 
 
@@ -34,26 +43,97 @@ class ResponsePair:
 def against(history: History, site: Site, other: str) -> Page:
     """The run against another one, which comes first."""
     before = site.history(other)
-    found = prompts_in_both(before, history, before.end, history.end)
-    if found is None:
+    if before.ingested is None or history.ingested is None:
         raise NotFoundError(
             "both runs must have responses of an evaluation or of another trainer",
             hint=f"diagevo runs diff {other}..{history.run_id} compares any two",
         )
     run = history.run_id
-    stories = site.story(other).pass_rates, site.story(run).pass_rates
-    causes = () if None in stories else tuple(rates.causes for rates in stories if rates)
-    data = {
-        "other": other,
-        "found": found,
-        "sentences": list(_sentences(found, other, run)),
-        "worse": _pairs(site, (before, history), found.drops, ("passed", "failed")),
-        "better": _pairs(site, (before, history), found.rises, ("failed", "passed")),
-        "causes": matched_causes(before, history, *causes) if len(causes) == 2 else [],
-        "listed": LISTED,
-        "commands": [f"diagevo runs diff {other}..{run}"],
-    }
+    data = _of_two(site, SlicedRun(before).whole(), SlicedRun(history).whole())
+    data["commands"] = [f"diagevo runs diff {other}..{run}"]
     return Page("against.html", f"{run} against {other}", data, below(run))
+
+
+def compare(history: History, site: Site, query: Mapping[str, str] = {}) -> Page:
+    """Models, steps or runs beside each other, and two of them prompt by prompt: those that the address
+    names as `a` and `b`, else the first and the last."""
+    run = history.run_id
+    if history.ingested is None:
+        raise NotFoundError(f"run {run} has no responses of an evaluation or of another trainer")
+    sliced = SlicedRun(history)
+    others = [one for one in site.runs() if one != run and site.history(one).ingested is not None]
+    known = {run: sliced}
+
+    def chosen(text: str) -> RunSlice:
+        named = slice_named(storable(text))
+        of = named.run or run
+        if of not in known:
+            known[of] = SlicedRun(site.history(of))
+            if known[of].history.ingested is None:
+                raise NotFoundError(f"run {of} has no responses to compare")
+        return known[of].at(
+            named.address, None if named.round is None else known[of].history.as_of(named.round)
+        )
+
+    columns = sliced.models or _some(sliced.steps, COLUMNS)
+    columns = columns or [chosen(one) for one in (*others[-AGAINST:], run)]
+    given = query.get("a") or "", query.get("b") or ""
+    first = chosen(given[0]) if given[0] else columns[0]
+    second = chosen(given[1]) if given[1] else columns[-1]
+    table = slice_table(columns)
+    data = {
+        "columns": names(table.columns),
+        "table": table,
+        "left": len(columns) - len(table.columns),
+        "rows": ROWS,
+        "two": None,
+        "choices": [one.address for one in (*sliced.models, *_some(sliced.steps, CHOICES))] + [*others, run],
+        "chosen": (_address(first, run), _address(second, run)),
+    }
+    if (first.history.run_id, first.address) != (second.history.run_id, second.address):
+        data |= {"two": names([first, second])} | _of_two(site, first, second)
+        data["commands"] = [_command(first, second)]
+    return Page("compare.html", f"{run} compared", data, below(run))
+
+
+def _some(slices: Sequence[RunSlice], most: int) -> list[RunSlice]:
+    """Up to so many, from the first to the last, as evenly as can be."""
+    if len(slices) <= most:
+        return list(slices)
+    return [slices[round(place * (len(slices) - 1) / (most - 1))] for place in range(most)]
+
+
+def _address(of: RunSlice, run: str) -> str:
+    """As a choice of the page has it."""
+    own = of.history.run_id
+    return of.address if of.address and own == run else f"{own}:{of.address}" if of.address else own
+
+
+def _command(a: RunSlice, b: RunSlice) -> str:
+    if a.history.run_id == b.history.run_id:
+        return f"diagevo runs diff {quote(f'{a.address}..{b.address}')} --run {a.history.run_id}"
+    points = "..".join(":".join(filter(None, (one.history.run_id, one.address))) for one in (a, b))
+    return f"diagevo runs diff {quote(points)}"
+
+
+def _of_two(site: Site, a: RunSlice, b: RunSlice) -> dict[str, Any]:
+    """What passed in both, the prompts that changed, and the causes."""
+    found, called = prompts_in_both(a, b), names([a, b])
+    titles = "Prompts that got worse", "Prompts that got better"
+    if a.model or b.model:
+        titles = f"Prompts that {called[1]} passed less often", f"Prompts that {called[1]} passed more often"
+    return {
+        "titles": titles,
+        "kinds": kinds_of(a, b),
+        "sides": [(name, one.history.run_id) for name, one in zip(called, (a, b), strict=True)],
+        "found": found,
+        "sentences": list(_sentences(found, *called)),
+        "worse": _pairs(site, (a, b), found.drops, ("passed", "failed")),
+        "better": _pairs(site, (a, b), found.rises, ("failed", "passed")),
+        "causes": matched_causes(a.history, b.history, a.cause_rates(), b.cause_rates()),
+        "listed": LISTED,
+        "all": _command(a, b),
+    }
 
 
 def changed_by_chance(less: int, more: int) -> str:
@@ -87,17 +167,24 @@ def _sentences(found: PromptsInBoth, other: str, run: str) -> list[Sentence]:
     return [Sentence("both", text) for text in texts]
 
 
+def kinds_of(a: RunSlice, b: RunSlice) -> tuple[str, str, str]:
+    """What a cause is called that both have, the first alone, and the second alone."""
+    if a.model or b.model:  # neither came after the other
+        first, second = names([a, b])
+        return "both", f"only {first}", f"only {second}"
+    return "stayed", "gone", "came"
+
+
 def _pairs(
-    site: Site, runs: tuple[History, History], found: Sequence[PromptInBoth], verdicts: tuple[str, str]
+    site: Site, sides: tuple[RunSlice, RunSlice], found: Sequence[PromptInBoth], verdicts: tuple[str, str]
 ) -> list[ResponsePair]:
     pairs: list[ResponsePair] = []
     for one in found[:WHOLE]:
         texts: list[str | None] = []
-        for history, verdict in zip(runs, verdicts, strict=True):
+        for of, verdict in zip(sides, verdicts, strict=True):
+            history, within = of.history, Chosen(prompt=one.question, model=of.model, step=of.step)
             responses = site.responses(history.run_id)
-            [*shown] = responses.find(Chosen(prompt=one.question, verdict=verdict), 0, 1) or responses.find(
-                Chosen(prompt=one.question), 0, 1
-            )
+            [*shown] = responses.find(replace(within, verdict=verdict), 0, 1) or responses.find(within, 0, 1)
             text = history.text(shown[0].text) if shown else None
             texts.append(None if text is None else answered(text).strip() or text)
         pairs.append(ResponsePair(one, texts[0], texts[1]))

@@ -45,6 +45,7 @@ ROUTES: tuple[tuple[str, Builder], ...] = (
     (rf"{RUN}/diagnostics", pages.diagnostics),
     (rf"{RUN}/report", report_page.report),
     (rf"{RUN}/against/{OTHER}", against.against),
+    (rf"{RUN}/compare", against.compare),
     (rf"{RUN}/live", pages.live),
     (rf"{RUN}/causes{PART}", pages.causes),
     (rf"{RUN}/causes/(?P<cause>c\d+){PART}", stories.cause),
@@ -122,7 +123,7 @@ class View:
             return self._rendered(path, builder(self.site), None)
         if builder is pages.verified:  # it reads the heads outside the log before it looks at the log
             return self._rendered(path, builder(self.site.history(run), self.site), run)
-        more = {"query": query} if builder is response_pages.listed else {}
+        more = {"query": query} if builder in (response_pages.listed, against.compare) else {}
         with self.site.database.view():  # a page shows one moment
             return self._rendered(path, builder(self.site.history(run), self.site, **given, **more), run)
 
@@ -138,6 +139,7 @@ class View:
                 "page_of": posixpath.basename(path).partition(".html")[0],
                 "live": self.site.live,
                 "evaluation": run is not None and self.site.history(run).evaluation,
+                "has_responses": run is not None and self.site.history(run).ingested is not None,
                 "copied": self.most,
                 "style": _style() if self.most == 1 else "",
                 "policy": None if self.most is None else _policy(alone=self.most == 1),

@@ -45,13 +45,20 @@ def matched_causes(
     right = {one.cause_id: one for one in causes_b}
     found: list[MatchedCause] = []
 
+    if a.run_id == b.run_id:  # of two models or steps of one run: its causes are the same for both
+        for first in causes_a:
+            if (second := right.pop(first.cause_id, None)) is not None:
+                found.append(MatchedCause(first, second, "one cause of the run"))
+                del left[first.cause_id]
+        return _ordered(found, causes_a, left, right)
+
     def match(first: CauseRate, second: CauseRate, reason: str) -> None:
         found.append(MatchedCause(first, second, reason))
         del left[first.cause_id], right[second.cause_id]
 
     for first in causes_a:
         for second in list(right.values()):
-            if first.cause_id in left and _words(first) == _words(second):
+            if first.cause_id in left and plain_words(first) == plain_words(second):
                 match(first, second, "the same words")
     members_a, members_b = _members(a), _members(b)
     asked = _asked(a) & _asked(b)
@@ -70,6 +77,15 @@ def matched_causes(
         if share >= ALIKE and first.cause_id in left and second.cause_id in right:
             both = count(len(own & other), "prompt")
             match(first, second, f"{both} in common, of {len(own)} and {len(other)} that both runs asked")
+    return _ordered(found, causes_a, left, right)
+
+
+def _ordered(
+    found: list[MatchedCause],
+    causes_a: tuple[CauseRate, ...],
+    left: dict[str, None],
+    right: dict[str, CauseRate],
+) -> list[MatchedCause]:
     found.sort(
         key=lambda one: -max(one.first.failures if one.first else 0, one.second.failures if one.second else 0)
     )
@@ -78,7 +94,8 @@ def matched_causes(
     return found
 
 
-def _words(cause: CauseRate) -> str:
+def plain_words(cause: CauseRate) -> str:
+    """Its description without what its clauses were counted over."""
     return " ".join(_COUNTS.sub("", cause.description).lower().split())
 
 

@@ -1,7 +1,7 @@
 """What passed of another trainer's rollouts, by its own check: by step, by prompt, by the cause of what
 failed."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -309,11 +309,15 @@ def observed(history: History, as_of: AsOf) -> tuple[int, int]:
 @dataclass(frozen=True, slots=True)
 class _CauseOf:
     question: str
+    question_id: str
     cause_id: str
 
 
-def last_causes(history: History, questions: Sequence[str], until: int = 2**31 - 1) -> dict[str, str]:
-    """By prompt, the cause of most failures of its last group that has any, up to a round."""
+def last_causes(
+    history: History, questions: Sequence[str], until: int = 2**31 - 1, groups: Container[str] | None = None
+) -> dict[str, str]:
+    """By prompt, the cause of most failures of its last group that has any, up to a round; `groups` chooses
+    some by their question ids."""
     if not questions:
         return {}
     wanted, among = set(questions), "round <= :until"
@@ -324,97 +328,5 @@ def last_causes(history: History, questions: Sequence[str], until: int = 2**31 -
         names = {}
     place = "round, length(question_id), question_id, failures, length(cause_id) DESC, cause_id DESC"
     found = select_rows(history, "v_cause_question", _CauseOf, among, {"until": until, **names}, order=place)
-    return {one.question: one.cause_id for one in found if one.question in wanted}  # the last one stays
-
-
-@dataclass(frozen=True, slots=True)
-class PromptInBoth:
-    """A prompt that passed less or more often in the second of two runs or rounds, as each had it last."""
-
-    question: str
-    """Its digest."""
-    prompt: str
-    pass_rates: tuple[float, float]
-    cause_id: str | None
-    """In the second, the cause of most of its last failures that have one."""
-
-
-@dataclass(frozen=True, slots=True)
-class PromptsInBoth:
-    """What two runs, or one run up to two rounds, gave for the same prompts."""
-
-    prompts: int
-    alone: tuple[int, int]
-    """Prompts that only one of them has."""
-    pass_rates: tuple[float, float]
-    """Means over these prompts; 0 where there are none."""
-    less: int
-    """Prompts that passed less often in the second run."""
-    more: int
-    drops: tuple[PromptInBoth, ...]
-    """All that passed less often, those that fell most first."""
-    rises: tuple[PromptInBoth, ...]
-    """All that passed more often, those that rose most first."""
-    differences: tuple[float, float]
-    """Of the pass rates, second minus first: their mean, and its standard error paired by prompt."""
-
-
-def prompts_in_both(a: History, b: History, at_a: AsOf, at_b: AsOf) -> PromptsInBoth | None:
-    """Prompts are matched by their text; None where one has no rollouts of another trainer."""
-    if a.ingested is None or b.ingested is None:
-        return None
-    left, right = _last_rates(a, at_a.round), _last_rates(b, at_b.round)
-    both = [(prompt, (rate, right[prompt])) for prompt, rate in left.items() if prompt in right]
-    fell = sorted((one for one in both if one[1][1] < one[1][0]), key=lambda one: one[1][1] - one[1][0])
-    rose = sorted((one for one in both if one[1][1] > one[1][0]), key=lambda one: one[1][0] - one[1][1])
-    prompts = [prompt for prompt, _ in (*fell, *rose)]
-    texts, causes = a.texts(prompts), last_causes(b, prompts, _until(b, at_b.round))
-
-    def in_both(found: Sequence[tuple[str, tuple[float, float]]]) -> tuple[PromptInBoth, ...]:
-        return tuple(PromptInBoth(each, texts[each], rates, causes.get(each)) for each, rates in found)
-
-    return PromptsInBoth(
-        prompts=len(both),
-        alone=(len(left) - len(both), len(right) - len(both)),
-        pass_rates=(_mean([rates[0] for _, rates in both]), _mean([rates[1] for _, rates in both])),
-        less=len(fell),
-        more=len(rose),
-        drops=in_both(fell),
-        rises=in_both(rose),
-        differences=_mean_and_error([rates[1] - rates[0] for _, rates in both]),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    question: str
-    step: int
-    rollouts: int
-    passes: int
-
-
-def _last_rates(history: History, round: int) -> dict[str, float]:
-    """Of each prompt by its digest, in the last step that has it, up to a round."""
-    found: dict[str, tuple[int, int, int]] = {}
-    until = {"until": _until(history, round)}
-    for group in select_rows(history, "v_group", _Group, "round <= :until", until, order="position"):
-        step, rollouts, passes = found.get(group.question, (group.step, 0, 0))
-        if group.step > step:
-            step, rollouts, passes = group.step, 0, 0
-        if group.step == step:
-            found[group.question] = step, rollouts + group.rollouts, passes + group.passes
-    return {question: passes / rollouts for question, (_, rollouts, passes) in found.items()}
-
-
-def _until(history: History, round: int) -> int:
-    """The last round whose groups are meant: after the last commit those that wait are too."""
-    return round if round < history.end.round else 2**31 - 1
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
-
-
-def _mean_and_error(values: list[float]) -> tuple[float, float]:
-    mean, n = _mean(values), len(values)
-    return mean, sqrt(sum((one - mean) ** 2 for one in values) / (n - 1) / n) if n > 1 else 0.0
+    chosen = (one for one in found if groups is None or one.question_id in groups)
+    return {one.question: one.cause_id for one in chosen if one.question in wanted}  # the last one stays

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from diagevo.errors import ConfigError
-from diagevo.memory.events import MODEL, CauseCreated, CauseMatched, FailureObserved, GroupIngested
+from diagevo.memory.events import CauseCreated, CauseMatched, FailureObserved, GroupIngested
 from diagevo.memory.history import History
 from diagevo.memory.read.asking import select_rows
+from diagevo.memory.read.placed_groups import placed_groups
 from diagevo.memory.state.assignments import causes_of, moves
 
 SECONDS = 5.0
@@ -115,14 +116,6 @@ class _Found(NamedTuple):
     failure: str | None
     cause: str | None
     tags: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """`v_group`."""
-
-    position: int
-    round: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,24 +245,19 @@ def _of_groups(history: History) -> list[_Found]:
         fact.event.failure_id: fact.event.trajectory
         for fact in history.log.chosen(history.run_id, [FailureObserved])
     }
-    rounds, places = dict[int, int](), dict[int, int]()
-    names: dict[int, str] = {}
-    for one in select_rows(history, "v_group", _Group, order="position"):
-        rounds[one.position] = one.round
-        place = places[one.round] = places.get(one.round, -1) + 1
-        names[one.position] = f"r{one.round}.q{place}"
+    placed = placed_groups(history)
+    names = {group.position: name for name, group in placed.items()}
     found: list[_Found] = []
     for fact in history.log.chosen(history.run_id, [GroupIngested]):
-        if (round_ := rounds.get(fact.position)) is None:
+        if (name := names.get(fact.position)) is None:
             continue
-        group, name = fact.event, names[fact.position]
+        group, round_ = fact.event, placed[name].round
         said = {one.sample: one.text for one in group.feedback}
         failed = {one.sample: one.trajectory for one in group.failed}
         passing = [n for n in range(len(group.rewards)) if n not in failed]
         kept = group.passed or ([] if group.reference is None else [group.reference])
         texts = failed | dict(zip(passing, kept, strict=False))
-        tags = tuple(tag for tag in group.tags if not tag.startswith(MODEL))
-        model = next((tag.removeprefix(MODEL) for tag in group.tags if tag.startswith(MODEL)), None)
+        tags, model = placed[name].classes, placed[name].model
         for sample, text in sorted(texts.items()):
             failure = f"{name}.a{sample}"
             failure = failure if sample in failed and observed.get(failure) == text else None
