@@ -10,7 +10,7 @@ from diagevo.errors import NotFoundError
 from diagevo.evaluation.protocol import NORMAL, sign_test
 from diagevo.memory.compare.matched_causes import matched_causes
 from diagevo.memory.compare.prompts_in_both import PromptInBoth, PromptsInBoth, prompts_in_both
-from diagevo.memory.compare.run_slices import RunSlice, SlicedRun, names, slice_named
+from diagevo.memory.compare.run_slices import RunSlice, names, slice_named
 from diagevo.memory.history import History
 from diagevo.memory.read.responses import Chosen
 from diagevo.text.escaping import storable
@@ -49,7 +49,7 @@ def against(history: History, site: Site, other: str) -> Page:
             hint=f"diagevo runs diff {other}..{history.run_id} compares any two",
         )
     run = history.run_id
-    data = _of_two(site, SlicedRun(before).whole(), SlicedRun(history).whole())
+    data = _of_two(site, site.sliced(other).whole(), site.sliced(run).whole())
     data["commands"] = [f"diagevo runs diff {other}..{run}"]
     return Page("against.html", f"{run} against {other}", data, below(run))
 
@@ -60,20 +60,15 @@ def compare(history: History, site: Site, query: Mapping[str, str] = {}) -> Page
     run = history.run_id
     if history.ingested is None:
         raise NotFoundError(f"run {run} has no responses of an evaluation or of another trainer")
-    sliced = SlicedRun(history)
+    sliced = site.sliced(run)
     others = [one for one in site.runs() if one != run and site.history(one).ingested is not None]
-    known = {run: sliced}
 
     def chosen(text: str) -> RunSlice:
         named = slice_named(storable(text))
-        of = named.run or run
-        if of not in known:
-            known[of] = SlicedRun(site.history(of))
-            if known[of].history.ingested is None:
-                raise NotFoundError(f"run {of} has no responses to compare")
-        return known[of].at(
-            named.address, None if named.round is None else known[of].history.as_of(named.round)
-        )
+        of = site.sliced(named.run or run)
+        if of.history.ingested is None:
+            raise NotFoundError(f"run {named.run} has no responses to compare", hint="choose another run")
+        return of.at(named.address, None if named.round is None else of.history.as_of(named.round))
 
     columns = sliced.models or _some(sliced.steps, COLUMNS)
     columns = columns or [chosen(one) for one in (*others[-AGAINST:], run)]

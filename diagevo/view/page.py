@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from diagevo.errors import NotFoundError
 from diagevo.memory.audit.verification import Verification
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.compare.run_slices import SlicedRun
 from diagevo.memory.history import History
 from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database
@@ -128,6 +129,7 @@ class Site:
         self._log = Log(database)
         self._read: dict[str, History] = {}
         self._searched: dict[str, tuple[Head, Responses]] = {}
+        self._sliced: dict[str, SlicedRun] = {}
         self._making = Lock()
         self._told: dict[str, tuple[Head, RunStory]] = {}
         self.checks = Checks(self._log, self.folder_of)
@@ -153,6 +155,13 @@ class Site:
         if (known := self._told.get(run)) is None or known[0] != head:
             known = self._told[run] = head, run_story(self.history(run))
         return replace(known[1], line=run_line(self.history(run)))
+
+    def sliced(self, run: str) -> SlicedRun:
+        """The run by models and steps, kept until it goes on."""
+        history = self.history(run)
+        if (known := self._sliced.get(run)) is None or known.history is not history:
+            known = self._sliced[run] = SlicedRun(history)
+        return known
 
     def responses(self, run: str) -> Responses:
         """The responses of the run as it is now, for searching: kept of the last few runs that were asked

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from lxml import html
@@ -18,7 +19,11 @@ from diagevo.view.page import Site
 from diagevo.view.site import View
 from tests.attack.hostile import KINDS
 from tests.cli.program import invoke
+from tests.view.conftest import serving
 from tests.view.test_against import run, write
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 ADDRESSES = "model=org/small..model=org/large"
 
@@ -213,4 +218,25 @@ def test_hostile_names_of_models_stay_texts(tmp_path: Path) -> None:
         assert not tree.xpath("//img | //b | //main//script | //*[@onerror]")
         assert visible(tree.text_content()) == tree.text_content()
     assert "The first 12 of" in view.render("a/compare.html")
+    database.close()
+
+
+@pytest.mark.slow
+def test_axe_finds_no_fault_and_nothing_is_cut(page: "Page", home: Path) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    database = Database(f"sqlite:///{home / 'diagevo.db'}")
+    with serving(database) as served:
+        page.goto(served.opening)
+        page.goto(f"{served.base}evals/compare.html")
+        page.get_by_label("First").select_option("model=org/small")
+        page.get_by_label("Second").select_option("model=org/large")
+        page.get_by_role("button", name="Compare").click()
+        assert page.url.endswith("compare.html?a=model%3Dorg%2Fsmall&b=model%3Dorg%2Flarge")
+        assert page.get_by_text("from 62.5% in org/small to 83.3% in org/large").count() == 1
+        for width, scheme in product((1440, 390), ("light", "dark")):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert not Axe().run(page).response["violations"]
     database.close()

@@ -66,8 +66,8 @@ def _kind(path: str) -> str:
     return next(pattern for pattern, _ in ROUTES if re.fullmatch(pattern, path.removesuffix(".html")))
 
 
-ALONE = {pattern for pattern, _ in ROUTES if "/against/" not in pattern}
-"""Kinds of pages but the one about two evaluations, which test_against.py has."""
+ALONE = {pattern for pattern, _ in ROUTES if "/against/" not in pattern and "/compare" not in pattern}
+"""Kinds of pages but those that compare evaluations, which test_against.py and test_compare.py have."""
 Visit = Callable[..., object]
 
 

@@ -25,11 +25,15 @@ _ADDRESS = re.compile(
 class RunSlice:
     """Rollouts of a run that are compared with others."""
 
-    history: History
+    run: "SlicedRun"
     address: str
     """What it is within the run: `model=gpt-x`, `step=3`; empty of a whole run."""
     groups: Mapping[str, PlacedGroup]
     """By question id, in order of the log."""
+
+    @property
+    def history(self) -> History:
+        return self.run.history
 
     @property
     def name(self) -> str:
@@ -74,14 +78,9 @@ class RunSlice:
             )
         return tuple(sorted(rates, key=lambda one: (-one.failures, len(one.cause_id), one.cause_id)))
 
-    def caused(self) -> list["CausedFailures"]:
+    def caused(self) -> "list[CausedFailures]":
         """Its failures by cause and group, without dismissed causes."""
-        gone = {cause.cause_id for cause in self.history.state(self.history.end).dismissed()}
-        return [
-            one
-            for one in select_rows(self.history, "v_cause_question", CausedFailures)
-            if one.question_id in self.groups and one.cause_id not in gone
-        ]
+        return [one for one in self.run.caused if one.question_id in self.groups]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +104,13 @@ class SlicedRun:
         return placed_groups(self.history)
 
     @cached_property
+    def caused(self) -> list[CausedFailures]:
+        """All failures by cause and group, without dismissed causes."""
+        gone = {cause.cause_id for cause in self.history.state(self.history.end).dismissed()}
+        found = select_rows(self.history, "v_cause_question", CausedFailures)
+        return [one for one in found if one.cause_id not in gone]
+
+    @cached_property
     def models(self) -> list[RunSlice]:
         """By name; empty of a run that names fewer than two."""
         return self._divided("model", {name: group.model for name, group in self.groups.items()})
@@ -119,7 +125,7 @@ class SlicedRun:
         groups = self.groups
         if at is not None and at.round < self.history.end.round:
             groups = {name: group for name, group in groups.items() if group.round <= at.round}
-        return RunSlice(self.history, "", groups)
+        return RunSlice(self, "", groups)
 
     def at(self, address: str, at: AsOf | None = None) -> RunSlice:
         """The slice of this address. Raises NotFoundError where there is none."""
@@ -140,9 +146,7 @@ class SlicedRun:
         for name, value in values.items():
             if value is not None:
                 parts.setdefault(value, {})[name] = self.groups[name]
-        slices = [
-            RunSlice(self.history, f"{kind}={value}", parts[value]) for value in sorted(parts, key=_order)
-        ]
+        slices = [RunSlice(self, f"{kind}={value}", parts[value]) for value in sorted(parts, key=_order)]
         return slices if len(slices) > 1 else []
 
 
