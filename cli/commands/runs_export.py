@@ -105,19 +105,21 @@ def _data(history: "History", kind: Kind, cause: str | None, file: Path) -> Resu
 
     cause_id = None if cause is None else resolve(history, cause, history.end, "cause").id
     chosen = TrainingData(history, kind, cause_id)
-    rows, left = list(chosen.rows()), [f"{number:,} {why}" for why, number in chosen.left.items()]
+    rows = list(chosen.rows())
     if not rows:
-        why = f"; left out: {', '.join(left)}" if left else ""
+        why = "; left out: " if chosen.left else ""
+        why += "; ".join(f"{one.failures:,} {one.why} ({one.next})" for one in chosen.left)
         raise NotFoundError(
             f"run {history.run_id} has nothing of {cause_id or 'any cause'} to write as {kind}{why}",
             hint=f"its failures: diagevo memory why {cause_id or 'c1'} --run {history.run_id}",
         )
     write_training_data(rows, file)
     made = {"file": str(file), "as": kind, "rows": len(rows), "cause_id": cause_id}
-    made |= {"failures": chosen.failures, "left_out": dict(chosen.left)}
+    made |= {"failures": chosen.failures, "left_out": render.plain(chosen.left)}
     text = f"{file}: {count(len(rows), 'row')} of {history.run_id}" + (f", {cause_id}" if cause_id else "")
-    if left:
-        text += f"\nleft out of {count(chosen.failures, 'failure')}: {', '.join(left)}"
+    if chosen.left:
+        text += f"\nleft out of {count(chosen.failures, 'failure')}:"
+        text += "".join(f"\n{one.failures:>9,}  {one.why}; {one.next}" for one in chosen.left)
     return Result(made, text=f"{text}\n", run=history.run_id, as_of=history.end)
 
 

@@ -20,7 +20,7 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts
-from diagevo.memory.read.asking import select_rows
+from diagevo.memory.read.placed_groups import placed_groups
 from diagevo.memory.state.assignments import causes_of, moves
 from diagevo.private import atomic_file, private_folder
 from diagevo.text.escaping import json_text
@@ -31,6 +31,24 @@ PAGE = 500
 """Failures whose texts are read together."""
 _MARKS = re.compile(r"<\|\w+\|>|<start_of_turn>|\[INST\]")
 _Failure = tuple[FailureObserved, CandidateScored]
+
+
+FALSE_LABEL = "held against a false label"
+ONE_ROW = "on a question that has its row"
+NONE_PASSED = "on prompts that no response passed"
+WAITING = "in a round that waits for its diagnosis"
+DISMISSED = "of a dismissed cause"
+RIGHT = "that give the true answer"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Failures without a row."""
+
+    failures: int
+    why: str
+    next: str
+    """What gives them one, or why nothing should."""
 
 
 class TrainingData:
@@ -63,26 +81,27 @@ class TrainingData:
             for fact in history.events(GroupIngested):
                 self._passed.setdefault(fact.event.question, set()).update(fact.event.passed)
         wanted = [p for p in failures if cause is None or self._causes.get(p[0].failure_id) == cause]
-        uncompared = _failed_rollouts(history) - len(failures) if cause is None and history.ingested else 0
-        self.failures = len(wanted) + uncompared
+        waiting, none_passed = (0, 0) if cause is not None else _beside(history, len(failures))
+        self.failures = len(wanted) + waiting + none_passed
         """All that failed, of the cause where one is named."""
         self._wanted: list[_Failure] = []
-        left = Counter({"not looked at, as no response passed or their round waits": uncompared})
+        left = Counter({WAITING: waiting, NONE_PASSED: none_passed})
         questions: set[str] = set()
         dismissed = {one.cause_id for one in history.state(history.end).dismissed()}
         for failed, scored in wanted:
             why = _why_not(kind, failed, scored)
             if self._causes.get(failed.failure_id) in dismissed:
-                why = "of a dismissed cause"
+                why = DISMISSED
             if why is None and kind != "dpo" and scored.question_id in questions:
-                why = "on a question that has its row"
+                why = ONE_ROW
             if why is None:
                 questions.add(scored.question_id)
                 self._wanted.append((failed, scored))
             else:
                 left[why] += 1
-        self.left = +left
-        """How many failures have no row, by the reason."""
+        steps = _next_steps(history.run_id)
+        self.left = [LeftOut(number, why, steps[why]) for why, number in (+left).items()]
+        """The failures that have no row, by the reason."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Prompts are chat messages; they are texts where the trainer logged them through a chat template."""
@@ -126,24 +145,35 @@ class TrainingData:
 def _why_not(kind: Kind, failed: FailureObserved, scored: CandidateScored) -> str | None:
     """Why a failure has no row; None where it has one."""
     if kind != "prompts" and failed.against != "response":
-        return "where no response passed (--as prompts has the questions)"
+        return NONE_PASSED
     if kind != "prompts" and scored.label_true is False:
-        return "held against a false label"
+        return FALSE_LABEL
     if kind == "dpo" and failed.right is True:
-        return "that give the true answer"
+        return RIGHT
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Rollouts:
-    """`v_rollouts`."""
+def _next_steps(run: str) -> dict[str, str]:
+    """By the reason why a failure has no row, what gives it one."""
+    return {
+        WAITING: f"diagevo diagnose --run {run} --local, or with a model",
+        NONE_PASSED: "ask the model for more responses, or take their questions: --as prompts",
+        FALSE_LABEL: "none: the response that agreed would teach a false answer",
+        DISMISSED: f"diagevo memory dismiss CAUSE --undo --run {run}",
+        ONE_ROW: "none: --as dpo has a row for each failure",
+        RIGHT: "none: the failed response is right",
+    }
 
-    rollouts: int
-    passes: int
 
-
-def _failed_rollouts(history: History) -> int:
-    return sum(one.rollouts - one.passes for one in select_rows(history, "v_rollouts", _Rollouts))
+def _beside(history: History, observed: int) -> tuple[int, int]:
+    """Rollouts of another trainer that failed and were not observed: those that wait for their round, and
+    those beside which nothing passed."""
+    if history.ingested is None:
+        return 0, 0
+    counted = set(history.state(history.end).counted())
+    groups = placed_groups(history).values()
+    waiting = sum(one.rollouts - one.passes for one in groups if one.round not in counted)
+    return waiting, sum(one.rollouts - one.passes for one in groups) - waiting - observed
 
 
 def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:

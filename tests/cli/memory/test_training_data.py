@@ -83,12 +83,13 @@ def test_every_failure_has_a_row_or_a_reason(home: Path, ask: Ask, kind: str) ->
     of_log = invoke("memory", "query", "SELECT count(*) FROM v_failure", "--format", "csv", env=env).stdout
     made = json.loads(ask("--as", kind, "-o", "a.jsonl", "--json").stdout)["data"]
     assert made["failures"] == int(of_log.split()[-1]) == 9
-    assert made["rows"] + sum(made["left_out"].values()) == 9
+    left_out = {one["why"]: one["failures"] for one in made["left_out"]}
+    assert made["rows"] + sum(left_out.values()) == 9
     text = ask("--as", kind, "-o", "b.jsonl").stdout
-    assert all(f"{number} {why}" in text for why, number in made["left_out"].items())
+    assert all(f"{one['failures']}  {one['why']}; {one['next']}" in text for one in made["left_out"])
     left = {"sft": (4, 2), "dpo": (0, 2), "prompts": (5, 0)}[kind]
     reasons = "on a question that has its row", "held against a false label"
-    assert tuple(made["left_out"].get(why, 0) for why in reasons) == left
+    assert tuple(left_out.get(why, 0) for why in reasons) == left
 
 
 def test_failures_of_another_trainer_that_stand_beside_nothing_are_told(tmp_path: Path) -> None:
@@ -102,7 +103,21 @@ def test_failures_of_another_trainer_that_stand_beside_nothing_are_told(tmp_path
     assert invoke("ingest", "jsonl", "own.jsonl", "--run", "own").exit_code == 0
     said = invoke("runs", "export", "own", "--as", "dpo", "-o", "a.jsonl").stdout
     assert "a.jsonl: 3 rows of own" in said
-    assert "left out of 5 failures: 2 not looked at, as no response passed or their round waits" in said
+    lines = said.splitlines()
+    assert lines[1] == "left out of 5 failures:"
+    assert lines[2].split("; ") == [
+        "        2  on prompts that no response passed",
+        "ask the model for more responses, or take their questions: --as prompts",
+    ]
+    # A later round has not been looked at yet: another group with a pass and a failure.
+    more = json.dumps({"step": 20, "prompt": "d", "response": "d7", "reward": 0})
+    more += "\n" + json.dumps({"step": 20, "prompt": "d", "response": "d8", "reward": 1})
+    stepped = [json.dumps({"step": 1} | json.loads(line)) for line in written]
+    Path("own.jsonl").write_text("\n".join(stepped) + "\n" + more + "\n")
+    assert invoke("ingest", "jsonl", "own.jsonl", "--run", "two", "--steps-per-round", "1").exit_code == 0
+    said = invoke("runs", "export", "two", "--as", "dpo", "-o", "b.jsonl").stdout
+    assert "left out of 6 failures" in said
+    assert "1  in a round that waits for its diagnosis; diagevo diagnose --run two --local" in said
 
 
 def test_a_failure_stands_beside_the_nearest_response_that_passed() -> None:
