@@ -13,7 +13,11 @@ The memory as a library, for a trainer of your own:
     memory.settle(failure_id, ...)         # one by one: matched, or a new cause
     memory.commit()                        # → ε₂, p₂
 
-`diagevo.read("sqlite:///runs/a.db", "a")` gives a run as polars frames, without writing to it.
+`diagevo.read("sqlite:///runs/a.db", "a")` gives a run as polars frames, without writing to it. An evaluation,
+from its file to its causes:
+
+    evals = diagevo.load("results.json")   # of any format of `diagevo ingest`
+    evals.diagnose(local=True).causes()
 
 Events are `diagevo.CandidateScored`, `diagevo.FailureObserved` and so on (`diagevo.memory.events` has them
 all); errors are in `diagevo.errors`. Importing diagevo is cheap: everything else is loaded when it is first
@@ -25,6 +29,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from diagevo.config.models import Config
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
     from diagevo.memory.frames import RunFrames
     from diagevo.memory.memory import Memory
     from diagevo.memory.state.projected_schedule import Draw, Schedule
+    from diagevo.view.notebook import NotebookRun
 
 if not os.path.isdir(os.path.join(__path__[0], "cli")):
     __path__.append(os.path.dirname(__path__[0]))  # a checkout has cli/ and migrations/ beside the package
@@ -61,6 +67,7 @@ __all__ = [
     "RunFrames",
     "Schedule",
     "__version__",
+    "load",
     "open",
     "read",
     "voted",
@@ -69,6 +76,7 @@ __all__ = [
 _HOMES = {
     "Memory": "diagevo.memory.memory",
     "RunFrames": "diagevo.memory.frames",
+    "NotebookRun": "diagevo.view.notebook",
     "Draw": "diagevo.memory.state.projected_schedule",
     "Schedule": "diagevo.memory.state.projected_schedule",
     "voted": "diagevo.ingest.voted",
@@ -155,3 +163,39 @@ def read(
     from diagevo.memory.history import open_history
 
     return RunFrames(open_history(url, run, root=root))
+
+
+def load(
+    path: "str | Path",
+    run: str | None = None,
+    *,
+    url: str = "sqlite:///runs/diagevo.db",
+    format: str | None = None,
+    map: "Mapping[str, str] | None" = None,
+    reward: str | None = None,
+    pass_at: float | None = None,
+) -> "NotebookRun":
+    """Read an evaluation, or another trainer's rollouts, into the log, as `diagevo ingest` does. The same
+    file again changes nothing.
+
+    Args:
+        path: A file or a folder.
+        run: The run's name; None is the file's.
+        url: A SQLAlchemy URL or the path of an SQLite file; a missing file is created.
+        format: What wrote it; None recognises it.
+        map: Of rows of your own, the path of each field.
+        reward: The field of the reward, where it is not the format's own.
+        pass_at: The lowest reward that passes (default: 0.5).
+
+    Returns:
+        The run: `diagnose` finds its causes; `passed`, `causes`, `responses`, `compare` and the methods of
+        `read` give polars frames (extra `polars`).
+
+    Raises:
+        ConfigError: The format is not known, or a row is not of it.
+    """
+    from pathlib import Path
+
+    from diagevo.view import notebook
+
+    return notebook.load(Path(path), run, url, format, map, {"reward": reward, "pass_at": pass_at})

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,7 @@ def test_every_example_is_run_here() -> None:
     tests/integrations what verl and prime-rl follow."""
     assert {file.name for file in EXAMPLES.glob("*.*")} == {
         "bandit.py",
+        "diagnose_an_evaluation.ipynb",
         "learnability.py",
         "prime_rl_steered.py",
         "read_a_run.ipynb",
@@ -165,16 +167,38 @@ def test_trl_keeps_a_memory_and_is_steered_by_it(tmp_path: Path, processes: int)
     assert invoke("memory", "verify", "--deep", "--db", f"sqlite:///{tmp_path}/diagevo.db").exit_code == 0
 
 
+def executed(name: str) -> dict[str, Any]:
+    """What the cells of a notebook leave behind, run from top to bottom."""
+    notebook = json.loads((EXAMPLES / name).read_text(encoding="utf-8"))
+    assert all(cell.get("outputs", []) == [] for cell in notebook["cells"])
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), name, "exec"), names)
+    return names
+
+
 def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(str(tmp_path / "runs" / "diagevo.db"), "first", root=tmp_path / "runs")
     monkeypatch.chdir(tmp_path)
-    notebook = json.loads((EXAMPLES / "read_a_run.ipynb").read_text(encoding="utf-8"))
-    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    names: dict[str, Any] = {}
-    for cell in cells:
-        exec(compile(cell, "read_a_run.ipynb", "exec"), names)
+    names = executed("read_a_run.ipynb")
     assert [type(turn).__name__ for turn in names["story"].turns][:2] == ["Created", "Counted"]
-    assert all(cell.get("outputs", []) == [] for cell in notebook["cells"])
+
+
+def test_the_notebook_of_an_evaluation_finds_what_the_commands_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(EXAMPLES / "sql_eval.jsonl", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    executed("diagnose_an_evaluation.ipynb")
+    assert invoke("ingest", "jsonl", "sql_eval.jsonl", "--run", "typed").exit_code == 0
+    assert invoke("diagnose", "--run", "typed", "--local").exit_code == 0
+    query = "SELECT cause_id, description, frequency FROM v_cause WHERE run_id = :run ORDER BY number"
+    by_notebook, by_command = (
+        invoke("memory", "query", query, "--run", run, "--format", "csv").stdout for run in ("sql", "typed")
+    )
+    assert by_notebook == by_command
+    assert by_notebook.count("\n") > 5
 
 
 def test_the_sample_is_made_by_its_program() -> None:

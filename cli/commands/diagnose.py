@@ -96,7 +96,9 @@ def diagnose(
     ):
         if wrong:
             raise ConfigError(what, hint=fix)
-    typed = _role_settings(model, base_url, local=local)
+    from diagevo.ingest.diagnosing import role_settings
+
+    typed = role_settings(model, base_url, local=local)
     typed += ("ingest.all_failed=true",) if all_failed else ()
     call = replace(call, settings=(*call.settings, *typed))
     from .diagnosticians import Reporter, compare
@@ -143,14 +145,3 @@ def diagnose(
                 notes.append(f"{rates.left}; all such prompts: diagevo runs show {run}")
         as_of = memory.state
     return Result(rows, ROUNDS, text, run=run, as_of=as_of, notes=notes)
-
-
-def _role_settings(model: str | None, base_url: str | None, *, local: bool) -> tuple[str, ...]:
-    """What --model, --base-url and --local mean, as --set would say it."""
-    if local:
-        if model is not None or base_url is not None:
-            raise ConfigError("--local asks no model", hint="leave --model and --base-url out, or --local")
-        return ("roles.diagnostician.engine=local",)
-    given = {"model": model, "base_url": base_url}
-    words = tuple(f"roles.diagnostician.{name}={value}" for name, value in given.items() if value is not None)
-    return ("roles.diagnostician.engine=openai", *words) if words else ()

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, read
+from diagevo.ingest.formats import Format
 from diagevo.progress import StopFlag
 from diagevo.text.lines import listed
 from diagevo.text.numbers import count
@@ -156,18 +155,7 @@ def ingest(
         steering=steering,
     )
     with session, stopped_by_signals(stop, waits=follow):
-        settings = session.settings()
-        steps = partial(
-            read,
-            format,
-            path,
-            reward=settings.reward,
-            mapped=settings.map,
-            wait=session.wait if follow else None,
-            on_cut=lambda name: report.cut.append(name),
-            on_note=lambda note: report.notes.append(note),
-        )
-        session.take(steps, path, settings.pass_at, report)
+        settings = session.take_files(format, path, report)
         if report.rollouts == report.groups.total():
             report.notes.append(ONCE)
         elif report.rollouts > report.groups.total() and not report.differing:

@@ -115,6 +115,17 @@ def diagnose(
     return _diagnosed(rounds, config, diagnostician, observer, stop) if found.rounds else {}
 
 
+def role_settings(model: str | None, base_url: str | None, *, local: bool) -> tuple[str, ...]:
+    """What --model, --base-url and --local mean, as --set would say it."""
+    if local:
+        if model is not None or base_url is not None:
+            raise ConfigError("--local asks no model", hint="leave --model and --base-url out, or --local")
+        return ("roles.diagnostician.engine=local",)
+    given = {"model": model, "base_url": base_url}
+    words = tuple(f"roles.diagnostician.{name}={value}" for name, value in given.items() if value is not None)
+    return ("roles.diagnostician.engine=openai", *words) if words else ()
+
+
 def diagnostician_for(
     memory: Memory, config: Config, max_calls: int | None = None
 ) -> "OpenAIDiagnostician | LocalCauses":

@@ -3,12 +3,14 @@ waited for, so that others may write in between."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from diagevo.config.models import IngestConfig
 from diagevo.errors import ConfigError, HeldError, NotFoundError, StoppedSafely, StoreError
+from diagevo.ingest.formats import Format, read
 from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure
 from diagevo.ingest.rollout_steps import RolloutStep
 from diagevo.ingest.rounds import Rounds
@@ -87,6 +89,22 @@ class IngestSession:
             return _ingest_settings(history.configuration().config)
         finally:
             history.close()
+
+    def take_files(self, format: Format, path: Path, report: IngestSummary) -> IngestConfig:
+        """Record what the files at `path` have, as `take`; the settings that they were read with."""
+        settings = self.settings()
+        steps = partial(
+            read,
+            format,
+            path,
+            reward=settings.reward,
+            mapped=settings.map,
+            wait=self.wait if self._follow else None,
+            on_cut=report.cut.append,
+            on_note=report.notes.append,
+        )
+        self.take(steps, path, settings.pass_at, report)
+        return settings
 
     def take(
         self, steps: Callable[[], Iterable[RolloutStep]], path: Path, pass_at: float, report: IngestSummary

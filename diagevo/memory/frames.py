@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from fractions import Fraction
 from html import escape
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sqlalchemy import text
 
@@ -76,7 +76,7 @@ class RunFrames:
             )
             for c in memory.causes
         )
-        return _frame(columns, rows)
+        return frame_of(columns, rows)
 
     def history(self) -> "polars.DataFrame":
         """A row a cause and committed round that counts: how states and frequencies went, and p of the
@@ -90,7 +90,7 @@ class RunFrames:
             (round_, *values, *_both(None if p is None else Fraction(p)))
             for round_, *values, p in self._ask(query)
         )
-        return _frame(columns, rows)
+        return frame_of(columns, rows)
 
     def rounds(self) -> "polars.DataFrame":
         """A row a committed round: F, z, ε of the next, counts."""
@@ -108,7 +108,7 @@ class RunFrames:
             return {"Float64": float, "Int64": int}.get(_kind(name), str)(value)
 
         lines = rounds(self._run)
-        return _frame(columns, (tuple(cell(line, name) for name in columns.split()) for line in lines))
+        return frame_of(columns, (tuple(cell(line, name) for name in columns.split()) for line in lines))
 
     def candidates(self, *, round: int | None = None, texts: bool = False) -> "polars.DataFrame":
         """A row a scored question.
@@ -137,7 +137,7 @@ class RunFrames:
         only = "" if round is None else " AND round = :round"
         query = f"SELECT {chosen} FROM v_candidate WHERE run_id = :run{only} ORDER BY position"
         named = self._own_ids(columns, "question_id", self._ask(query, round=round))
-        return _frame(columns, named).cast({"label_true": bool})
+        return frame_of(columns, named).cast({"label_true": bool})
 
     def failures(self, *, cause: str | None = None) -> "polars.DataFrame":
         """The failures with their texts, in order of the log.
@@ -165,7 +165,7 @@ class RunFrames:
         derived = {"step": step, "own_id": "NULL AS own_id"}
         chosen = ", ".join(derived.get(name, name) for name in columns.split())
         query = f"SELECT {chosen} FROM v_trajectory t WHERE run_id = :run ORDER BY position"
-        frame = _frame(columns, self._own_ids(columns, "failure_id", self._ask(query)))
+        frame = frame_of(columns, self._own_ids(columns, "failure_id", self._ask(query)))
         if cause is None:
             return frame
         named = resolve(self._run, cause, self._run.end, "cause").id
@@ -187,7 +187,7 @@ class RunFrames:
         counted = f"SELECT {', '.join(theirs.split())} FROM v_step WHERE run_id = :run ORDER BY round, step"
         for round_, step, rollouts, *passed in self._ask(counted):
             rows.append((round_, None, None, step, rollouts, None, None, None, None, None, *passed))
-        return _frame(columns, rows)
+        return frame_of(columns, rows)
 
     def why(self, ref: str) -> Story:
         """The chain of evidence of a cause, node, question or failure, with its texts.
@@ -219,7 +219,7 @@ class RunFrames:
     def _view(self, view: str, columns: str) -> "polars.DataFrame":
         """Columns of a stable view, in order of the log."""
         chosen = ", ".join(columns.split())
-        return _frame(
+        return frame_of(
             columns, self._ask(f"SELECT {chosen} FROM {view} WHERE run_id = :run ORDER BY position")
         )
 
@@ -246,7 +246,7 @@ class RunFrames:
         """
         columns = "position sequence round type cause_id event_id causation_id recorded_at payload"
         found = self._run.log.read(self._run.run_id, types=types, rounds=rounds)
-        return _frame(columns, (tuple(getattr(r, name) for name in columns.split()) for r in found))
+        return frame_of(columns, (tuple(getattr(r, name) for name in columns.split()) for r in found))
 
 
 def _both(value: Fraction | None) -> tuple[float | None, str | None]:
@@ -265,17 +265,20 @@ _TIMES = "committed_at recorded_at"
 """What each column of any frame holds, where it is no text: a frame without rows has its types too."""
 
 
-def _frame(columns: str, rows: Iterable[tuple[Any, ...]]) -> "polars.DataFrame":
+def frame_of(
+    columns: str, rows: Iterable[tuple[Any, ...]], **kinds: Literal["String", "Float64", "Int64"]
+) -> "polars.DataFrame":
+    """Rows as a frame. `kinds`: of columns that hold something else here than their name says."""
     with extra("polars", "a frame"):
         import polars
-    kinds = {name: _kind(name) for name in columns.split()}
-    times = [place for place, kind in enumerate(kinds.values()) if kind == "Datetime"]
+    held = {name: kinds.get(name) or _kind(name) for name in columns.split()}
+    times = [place for place, kind in enumerate(held.values()) if kind == "Datetime"]
     values = [list(row) for row in rows]
     for row in values:
         for place in times:
             row[place] = None if row[place] is None else datetime.fromisoformat(row[place])
     types = {"Datetime": polars.Datetime("us", "UTC")}
-    schema = {name: types.get(kind) or getattr(polars, kind) for name, kind in kinds.items()}
+    schema = {name: types.get(kind) or getattr(polars, kind) for name, kind in held.items()}
     return polars.DataFrame(values, schema=schema, orient="row")
 
 

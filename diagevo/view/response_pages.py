@@ -11,7 +11,16 @@ from urllib.parse import urlencode
 from diagevo.errors import ConfigError, NotFoundError, extra
 from diagevo.memory.history import History
 from diagevo.memory.read.asking import select_rows
-from diagevo.memory.read.responses import NO_CAUSE, ORDERS, SEARCHED, Chosen, StoredResponse, excerpt, phrases
+from diagevo.memory.read.responses import (
+    NO_CAUSE,
+    ORDERS,
+    SEARCHED,
+    Chosen,
+    Responses,
+    StoredResponse,
+    excerpt,
+    phrases,
+)
 from diagevo.text.escaping import csv_text, json_text, storable
 from diagevo.text.thoughts import answered, thought
 from diagevo.view.page import TEXT, Page, Site, TablePage, part_of
@@ -196,10 +205,11 @@ def written(history: History, site: Site, kind: str, query: Mapping[str, str]) -
     """The responses that an address asks for as a file, texts whole. Raises ConfigError, for Parquet also
     where polars is missing."""
     chosen = chosen_of(query)
-    records = _records(history, site, chosen, site.responses(history.run_id).count(chosen))
+    found = site.responses(history.run_id)
+    parts = records(history, found, chosen, found.count(chosen))
     if kind == "parquet":
-        return iter([_parquet([row for rows in records for row in rows])])
-    return _csv(records) if kind == "csv" else _json(records)
+        return iter([_parquet([row for rows in parts for row in rows])])
+    return _csv(parts) if kind == "csv" else _json(parts)
 
 
 NAMES = (
@@ -209,8 +219,8 @@ NAMES = (
 """The columns of a file of responses."""
 
 
-def _records(history: History, site: Site, chosen: Chosen, total: int) -> Iterator[list[dict[str, Any]]]:
-    found = site.responses(history.run_id)
+def records(history: History, found: Responses, chosen: Chosen, total: int) -> Iterator[list[dict[str, Any]]]:
+    """The chosen responses with whole texts, some at a time."""
     causes = history.state(history.end).causes
     for start in range(0, total, WRITTEN):
         some = found.find(chosen, start, WRITTEN)
