@@ -27,7 +27,8 @@ PORT = 7517
     diagevo view --host 0.0.0.0 --port 8080
     diagevo view --export pages --run first --pages 500
     diagevo view --export c1.html --run first --cause c1
-    diagevo view --report first.html --run first""",
+    diagevo view --report first.html --run first
+    diagevo view --report tuesday.html --run tuesday --against monday""",
 )
 def view(
     call: CommandContext,
@@ -66,6 +67,10 @@ def view(
             "with a pair each, and how it was counted.",
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="With --report: also what changed since this run."),
+    ] = None,
 ) -> Result[Any] | None:
     """Serve the pages of the runs to a browser, read-only.
 
@@ -80,8 +85,10 @@ def view(
         raise ConfigError("--pages and --cause choose what is written", hint="add --export PATH")
     if cause is not None and pages is not None:
         raise ConfigError("--cause writes one page", hint="leave --pages out")
+    if against is not None and report is None:
+        raise ConfigError("--against is told in a report", hint="add --report FILE")
     if report is not None:
-        return _report(call, report)
+        return _report(call, report, against)
     if export is not None:
         return _export(call, export, pages) if cause is None else _alone(call, export, cause)
     return _serve(call, host or "127.0.0.1", PORT if port is None else port, no_open=no_open)
@@ -154,7 +161,7 @@ def _alone(call: CommandContext, to: Path, cause: str) -> Result[Any]:
     return Result({"page": str(to), "run": run, "cause": named}, text=f"{named} of {run}: {to}")
 
 
-def _report(call: CommandContext, to: Path) -> Result[Any]:
+def _report(call: CommandContext, to: Path, against: str | None) -> Result[Any]:
     from diagevo.memory.history import resolve_run
     from diagevo.view.export import export_page
 
@@ -162,6 +169,10 @@ def _report(call: CommandContext, to: Path) -> Result[Any]:
         raise ConfigError(f"{to} is a folder", hint=f"a report is one file: --report {to}/report.html")
     with database(call) as found:
         run = resolve_run(found, call.run)
+        before = None if against is None else resolve_run(found, against)
+        if before == run:
+            raise ConfigError(f"{run} is the run of the report", hint="--against names another one")
         with render.writing(to):
-            export_page(found, to, run, "report")
-    return Result({"report": str(to), "run": run}, text=f"report of {run}: {to}")
+            page = "report" if before is None else f"report/since/{before}"
+            export_page(found, to, run, page, [] if before is None else [before])
+    return Result({"report": str(to), "run": run, "against": before}, text=f"report of {run}: {to}")

@@ -42,16 +42,20 @@ class ResponsePair:
 
 def against(history: History, site: Site, other: str) -> Page:
     """The run against another one, which comes first."""
-    before = site.history(other)
-    if before.ingested is None or history.ingested is None:
+    run = history.run_id
+    return Page("against.html", f"{run} against {other}", of_runs(history, site, other), below(run))
+
+
+def of_runs(history: History, site: Site, other: str) -> dict[str, Any]:
+    """What `of_two` says of the run and another one, which comes first. Raises NotFoundError where either has
+    no responses to compare."""
+    if site.history(other).ingested is None or history.ingested is None:
         raise NotFoundError(
             "both runs must have responses of an evaluation or of another trainer",
             hint=f"diagevo runs diff {other}..{history.run_id} compares any two",
         )
-    run = history.run_id
-    data = _of_two(site, site.sliced(other).whole(), site.sliced(run).whole())
-    data["commands"] = [f"diagevo runs diff {other}..{run}"]
-    return Page("against.html", f"{run} against {other}", data, below(run))
+    found = of_two(site, site.sliced(other).whole(), site.sliced(history.run_id).whole())
+    return found | {"commands": [found["all"]]}
 
 
 def compare(history: History, site: Site, query: Mapping[str, str] = {}) -> Page:
@@ -86,7 +90,7 @@ def compare(history: History, site: Site, query: Mapping[str, str] = {}) -> Page
         "chosen": (_address(first, run), _address(second, run)),
     }
     if (first.history.run_id, first.address) != (second.history.run_id, second.address):
-        data |= {"two": names([first, second])} | _of_two(site, first, second)
+        data |= {"two": names([first, second])} | of_two(site, first, second)
         data["commands"] = [_command(first, second)]
     return Page("compare.html", f"{run} compared", data, below(run))
 
@@ -111,7 +115,7 @@ def _command(a: RunSlice, b: RunSlice) -> str:
     return f"diagevo runs diff {quote(points)}"
 
 
-def _of_two(site: Site, a: RunSlice, b: RunSlice) -> dict[str, Any]:
+def of_two(site: Site, a: RunSlice, b: RunSlice) -> dict[str, Any]:
     """What passed in both, the prompts that changed, and the causes."""
     found, called = prompts_in_both(a, b), names([a, b])
     titles = "Prompts that got worse", "Prompts that got better"

@@ -79,13 +79,13 @@ def export(
     return len(chosen.known), len(chosen.left_out)
 
 
-def export_page(database: Database, to: Path, run: str, page: str) -> None:
+def export_page(database: Database, to: Path, run: str, page: str, others: Sequence[str] = ()) -> None:
     """Write a page of a run, `causes/c1` or `report`, as one file that needs no other: its style inside,
-    links to nowhere, no script.
+    links to nowhere, no script. `others` are further runs that the page reads.
 
     Raises NotFoundError where the run has no such page, OSError where `to` takes nothing.
     """
-    view = View(Site(database, live=False, only=[run]), lambda path: False, 1)
+    view = View(Site(database, live=False, only=[run, *others]), lambda path: False, 1)
     text = view.render(f"{run}/{page}.html")
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(text, encoding="utf-8")

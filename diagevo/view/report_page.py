@@ -3,6 +3,7 @@ and how that was counted."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from diagevo.memory.history import History
 from diagevo.memory.read.counts import Counts, counts
@@ -10,6 +11,7 @@ from diagevo.memory.read.runs import RunStory
 from diagevo.memory.stories.failures import failure_story
 from diagevo.memory.stories.references import Reference
 from diagevo.text.numbers import count, exact
+from diagevo.view.against import of_runs
 from diagevo.view.evaluated import Evaluated
 from diagevo.view.findings import Mistake, failing, mistakes
 from diagevo.view.outcomes import helped
@@ -21,6 +23,10 @@ CAUSES = 5
 """Causes with a pair each, those of most failures."""
 LINES = 16
 """Of a pair, around the place that is marked."""
+PAIRS = 3
+"""Prompts that got worse, and as many that got better, with a response of either run."""
+CHANGED = 12
+"""Prompts of either kind that are listed."""
 ROWS = 30
 """Rows of the tables by model and by tag."""
 
@@ -37,8 +43,8 @@ class ReportedCause:
     """Lines of the pair that are not shown."""
 
 
-def report(history: History, site: Site) -> Page:
-    """One page that says all by itself."""
+def report(history: History, site: Site, other: str | None = None) -> Page:
+    """One page that says all by itself, and what changed since another run where one is named."""
     run, story = history.run_id, site.story(history.run_id)
     found = counts(history)
     passed = None if story.pass_rates is None else Evaluated.of(story.pass_rates)
@@ -57,9 +63,25 @@ def report(history: History, site: Site) -> Page:
         "all_failures": story.pass_rates.failed if story.pass_rates else sum(found.with_cause.values()),
         "helped": [] if history.evaluation else list(helped(history, found, story)),
         "counted": list(_counted(history, story, found)),
-        "commands": [f"diagevo view --run {run} --report {run}.html"],
+        "commands": [
+            f"diagevo view --run {run} --report {run}.html" + (f" --against {other}" if other else "")
+        ],
+        "since": None if other is None else _since(history, site, other),
     }
     return Page("report.html", f"report of {run}", data, below(run))
+
+
+def _since(history: History, site: Site, other: str) -> dict[str, Any]:
+    """What changed since another run, as far as a report shows it."""
+    found = of_runs(history, site, other)
+    return found | {
+        "other": other,
+        "worse": found["worse"][:PAIRS],
+        "better": found["better"][:PAIRS],
+        "listed": CHANGED,
+        "causes": found["causes"][:ROWS],
+        "commands": [],
+    }
 
 
 def _reported(history: History, mistake: Mistake) -> ReportedCause:

@@ -43,7 +43,7 @@ ROUTES: tuple[tuple[str, Builder], ...] = (
     (r"index", pages.runs),
     (rf"{RUN}/index", pages.overview),
     (rf"{RUN}/diagnostics", pages.diagnostics),
-    (rf"{RUN}/report", report_page.report),
+    (rf"{RUN}/report(?:/since/{OTHER})?", report_page.report),
     (rf"{RUN}/against/{OTHER}", against.against),
     (rf"{RUN}/compare", against.compare),
     (rf"{RUN}/live", pages.live),

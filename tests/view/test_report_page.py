@@ -11,6 +11,8 @@ from lxml import html
 from diagevo.text.escaping import visible
 from tests.attack.hostile import WORD
 from tests.cli.program import invoke
+from tests.view.test_against import write
+from tests.view.test_compare import rows_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -75,6 +77,49 @@ def test_it_says_what_passed_the_largest_causes_with_a_pair_each_and_how_it_was_
     assert "A response passes if its reward is at least 0.5." in said
     assert "Causes were found from the texts alone, without a language model." in said
     assert not [word for word in ("ε", "Active", "Mastered", "kept", "too easy", "eactivat") if word in said]
+
+
+def test_it_says_what_changed_since_another_run(tmp_path: Path) -> None:
+    """Of twelve prompts with two responses three fell and eight rose by a half: p = .2266."""
+    write(tmp_path, "monday", rows_of("x", range(3, 12)))
+    write(tmp_path, "tuesday", rows_of("x", range(4)))
+    for name, lost in (("monday", "r1.q5.a1"), ("tuesday", "r1.q0.a1")):
+        run(tmp_path, "diagnose", "--run", name, "--local")
+        run(tmp_path, "memory", "assign", lost, "--new", f"a fault of {name}", "--run", name)
+    told = run(tmp_path, "view", "--report", tmp_path / "a.html", "--run", "tuesday", "--against", "monday")
+    assert told.startswith("report of tuesday: ")
+    text = (tmp_path / "a.html").read_text("utf-8")
+    alone(text)
+    tree = html.document_fromstring(text)
+    said = " ".join(tree.xpath("string(//main)").split())
+    assert "What changed since monday" in said
+    assert "the mean pass rate went from 62.5% in monday to 83.3% in tuesday: +20.8 points" in said
+    assert "8 passed more often and 3 less often: by the exact sign test no more than chance" in said
+    assert "Prompts that got worse (3)" in said
+    assert "Prompts that got better (8)" in said
+    assert len(tree.xpath("//section[contains(@class, 'pair')]")) == 3 + 3
+    rows = [" ".join(row.text_content().split()) for row in tree.xpath("//tbody/tr")]
+    assert any(row.startswith("came") and "a fault of tuesday" in row for row in rows)
+    assert any(row.startswith("gone") and "a fault of monday" in row for row in rows)
+    run(tmp_path, "view", "--report", tmp_path / "b.html")
+    assert "What changed since" not in (tmp_path / "b.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "told"),
+    [
+        (("--against", "sql"), 2, "add --report FILE"),
+        (("--report", "a.html", "--against", "sql"), 2, "sql is the run of the report"),
+        (("--report", "a.html", "--against", "sqli"), 3, "did you mean sql?"),
+        (("--report", "a.html", "--against", "../etc"), 3, "there is no run"),
+    ],
+)
+def test_a_report_against_nothing_is_refused(
+    home: Path, given: tuple[str, ...], code: int, told: str
+) -> None:
+    done = invoke("view", "--run", "sql", *given, env={"DIAGEVO_HOME": str(home)})
+    assert (done.exit_code, told in done.output) == (code, True), done.output
+    assert not Path("a.html").exists()
 
 
 def test_it_opens_without_a_script_or_a_network_and_fits_paper(page: "Page", home: Path) -> None:
