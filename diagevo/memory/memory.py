@@ -79,7 +79,7 @@ from diagevo.memory.state.projected_schedule import Schedule
 from diagevo.memory.state.stored_config import read_today, unread
 from diagevo.memory.writer import Item, RunWriter
 from diagevo.progress import WARM_START
-from diagevo.text.escaping import shortened
+from diagevo.text.escaping import shortened, storable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -550,7 +550,8 @@ class Memory:
                     else f"round {first} of run {self.run_id} is superseded by round {again}",
                     hint=f"rounds that count: {', '.join(map(str, counted)) or 'none'}",
                 )
-            event = decide.superseding(*self._before(first), first, self.state.last_opened, reason)
+            before, last = self._before(first), self.state.last_opened
+            event = decide.superseding(*before, first, last, storable(reason))
             self._run.append([Item(event, round=event.last)])
             self._similarity.reset()
             return event
@@ -1292,10 +1293,10 @@ def refuse_no_line(what: str, text: str) -> None:
     """Raises ConfigError for a text that is not one printable line."""
     if not text.strip():
         raise ConfigError(f"the {what} is empty", hint="write one line")
-    if found := next((c for c in text if unicodedata.category(c) in ("Cc", "Zl", "Zp")), None):
+    if found := next((c for c in text if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")), None):
         raise ConfigError(
             f"the {what} must be one line of text: it has {found!r}",
-            hint="leave out line breaks and control characters",
+            hint="leave out line breaks, control characters and bytes that are not UTF-8",
         )
     if len(text) > LONGEST_LINE:
         raise ConfigError(

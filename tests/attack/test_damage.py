@@ -53,6 +53,12 @@ def test_a_text_that_no_event_names_is_compared_with_its_digest_too(
     assert (outcome.kind, outcome.detail[:5]) == ("fault", "text:")
 
 
+@pytest.mark.parametrize("column", ["created_at", "imported"])
+def test_where_a_run_came_from_is_compared_only_where_it_is_text(base: Base, column: str) -> None:
+    [(_, outcome)] = outcomes(base, [Cell("run", 1, column, "a float")])
+    assert outcome.kind in ("fault", "refused"), outcome.detail
+
+
 _CASES: list[Cell | Byte] = [
     Cell("event", 4, "payload", "broken JSON"),
     Cell("event", 9, "round", "a text"),

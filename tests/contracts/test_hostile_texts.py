@@ -1,6 +1,8 @@
 """A round is committed whatever a model wrote, on both databases, and replays to the same state."""
 
+from collections.abc import Callable
 from hashlib import sha256
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +15,7 @@ from diagevo.memory.events import NodeCreated, RunConfigured
 from diagevo.memory.events.records import pending
 from diagevo.memory.log.artifacts import ARTIFACT, Reply, upsert_text
 from diagevo.memory.log.database import Database
+from diagevo.memory.memory import Memory
 from diagevo.memory.read.views import ABOUT
 from diagevo.memory.state import projection
 from tests.contracts.databases import Store
@@ -146,6 +149,28 @@ def test_a_configuration_with_a_nul_is_recorded_on_both_databases(store: Store) 
         [event] = [r.event for r in memory.log.read("a")]
         assert isinstance(event, RunConfigured)
         assert event.config == {"world": "a\ufffdb"}
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800b"], ids=["NUL", "half a pair"])
+def test_a_verb_returns_what_the_log_has_of_a_text_or_refuses_it(store: Store, text: str) -> None:
+    play(store)
+    lines: dict[str, Callable[[Memory], Any]] = {
+        "rename": lambda memory: memory.rename("c1", text),
+        "dismiss, why": lambda memory: memory.dismiss("c1", text, "me"),
+        "dismiss, by": lambda memory: memory.dismiss("c1", "why", text),
+        "add_cause": lambda memory: memory.add_cause(text, "r1.q0.a0", "me"),
+        "assign": lambda memory: memory.assign(["r1.q0.a0"], "c2", "me", text),
+    }
+    with store.open() as memory:
+        before = memory.state.sequence
+        for verb, call in lines.items():
+            with pytest.raises(ConfigError, match="must be one line of text"):
+                call(memory)
+            assert memory.state.sequence == before, verb
+        event = memory.supersede(1, text)
+        assert event.reason == "a\ufffdb"
+        [kept] = [record.event for record in memory.log.read("a", types=["RoundsSuperseded"])]
+        assert kept == event
 
 
 def test_an_answer_of_a_benchmark_is_kept_on_both_databases(store: Store) -> None:

@@ -36,6 +36,7 @@ is 5 + 3 = 9? No, it is 8.|5 + 3 = 9 is wrong|It is not true that 5 + 3 = 9.|If 
 Suppose 2 + 2 = 5.|2 + 2 = 5 is false|We do not get 4 + 4 = 9|We don't get 4 + 4 = 9|4 + 4 = 9 (no, 8)
 10 - 3 * 2 = 14 (left to right)|in base 2, 1 + 1 = 10|4 + 4 = 9, which can't be right|4 + 4 = 9 ✗
 1.66 * 2430 * 59 = 238000|3.3 * 2430 * 54 = 433000
+9-5 = 8 hours|9 – 5 = 8 working hours per day|22-6 = 8 hours|11-1 = 2 hrs.|12 ^ 10 = 6|3 ^ 4 ^ 5 = 2|5 ^ 5 = 0
 2-1/2 = 2.5|27^1/3 = 3|So is it 4 + 4 = 9 then?|instead of 4 + 4 = 9 it is 8"""
 
 
@@ -52,6 +53,7 @@ He bought 5 apples and spent 5 * 2 = 11 dollars|(5 + 3 = 9)|So 5 apples + 3 appl
 \\frac{1}{2} + \\frac{1}{2} = 2|2x3x4 = 25|We get 12 - 5 = 8 left.|24 / 4 = 5 each
 (so 5 + 3 = 9)|*5 + 3 = 9*|1/2 of 10 = 6|50% of 80 = 41|0.5 of 10 = 6|7-5 = 3|5 - 7 = 3
 If x is 2, then 5 + 3 = 9.|It is not 7: 5 + 3 = 9.|5 + 3 = 9. Is that all?|5 + 3 = 9, not 8.
+9-5 = 3 hours|9-5 = 8|9-5 = 8 apples|39-5 = 2 hours|5 ^ 3 = 120|2^10 = 1000
 So 5 + 3 = 9; wrong units|2430 * 54 * 3 = 393700|3.3 * 2430 * 54 = 434000|3.3 * 2430 * 54 = 430000"""
 
 

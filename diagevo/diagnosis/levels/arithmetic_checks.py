@@ -6,11 +6,12 @@ words on either side of it must be no mathematics (`the square root of 16 + 9`),
 sentence (`3:00 + 2`, `x + 3 + 4`), and units the same, unless it holds (`15 minutes * 4 = 1 hour`).
 """
 
+import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from diagevo.answers.extraction import COMPUTING
 from diagevo.answers.quantities import CANONICAL, MULTIPLIERS, is_unit
@@ -77,6 +78,9 @@ _THREE_PLACES = re.compile(r"(?<![\d.,])[1-9]\d{0,2}\.\d{3}(?!\d)")
 _RANGE = re.compile(r"(\d{1,9})[-–](\d{1,9})\s*=")
 _FRACTION_BEHIND = re.compile(r"(?<!\d)\d{1,3}-\d{1,2}/\d{1,2}(?!\d)|\^\d+/\d")
 """2-1/2 is read as two and a half as well, and 27^1/3 as the cube root."""
+_CLOCK = re.compile(r"(\d{1,2})\s*[-–−]\s*(\d{1,2})\s*=\s*(\d{1,2})")
+_HOURS = re.compile(r"\s*(?:[^\W\d_]+\s+)?(?:hours?|hrs?|h)\b", re.IGNORECASE)
+_XOR = re.compile(r"\d{1,18}(?:\s*\^\s*\d{1,18})+\s*=\s*\d{1,18}")
 _SHARE_OF_IT = re.compile(r"[-+−–]\s*[\d.,]+\s*%")
 _NAMES = re.compile(r"[^\W\d_]{2,}|[$€£]")
 _NOUN = re.compile(r"\d\s+(?:[^\W\d_]+\s+){0,2}([^\W\d_]{2,})(?=\s*(?:[-+−–)]|\Z))")
@@ -183,11 +187,12 @@ def _of_line(line: int, text: str, known: Mapping[str, Fraction]) -> Iterator[Eq
         a, b = left[0], right[0]
         pairs = [(a, b), (a * 100, b), (a, b * 100)] if percent else [(a, b)]
         holds = any(_agree(one, other, right[5]) for one, other in pairs) or _is_rounded(a, b, left[4])
-        if not holds and (_units_differ(left, right) or _is_ambiguous(shown)):
-            continue  # 15 minutes * 4 = 1 hour
+        behind = text[right[2].stop :]
         if not holds and (
-            _UNCLAIMED.search(text[: left[2].start]) or _TAKEN_BACK.match(text[right[2].stop :])
+            _units_differ(left, right) or _is_ambiguous(shown) or _holds_otherwise(shown, behind)
         ):
+            continue  # 15 minutes * 4 = 1 hour
+        if not holds and (_UNCLAIMED.search(text[: left[2].start]) or _TAKEN_BACK.match(behind)):
             continue  # is 5 + 3 = 9? No
         yield Equation(
             line=line,
@@ -208,6 +213,17 @@ def _is_ambiguous(equation: str) -> bool:
     if _FRACTION_BEHIND.search(equation):
         return True
     return _SHARE_OF_IT.search(equation) is not None or 0 < points == len(_THREE_PLACES.findall(equation))
+
+
+def _holds_otherwise(equation: str, behind: str) -> bool:
+    """Whether it holds of hours of the day (9-5 = 8 hours), or where ^ is the exclusive or (12 ^ 10 = 6)."""
+    if (clock := _CLOCK.fullmatch(equation)) and _HOURS.match(behind):
+        begins, ends, hours = map(int, clock.groups())
+        return max(begins, ends) <= 24 and (ends - begins - hours) % 12 == 0
+    if _XOR.fullmatch(equation):
+        *operands, result = map(int, re.findall(r"\d+", equation))
+        return reduce(operator.xor, operands) == result
+    return False
 
 
 def _agree(a: Fraction, b: Fraction, decimals: int) -> bool:

@@ -179,15 +179,24 @@ class Log:
 
     def imported(self, run_id: str) -> str | None:
         """The head of the history that came from outside with the run; None for a run of one's own."""
-        with self.database.read() as connection:
-            query = select(RUN.c.imported).where(RUN.c.run_id == run_id)
-            return connection.execute(query).scalar_one_or_none()
+        entry = self._entry(run_id)
+        return None if entry is None else entry.imported
 
     def entry(self, run_id: str) -> RunEntry:
         """What the database says of a run that it has, beside its events."""
+        entry = self._entry(run_id)
+        assert entry is not None
+        return entry
+
+    def _entry(self, run_id: str) -> RunEntry | None:
         with self.database.read() as connection:
             query = select(RUN.c.created_at, RUN.c.imported).where(RUN.c.run_id == run_id)
-            return RunEntry(*connection.execute(query).one())
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        if not isinstance(row.created_at, str) or not isinstance(row.imported, str | None):
+            raise DamagedError(f"where run {run_id} came from is damaged: {tuple(row)!r}")
+        return RunEntry(*row)
 
     def runs(self) -> list[str]:
         """Every run of the database, oldest first."""
