@@ -1,6 +1,8 @@
 import hashlib
 import json
 import os
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -224,6 +226,58 @@ def test_a_half_written_checkpoint_is_never_seen(tmp_path: Path) -> None:
     assert checkpoints.find(tmp_path).step == 1
     checkpoints.discard_after(tmp_path, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]
+
+
+def _killed(work: Path, event: int, play: Callable[[], object]) -> bool:
+    """Whether a process that plays is killed before the given of its calls for a file below `work`."""
+    child = os.fork()
+    if child == 0:
+        left = event
+
+        def count(name: str, arguments: tuple[object, ...]) -> None:
+            nonlocal left
+            if name.startswith(("os.", "shutil.", "open")) and str(work) in str(arguments[0]):
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+        play()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def _contents(work: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(work)): f.read_bytes() for f in work.rglob("*") if f.is_file()}
+
+
+def test_killed_at_any_call_for_a_file_a_phase_goes_on_from_a_whole_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # what a killed process has written stays
+
+    def play(work: Path, first: int) -> None:
+        for step in range(first, 4):
+            save(work, step)
+            checkpoints.rotate(work)
+
+    undisturbed = tmp_path / "undisturbed"
+    play(undisturbed, 1)
+    steps, event = set[int](), 1
+    while _killed(work := tmp_path / str(event), event, lambda: play(work, 1)):
+        found = checkpoints.find(work)
+        if found.checkpoint is not None:
+            kept = {name: (found.checkpoint.folder / name).read_bytes() for name in FILES}
+            assert kept == {name: content + str(found.step).encode() for name, content in FILES.items()}
+        assert found.step >= max(steps, default=0), event
+        steps.add(found.step)
+        checkpoints.discard_after(work, found.step)
+        play(work, found.step + 1)
+        checkpoints.rotate(work)
+        assert _contents(work) == _contents(undisturbed), event
+        event += 1
+    assert steps == {0, 1, 2, 3}
+    assert event > 100
 
 
 def test_rotation_keeps_the_newest_and_the_one_before_it(tmp_path: Path) -> None:
