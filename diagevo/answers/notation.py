@@ -289,6 +289,7 @@ _CALLED = re.compile(r"(?<![\w\\])C\((\d++)\s*+,\s*+(\d++)\)|(?<!\w)(\d++)C(\d++
 _PER_MILLE = re.compile(r"(?<![a-z])(?:per ?mill?e?|basis points?|bps?)(?![a-z])")
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?", re.ASCII)
 _INDEXED_POWER = re.compile(r"([A-Za-z])\^(?:(\w)|\{([^{}]*+)\})_(?:(\w)|\{([^{}]*+)\})")
+_POWERS = re.compile(r"(\d\^(?:\d++|\{[^{}]*+\})) (?=\d++\^)")  # 2^3 5^2
 _IDLE_SPACE = re.compile(
     r" (?!(?<=[\d.] )[\d.]|(?<=\d )[eE][-+]?\d|(?<=[^\W\d_]{2} )[^\W\d_]|(?<=[^\W\d_] )[^\W\d_]{2})"
 )
@@ -478,7 +479,7 @@ def normalise(text: str) -> str:
         text = _NEGATION.sub(r"\\neg ", text)
     text = _TEX_ACCENT.sub(lambda m: unicodedata.normalize("NFC", (m[2] or m[3]) + _MARKS[m[1]]), text)
     text = _CHOOSE.sub(lambda m: f"\\binom{{{(m[1] or m[3]).strip()}}}{{{m[2] or m[4]}}}", text)
-    text = strip_wrappers(_DOTS.sub(r"\\dots ", plain_numbers(text)))
+    text = strip_wrappers(_DOTS.sub(r"\\dots ", plain_numbers(text))).rstrip("\\ ")
     if "\\\\" in text and not _MATRIX.search(text):
         text = _ESCAPED_TWICE.sub(r"\\", text)  # a string that was escaped once too often
     text = _COMMA.sub(",", text)
@@ -507,6 +508,8 @@ def normalise(text: str) -> str:
         text = _INDEXED_POWER.sub(lambda m: f"{m[1]}_{{{m[4] or m[5]}}}^{{{m[2] or m[3]}}}", text)
     text = _SINGLE.sub(r"\1\2", text)
     text = _SPACES.sub(" ", text)
+    if "^" in text:
+        text = _POWERS.sub(r"\1*", text)
     return strip_wrappers(text)
 
 

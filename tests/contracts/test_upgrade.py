@@ -106,15 +106,73 @@ finally:
 """`diagevo`, which kills itself before the SQL statement of the number that it gets first."""
 
 
-def _upgrade(file: Path, statement: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", KILLED, str(statement), "db", "upgrade", "--db", str(file)]
+KILLED_ON_POSTGRES = """
+import os, signal, sys, psycopg
+left = int(sys.argv.pop(1))
+def counted(do):
+    def counting(*given, **named):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return do(*given, **named)
+    return counting
+for name in ("execute", "executemany"):
+    setattr(psycopg.Cursor, name, counted(getattr(psycopg.Cursor, name)))
+psycopg.Connection.commit = counted(psycopg.Connection.commit)
+from diagevo.cli.main import app
+try:
+    app()
+finally:
+    print(-left)
+"""
+"""Likewise of a statement or a commit that goes to a server."""
+
+
+def _upgrade(at: Path | str, statement: int, folder: Path) -> subprocess.CompletedProcess[str]:
+    program = KILLED if isinstance(at, Path) else KILLED_ON_POSTGRES
+    command = [sys.executable, "-c", program, str(statement), "db", "upgrade", "--db", str(at)]
     return subprocess.run(
-        command, env=clean_environment(), cwd=file.parent, capture_output=True, text=True, check=False
+        command, env=clean_environment(), cwd=folder, capture_output=True, text=True, check=False
     )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("began", ["0001", "0002"])
+def test_an_upgrade_that_is_killed_anywhere_on_postgres_is_done_again_to_the_same_content(
+    postgres_stores: PostgresStores, tmp_path: Path
+) -> None:
+    store = postgres_stores.new(tmp_path)
+    histories(store, 5)
+    plain = Store(postgres_stores.empty(), tmp_path)
+    with closing(Database(store.url)) as new, closing(Database(plain.url)) as old:
+        _old(new, old, "0002")
+    undisturbed = postgres_stores.copy(plain, tmp_path).url
+    done = _upgrade(undisturbed, 0, tmp_path)
+    assert done.returncode == 0, done.stderr
+    statements = int(done.stdout.splitlines()[-1])
+    wanted = _content_on_server(undisturbed)
+    for percent in (5, 35, 65, 90, 100):
+        url = postgres_stores.copy(plain, tmp_path).url
+        killed = _upgrade(url, statements * percent // 100, tmp_path)
+        assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+        with closing(Database(url)) as left, left.read() as connection:
+            assert revision(connection) in ("0002", HEAD)
+        again = invoke("db", "upgrade", "--db", url)
+        assert again.exit_code == 0, again.output
+        assert _content_on_server(url) == wanted, percent
+
+
+def _content_on_server(url: str) -> tuple[list[Any], list[Any], dict[str, list[Any]]]:
+    made = "SELECT viewname, definition FROM pg_views WHERE schemaname = 'public' ORDER BY 1"
+    columns = """SELECT table_name, column_name, data_type, is_nullable, column_default
+        FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2"""
+    with closing(Database(url)) as database, database.read() as connection:
+        views, tables = (connection.exec_driver_sql(query).fetchall() for query in (made, columns))
+        return list(views), list(tables), _rows(connection)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("began", ["0001", "0002", "0003", "0004"])
 def test_an_upgrade_that_is_killed_anywhere_is_done_again_to_the_same_content(
     sqlite_stores: SQLiteStores, tmp_path: Path, began: str
 ) -> None:
@@ -126,7 +184,7 @@ def test_an_upgrade_that_is_killed_anywhere_is_done_again_to_the_same_content(
     with closing(Database(store.url)) as new, closing(Database(f"sqlite:///{plain / 'log.db'}")) as old:
         _old(new, old, began)
     undisturbed = shutil.copytree(plain, tmp_path / "undisturbed")
-    done = _upgrade(undisturbed / "log.db", 0)
+    done = _upgrade(undisturbed / "log.db", 0, undisturbed)
     assert done.returncode == 0, done.stderr
     statements = int(done.stdout.splitlines()[-1])
     wanted = _content(undisturbed / "log.db")
@@ -136,7 +194,7 @@ def test_an_upgrade_that_is_killed_anywhere_is_done_again_to_the_same_content(
     for at in (4, 16, 18, 20, *later):
         folder = shutil.copytree(plain, tmp_path / f"killed-{at}")
         file = folder / "log.db"
-        killed = _upgrade(file, at)
+        killed = _upgrade(file, at, folder)
         assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
         in_backup += any(folder.glob("*.part"))
         with closing(Database(f"sqlite:///{file}")) as left, left.read() as connection:
