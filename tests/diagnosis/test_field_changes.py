@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 
 from benchmarks.causes.planted import planted
 from benchmarks.causes.rows import LabelledRow
-from diagevo.diagnosis.levels import step_location
+from diagevo.diagnosis.levels import step_location, structured_output
 from diagevo.diagnosis.levels.cause_levels import Explained, Levels
 from diagevo.diagnosis.levels.features import Vocabulary
 from diagevo.diagnosis.levels.field_changes import (
@@ -156,6 +156,17 @@ def test_bombs_end_soon_and_leave_little(text: str) -> None:
     assert time.process_time() - start < 5
     assert len(json.dumps(own)) < 40 * MOST_VALUES
     assert len(found) < 1_000
+
+
+def test_yaml_of_brackets_without_end_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """24 responses of 6 kB took half a minute of the processor."""
+
+    def asked() -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(structured_output, "_loader", asked)
+    for brackets in ("[" * 3_000 + "]" * 3_000, "a: [" + "{b: [" * 400, "[a, " * 10_000):
+        assert Response(f"```yaml\n{brackets}\n```").fields is None
 
 
 # What is compared

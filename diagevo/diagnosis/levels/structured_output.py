@@ -14,6 +14,8 @@ from io import StringIO
 from typing import Any
 from xml.etree import ElementTree
 
+from diagevo.answers.notation import nesting
+
 LONGEST = 1_000_000
 """Characters of a text in which documents are looked for."""
 MOST_VALUES, DEEPEST = 5_000, 32
@@ -22,6 +24,8 @@ MOST_NUMBER = 1e300
 """Beyond it a number is text."""
 LONGEST_YAML = 50_000
 """Its parser takes a second for so many."""
+DEEPEST_YAML = 300
+"""Brackets in brackets: the parser takes seconds for 2 kB of them."""
 ATTEMPTS = 8
 """Places at which JSON within a sentence is tried: each failing one may read to the end."""
 _OPENS = re.compile(r"^\s*(?:```|~~~)\s*([\w+-]*)\s*$")
@@ -178,7 +182,7 @@ def _yaml(text: str) -> Any:
     """Aliases share their value, and `_bounded` bounds what they repeat; merged keys would be copied."""
     from ruamel.yaml.error import YAMLError
 
-    if len(text) > LONGEST_YAML or "<<" in text:
+    if len(text) > LONGEST_YAML or "<<" in text or nesting(text) > DEEPEST_YAML:
         return None
     try:
         found = _loader().load(text)
