@@ -23,7 +23,7 @@ KNOWN = {0, 1, 2, 3, 4, 5, 6, 75, 130}
 WAITING = {"--follow", "--rehearse"}
 """Options with which a command goes on until somebody ends it, or plays what takes minutes."""
 WORDS = (
-    *("", " ", "-", "--", "---", "=", "a=b", "=b", ".", "..", "/", "~", "A..B", "*", "%s%n", "a\nb", "\t"),
+    *("", " ", "-", "--", "---", "=", "a=b", "=b", ".", "..", "A..B", "*", "%s%n", "a\nb", "\t"),
     *(
         "é",
         "𝒳" * 40,
