@@ -1,15 +1,17 @@
 """What `verify` says of a log that somebody changed and hashed again, and of rows beside the log."""
 
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 from msgspec import structs
 
 from diagevo.memory.audit.verification import Fault
 from diagevo.memory.audit.verify import verify
-from diagevo.memory.events.records import Recorded
+from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.log import heads
-from tests.contracts.databases import Store
+from tests.contracts.databases import SQLiteStores, Store
 from tests.ingest.conftest import CONFIGURED, step
 from tests.ingest.test_recording import diagnose, record
 from tests.memory.play import candidate, first_round
@@ -134,3 +136,48 @@ def test_a_group_whose_question_is_otherwise_is_a_fault_at_its_event(store: Stor
         [event] = log.read("ingested", after=(fault.position or 0) - 1, until=fault.position)
     assert (fault.check, event.type) == ("replay", "CandidateScored")
     assert fault.message.startswith(f"#{fault.position}: ")
+
+
+def _put(store: Store, rows: Sequence[Recorded]) -> None:
+    """Make these the events of the run, the chain hashed again over them."""
+    statements, previous = ["UPDATE event SET position = -position"], GENESIS
+    for number, row in enumerate(rows, start=1):
+        moved = structs.replace(row, position=number, sequence=number, previous_hash=previous)
+        previous = moved.computed_hash
+        statements.append(
+            f"UPDATE event SET position = {number}, sequence = {-number},"
+            f" previous_hash = '{moved.previous_hash}', hash = '{previous}' WHERE position = {-row.position}"
+        )
+    statements += ["DELETE FROM event WHERE position < 0", "UPDATE event SET sequence = -sequence"]
+    store.tamper(*statements, f"UPDATE run SET sequence = {len(rows)}, hash = '{previous}'")
+
+
+@pytest.mark.slow
+def test_an_event_that_is_dropped_or_changes_places_is_found(
+    sqlite_stores: SQLiteStores, tmp_path: Path
+) -> None:
+    """As the rows lie, and with all hashes made again: then the heads outside the database say so."""
+    whole = sqlite_stores.new(tmp_path)
+    with whole.open() as memory:
+        first_round(memory, [("drops a carry", "add", 2), ("swaps digits", "copy", 1)])
+    with whole.log() as log:
+        rows = list(log.read("a"))
+    assert _faults(whole) == []
+    kept = (tmp_path / "log.db").read_bytes()
+
+    def found(change: Callable[[], None]) -> list[str]:
+        (tmp_path / "log.db").write_bytes(kept)
+        change()
+        return [fault.check for fault in _faults(whole)]
+
+    for place, row in list(enumerate(rows))[::5]:
+        before, this = row.position - 1, row.position
+        gone = f"DELETE FROM event WHERE position = {this}"
+        assert found(lambda sql=gone: whole.tamper(sql))[0] == "chain", row
+        assert "head" in found(lambda at=place: _put(whole, rows[:at] + rows[at + 1 :])), row
+        if place:
+            moves = [(this, -1), (before, this), (-1, before)]
+            sql = [f"UPDATE event SET position = {to} WHERE position = {of}" for of, to in moves]
+            assert found(lambda sql=sql: whole.tamper(*sql))[0] == "chain", row
+            swapped = [*rows[: place - 1], row, rows[place - 1], *rows[place + 1 :]]
+            assert "head" in found(lambda swapped=swapped: _put(whole, swapped)), row

@@ -71,6 +71,10 @@ def test_of_half_a_line_no_claim_is_made(line):
     assert claims(line) == []
 
 
+def test_what_is_nested_too_deep_makes_no_claim():
+    assert claims("(" * 300 + "1" + ")" * 300 + " = 2") == []
+
+
 THINGS = {
     "dimes": 10,
     "nickels": 5,

@@ -451,7 +451,7 @@ class _Reader:
     def result(self) -> Fraction | None:
         try:
             found = self._sum()
-        except (ZeroDivisionError, ValueError, IndexError, OverflowError):
+        except (ArithmeticError, ValueError, IndexError, RecursionError):
             return None
         return found if self._place == len(self._items) else None
 
