@@ -112,7 +112,13 @@ def sign_test(less: int, more: int) -> float:
     """The exact two-sided sign test: how likely so uneven a split of the questions that changed is, were each
     as likely to get better as worse. 1 where none changed."""
     n, fewer = less + more, min(less, more)
-    return min(1.0, 2 * sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n)
+    ways = total = 1
+    for k in range(
+        fewer
+    ):  # each binomial coefficient from the one before it: whole, its digits are thousands
+        ways = ways * (n - k) // (k + 1)
+        total += ways
+    return min(1.0, 2 * total / 2**n)
 
 
 def at_best_temperature(scores_by_heat: Mapping[float, Sequence[float]]) -> list[float]:

@@ -93,13 +93,13 @@ def _causes(columns: Sequence[RunSlice]) -> Iterator[SliceRow]:
     """Of each cause: as it is described in the last run that has it, that run, and its id there."""
     failed: list[dict[str, set[str]]] = []
     for of in columns:
-        names = {rate.cause_id: rate for rate in of.cause_rates()}
+        keys: dict[str, str] = {}
+        for rate in of.cause_rates():
+            keys[rate.cause_id] = key = plain_words(rate)
+            words[key] = rate.description, of.history.run_id, rate.cause_id
         within: dict[str, set[str]] = {}
         for one in of.caused():
-            rate = names[one.cause_id]
-            key = plain_words(rate)
-            words[key] = rate.description, of.history.run_id, one.cause_id
-            within.setdefault(key, set()).add(one.question)
+            within.setdefault(keys[one.cause_id], set()).add(one.question)
         failed.append(within)
     asked = [len({group.question for group in of.groups.values()}) for of in columns]
     rows = [

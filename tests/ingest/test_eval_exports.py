@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from diagevo.errors import ConfigError
@@ -42,6 +43,23 @@ def test_promptfoo_counts_its_own_verdict() -> None:
         model="off-by-one",
     )
     assert set(rewards(step("promptfoo", EXPORTS / "promptfoo.json", reward="score"), "7 * 6")) == {0.5, 1}
+
+
+def test_openais_evals_count_what_matched() -> None:
+    """evals 3.0.1: its `LocalRecorder` and `record_and_check_match`; three prompts, three times."""
+    found = step("openai-evals", EXPORTS / "openai_evals.jsonl")
+    lines = [json.loads(line) for line in (EXPORTS / "openai_evals.jsonl").read_text().splitlines()]
+    [accuracy] = [line["final_report"]["accuracy"] for line in lines if "final_report" in line]
+    assert (len(found.rollouts), found.unscored) == (9, 0)
+    assert sum(rollout.reward for rollout in found.rollouts) == 6 == round(9 * accuracy)
+    assert rewards(found, "2 + 2") == [1, 0, 0]
+    assert rewards(found, "12 + 30") == [1, 0, 1]
+    wrong = found.rollouts[1]
+    assert (wrong.prompt, wrong.response) == (
+        "system: Answer with a number.\n\nuser: What is 2 + 2?",
+        "It is 4.",
+    )
+    assert wrong.answer == "4"
 
 
 def test_deepeval_counts_the_test_or_a_metric() -> None:
@@ -166,6 +184,7 @@ def test_a_score_that_is_not_there_names_those_that_are() -> None:
         ("areal/alone", "areal"),
         ("lm_eval", "lm-eval"),
         ("inspect", "inspect"),
+        ("exports/openai_evals.jsonl", "openai-evals"),
     ],
 )
 def test_what_a_tool_wrote_is_recognised(folder: str, format: Format) -> None:
@@ -189,6 +208,29 @@ def test_what_fits_nothing_or_two_is_refused(tmp_path: Path) -> None:
     assert "--map" in str(none.value.hint)
     with pytest.raises(ConfigError, match="there is no"):
         recognised(tmp_path / "none")
+
+
+def test_a_parquet_file_is_recognised_by_its_columns(tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    pl.DataFrame({"prompt": ["a"], "response": ["b"], "reward": [1.0]}).write_parquet(file)
+    assert recognised(file) == recognised(tmp_path) == ("jsonl", "its first row has prompt, response, reward")
+    pl.DataFrame({"asked": ["a"], "said": ["b"]}).write_parquet(file)
+    with pytest.raises(ConfigError, match="no format that is known: its first row has asked, said") as none:
+        recognised(file)
+    assert "--map" in str(none.value.hint)
+    pl.DataFrame({"prompt": []}, schema={"prompt": pl.String}).write_parquet(file)
+    with pytest.raises(ConfigError, match="no format that is known: its first row has prompt"):
+        recognised(file)
+
+
+def test_a_parquet_file_that_is_none_is_refused_with_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    pl.DataFrame({"prompt": ["a"], "response": ["b"], "reward": [1.0]}).write_parquet(file)
+    whole = file.read_bytes()
+    for damaged in (whole[:-9], b"PAR1junkjunkPAR1", b"", b"prompt,response\n"):
+        file.write_bytes(damaged)
+        with pytest.raises(ConfigError, match=r"rows\.parquet"):
+            recognised(file)
 
 
 def test_a_path_alone_is_ingested_and_says_as_what(tmp_path: Path) -> None:

@@ -8,9 +8,12 @@ from typing import Any, cast
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import TRAINERS, Format, files_of, prime_rl
 from diagevo.ingest.formats.eval_exports import EXPORTS, documents, is_of
+from diagevo.ingest.formats.table_reader import TableReader
+from diagevo.ingest.json_lines import CutLine
 from diagevo.text.lines import listed
 
 _OWN = ("prompt", "response", "reward")
+_TABLES = {".parquet", ".arrow"}
 _READ = {".json", ".jsonl", ".csv", ".tsv"}
 
 
@@ -75,9 +78,16 @@ def _matching(path: Path, glob: str) -> Iterator[Path]:
 
 
 def _first_row(path: Path) -> Mapping[str, Any]:
-    """Of the first file that is JSON or a table of cells; empty where there is none that can be read."""
+    """Of the first file that is JSON or a table; empty where there is none that can be read."""
     files = [path] if path.is_file() else sorted(path.iterdir())
     for file in files:
+        if file.suffix in _TABLES and file.is_file():
+            try:
+                with TableReader() as tables:
+                    columns, _ = tables.read(file, [])
+                    return dict.fromkeys(columns.columns)
+            except CutLine as error:
+                raise ConfigError(f"{file} is not whole", hint="wait until it is written") from error
         if file.suffix in _READ and file.is_file():
             try:
                 return next((row for _, row in documents(file)), {})
