@@ -199,7 +199,7 @@ class Settlement:
 
     def _known(self, candidate: SimilarCause) -> KnownCause:
         """The candidate as a diagnostician sees it, in the state that the waiting matches give it."""
-        cause = self._memory.cause(candidate.cause_id)
+        cause = self._memory.state.causes[candidate.cause_id]
         state = counted(cause.state, cause.frequency, int(cause.cause_id in self._matched))[0]
         return self._memory.state.known_cause(cause, state)
 

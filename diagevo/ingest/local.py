@@ -6,6 +6,7 @@ interrupted round goes on with what its events say.
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from diagevo.diagnosis.cause_extraction import OnProgress, Progress, ShouldStop
@@ -33,6 +34,8 @@ from diagevo.memory.memory import Memory
 T = TypeVar("T")
 BATCH = 64
 """Groups whose texts are held, and failures that are recorded, at once."""
+SHARED = 512
+"""Responses that are kept with what was read from them: about those of a round of a live training."""
 REPEATED = 4
 """Groups of one question that are learned from, as one prompt."""
 LONGEST = 400
@@ -47,6 +50,7 @@ class LocalCauses:
     def __init__(self, memory: Memory, groups: Iterable[GroupIngested]) -> None:
         """`groups`: all of the run that stand."""
         self._memory = memory
+        self._response = lru_cache(SHARED)(Response)  # read once to learn, and again to be explained
         failing, passing = _sampled(groups)
         known = _known(memory)
         self._levels = Levels(map(self._joined, failing), map(self._joined, passing), known)
@@ -195,13 +199,13 @@ class LocalCauses:
                     texts[group.question],
                     group.answer,
                     [
-                        Response(texts[digest], said.get(sample, ""))
+                        self._response(texts[digest], said.get(sample, ""))
                         for sample, digest in zip(passed, group.passed, strict=False)
                     ],
                     [
                         Failure(
                             _key(group.question, each.trajectory),
-                            Response(texts[each.trajectory], said.get(each.sample, "")),
+                            self._response(texts[each.trajectory], said.get(each.sample, "")),
                         )
                         for each in group.failed
                     ],

@@ -54,7 +54,7 @@ def located(prompt: Prompt, response: Response, sibling: Response | None) -> Loc
         there = equations(((copy.line, copy.text),), _letters(prompt, sibling))
         return copy if all(each.holds for each in there) else replace(copy, why="does not hold", shown=True)
     letters = _letters(prompt, sibling)
-    found = list(equations(steps, letters))
+    found = list(equations(steps, letters) if letters else response.equations)
     false = next((each for each in found if not each.holds), None)
     if sibling is None:
         return None if false is None else Located(false.line, false.text, "does not hold", True)
