@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         NodeAssigned,
         NodePairJudged,
         RunConfigured,
+        SuppliedCause,
     )
     from diagevo.memory.frames import RunFrames
     from diagevo.memory.memory import Memory
@@ -66,6 +67,7 @@ __all__ = [
     "RunConfigured",
     "RunFrames",
     "Schedule",
+    "SuppliedCause",
     "__version__",
     "load",
     "open",
@@ -90,6 +92,7 @@ _HOMES = {
         "NodeAssigned",
         "NodePairJudged",
         "RunConfigured",
+        "SuppliedCause",
     ),
     "diagevo.memory.events",
 )

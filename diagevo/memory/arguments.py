@@ -92,6 +92,8 @@ def _spelled(hint: Any) -> str:
         return f"a list of {_spelled(get_args(hint)[0]).removeprefix('a ')}"
     if get_origin(hint) in (Union, UnionType):
         return " or ".join(_spelled(one) for one in get_args(hint))
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, get_args(hint)))}"
     return str(hint)
 
 

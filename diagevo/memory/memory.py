@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from msgspec import structs
 
@@ -497,8 +497,12 @@ class Memory:
         return projection.load(self.log, self.run_id, sequence=opened.sequence - 1), opened.event
 
     @checked
-    def commit(self) -> RoundCommitted:
+    def commit(self, *, undiagnosed: Literal["refuse", "keep"] = "refuse") -> RoundCommitted:
         """Commit the open round: event, projections and snapshot in one transaction.
+
+        Args:
+            undiagnosed: What to do where failures are not diagnosed: refuse the commit, or keep them for
+                later. Those that are kept count under no cause until `assign` says one.
 
         Returns:
             The commit, with F and ε of the next round as exact texts such as "1/3".
@@ -510,11 +514,12 @@ class Memory:
         with self.atomic():
             now_ = self._run.opened()
             left = [failure for failure in now_.failures if failure not in now_.diagnoses]
-            if left and self.config.get("diagnosis", {}).get("enabled", True):
+            refused = undiagnosed == "refuse" and self.config.get("diagnosis", {}).get("enabled", True)
+            if left and refused:
                 raise OutOfOrderError(
                     f"{len(left)} of {len(now_.failures)} failures are not diagnosed, first {left[0]}",
-                    hint="after the commit nobody can: diagnose them, or record the verdict unresolved for"
-                    " those that shall not count",
+                    hint='diagnose them, or keep them for later: commit(undiagnosed="keep"). Those that shall'
+                    " never count have the verdict unresolved",
                 )
             self.promote()
             policy_epsilon = (

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import NoneType, UnionType
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -141,6 +141,8 @@ def _of(hint: Any) -> st.SearchStrategy[Any]:
         return _changed(hint)
     if origin in (Union, UnionType):
         return st.one_of(*map(_of, get_args(hint)))
+    if origin is Literal:
+        return st.sampled_from(get_args(hint))
     if origin is Sequence:
         return st.lists(_of(get_args(hint)[0]), max_size=2)
     if origin is Mapping:

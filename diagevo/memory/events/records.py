@@ -127,7 +127,11 @@ def _refuse_unrecordable(value: Any, where: str) -> None:
         for index, inner in enumerate(cast("Sequence[Any]", value)):
             _refuse_unrecordable(inner, f"{where}[{index}]")
     elif value is not None and not isinstance(value, str | int):
-        raise ConfigError(f"{where} is a {type(value).__name__}, which the log does not keep")
+        name = where.partition(".")[0]
+        raise ConfigError(
+            f"{where} is a {type(value).__name__}, which the log does not keep",
+            hint=f"help(diagevo.memory.events.{name}) names the type of each field",
+        )
 
 
 def storable_event(event: E) -> E:
