@@ -163,6 +163,21 @@ def labelled_items() -> list[tuple[str, str]]:
     return list(found.items())
 
 
+def worked_lines() -> list[str]:
+    """256 documents of questions that are not held out, as `worked_line` writes them."""
+    rng, found = Random(1), dict[str, None]()
+    while len(found) < 256:
+        found[worked_line(draw_seen(rng, rng.choice(_NAMES)))] = None
+    return list(found)
+
+
+def worked_line(part: Part) -> str:
+    """What is to be done, its numbers, and the steps of its right solution."""
+    wording = FAMILIES[part.family].wordings[0]
+    blank = wording.format(*["{}"] * len(part.numbers))
+    return f"{blank} : {' , '.join(map(str, part.numbers))} ; {' ; '.join(map(str, solve(part)))}"
+
+
 def chat_turns(seed: int, count: int, shown: int = 0) -> Iterator[list[Message]]:
     """So many documents for a warm start of any chat model: the prompt's turns, and the completion as the
     assistant's."""

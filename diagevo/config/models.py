@@ -384,6 +384,26 @@ class AnchorsConfig(Section):
     )
 
 
+class CorpusConfig(Section):
+    """Documents that a challenger is shown, for methods that make questions from them."""
+
+    file: str | None = Field(
+        default=None,
+        description="JSONL or Parquet of documents: `text`, and perhaps `kind` (mathematics or general); or "
+        "`builtin:arithmetic`.",
+    )
+    documents: int | None = Field(
+        default=None, ge=1, description="Only the first so many documents of each kind; None: all."
+    )
+    characters: int = Field(default=20000, ge=1, description="A longer document keeps its beginning.")
+    mathematics: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="How often a document of mathematics is drawn, where the file has both kinds.",
+    )
+
+
 class RolesConfig(Section):
     challenger: PolicyRole
     solver: PolicyRole
@@ -439,6 +459,7 @@ class Config(Section):
     filter: FilterConfig = FilterConfig()
     reward: RewardConfig = RewardConfig()
     anchors: AnchorsConfig = AnchorsConfig()
+    corpus: CorpusConfig = CorpusConfig()
     memory: MemoryConfig = MemoryConfig()
     diagnosis: DiagnosisConfig = DiagnosisConfig()
     ingest: IngestConfig = IngestConfig()

@@ -133,6 +133,7 @@ _REACH = "how a service is reached"
 _PIN = "which commit of the model that is named beside it"
 _WARM = "of a warm start, which the paper has not"
 _ANCHORS = "of labelled items, which the paper has not"
+_CORPUS = "of documents, which the paper has not"
 _INGEST = "how another trainer's rollouts are read; the paper has none"
 
 _TASKS = "of Absolute Zero, another method"
@@ -154,6 +155,7 @@ NOT_METHOD: Mapping[str, str] = {
         for name in ("steps", "batch_documents", "learning_rate", "micro_batch", "save_steps")
     },
     **{f"anchors.{name}": _ANCHORS for name in ("file", "shown", "practised", "weight")},
+    **{f"corpus.{name}": _CORPUS for name in ("file", "documents", "characters", "mathematics")},
     **{f"absolute_zero.{name}": _TASKS for name in ("shown", "inputs", "buffer")},
     "training.first_kl": _GUARD,
     "training.sampling_gap": _GUARD,

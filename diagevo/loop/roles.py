@@ -25,6 +25,7 @@ from diagevo.memory.memory import Memory
 from diagevo.memory.nearest.index import lancedb
 from diagevo.methods.anchors import Anchor, read_anchors, usable
 from diagevo.methods.context import PlayContext, World
+from diagevo.methods.document_corpus import Corpus, SourceDocument, shown_documents
 from diagevo.methods.interface import Method, SolverRewards
 from diagevo.methods.registry import method_of
 from diagevo.methods.tasks import TaskWorld
@@ -130,6 +131,21 @@ class Roles(PlayContext):
 
             return usable((Anchor(*item) for item in labelled_items()), named, self.refusal)
         return usable(read_anchors(Path(named).expanduser()), named, self.refusal)
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        settings = self.config.corpus
+        assert settings.file is not None
+        if settings.file == BUILTIN:
+            from diagevo.arithmetic.corpus import worked_lines
+
+            lines = enumerate(worked_lines(), 1)
+            found = ((f"document {number}", SourceDocument(line, "mathematics")) for number, line in lines)
+        else:
+            found = shown_documents(Path(settings.file).expanduser())
+        corpus = Corpus(found, settings.file, settings, self.is_held_out)
+        self.closing.callback(corpus.close)
+        return corpus
 
     @cached_property
     def challenger(self) -> Path:

@@ -16,6 +16,7 @@ from diagevo.answers.votes import Votes, count
 from diagevo.config.models import Config
 from diagevo.memory.events import InvalidReason
 from diagevo.methods.anchors import Anchor
+from diagevo.methods.document_corpus import Corpus
 from diagevo.methods.tasks import TaskWorld, read_task
 from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams
@@ -46,6 +47,7 @@ class PlayContext(ABC):
     world: cached_property[World | None]
     workers: cached_property[Workers]
     anchors: cached_property[list[Anchor]]
+    corpus: cached_property[Corpus]
     tasks: cached_property[TaskWorld]
     """Where the programs of Absolute Zero run."""
 
