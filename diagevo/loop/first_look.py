@@ -38,7 +38,7 @@ def first_look(
     prompts = [context.templates.solver(question) for question in questions[:ASKED]]
     answered = len(prompts)
     draws = [Draw(index, "free") for index in range(ASKED if challenger else 0)]
-    asks = context.method.asks(draws, context.seed("first look"), list)
+    asks = context.method.asks(draws, context.seed("first look"), list, 1)
     prompts += [ask.prompt for ask in asks]
     groups = sampler.sample(prompts, n=1, params=context.params, seed=context.seed("first look"))
     context.stop.check()

@@ -11,13 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+from diagevo.answers.equivalence import extract_boxed
 from diagevo.answers.votes import Votes
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import StoreError
+from diagevo.memory.state.vote_checks import VOTES_SAY
 from diagevo.methods.context import PlayContext
-from diagevo.methods.interface import Ask, Lesson, Method, SolverRewards, Written
+from diagevo.methods.interface import Ask, Lesson, Method, SolverRewards, Written, refused
 from diagevo.private import private
 from diagevo.sampling.cached_sampler import CachedSampler
 from diagevo.sampling.device import uses_cpu
@@ -106,6 +108,7 @@ class Challenger:
                     output=output,
                     work=work,
                     seed=self.context.seed(round_, "challenger"),
+                    in_order=self.context.method.in_order,
                 ),
                 self.context.method.challenger_reward(cast(Sampler, sampler), round_, given),
                 on_step,
@@ -135,11 +138,10 @@ class Solver:
     ) -> list[VotedCandidate]:
         """N construction responses a valid candidate, grouped by agreement, in order; in `kept` as they
         come."""
-        asked = [(w.question, w.task) for w in candidates if w.question is not None]
-        questions, tasks = [question for question, _ in asked], [task for _, task in asked]
+        asked = [w for w in candidates if w.question is not None]
         n, seed = self.context.config.round.responses, self.context.seed(round_, "votes")
         with CachedSampler(self.context.open_sampler(self.policy), kept, self.policy, on_progress) as sampler:
-            votes, responses = self.context.vote(sampler, questions, n, seed, tasks)
+            votes, responses = self.context.method.vote(sampler, asked, n, seed)
         answered = iter(zip(votes, responses, strict=True))
         return [
             VotedCandidate(written, None, None, None)
@@ -154,7 +156,7 @@ class Solver:
         """Keep the first agreeing response that ended by itself; else the first agreeing one. It agrees with
         the label: the majority, the candidate's own answer where labels are not voted, or where they are
         true, the truth."""
-        voted = written.label_from == "votes" and not self.context.config.round.true_labels
+        voted = written.label_from in VOTES_SAY and not self.context.config.round.true_labels
         label = votes.label if voted else self._known(written, question)
         agreeing = [responses[i] for i in votes.agreeing]
         if written.task is not None:  # its answers were executed once, and stand as they came out
@@ -213,6 +215,7 @@ class Solver:
                 output=output,
                 work=work,
                 seed=self.context.seed(round_, "solver"),
+                in_order=self.context.method.in_order,
             ),
             SolverReward(self.context, labels, earned, tasks),
             on_step,
@@ -243,14 +246,21 @@ class SolverReward:
     def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[bool | None]) -> list[float]:
         earned = [self.earned[rollout.row_id] for rollout in rollouts]
         return [
-            each.malformed if right is None else each.right if right else each.wrong
-            for each, right in zip(earned, measures, strict=True)
+            each.malformed
+            if right is None or (each.beside and _alone(rollout.text))
+            else (each.right if right else each.wrong)
+            for each, right, rollout in zip(earned, measures, rollouts, strict=True)
         ]
+
+
+def _alone(response: str) -> bool:
+    """Whether a response is a box and nothing else."""
+    return response.strip() == f"\\boxed{{{extract_boxed(response)}}}"
 
 
 def save_written(path: Path, written: Sequence[Written]) -> None:
     """One JSON object a line, written whole or not at all."""
-    rows = ({"index": w.draw.index, "completion": w.completion} for w in written)
+    rows = ({"index": w.draw.index, "completion": w.completion, "invalid": w.invalid} for w in written)
     staging = path.with_name(f".staging-{path.name}")
     with open(staging, "w", encoding="utf-8", opener=private) as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -258,11 +268,16 @@ def save_written(path: Path, written: Sequence[Written]) -> None:
 
 
 def load_written(path: Path, asks: Sequence[Ask], method: Method) -> list[Written]:
-    """What `save_written` wrote, read again as it was asked for."""
+    """What `save_written` wrote, read again as it was asked for. What was not admitted stays so."""
     with open(path, encoding="utf-8", newline="\n") as file:  # a completion may hold what else ends a line
         rows = [json.loads(line) for line in file]
     if [row["index"] for row in rows] != [ask.draw.index for ask in asks]:
         raise StoreError(
             f"{path} does not fit the schedule's draw", hint="fork the run from its last committed round"
         )
-    return [method.read(ask, row["completion"]) for ask, row in zip(asks, rows, strict=True)]
+    return [_read(method, ask, row) for ask, row in zip(asks, rows, strict=True)]
+
+
+def _read(method: Method, ask: Ask, row: Mapping[str, Any]) -> Written:
+    written, invalid = method.read(ask, row["completion"]), row.get("invalid")
+    return written if invalid is None or written.invalid is not None else refused(written, invalid)

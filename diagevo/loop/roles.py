@@ -284,7 +284,7 @@ def challenger_reward(
 def solver_reward(
     config: Mapping[str, Any],
     labels: Mapping[str, str],
-    earned: Mapping[str, Sequence[float]],
+    earned: Mapping[str, Sequence[Any]],
     tasks: Mapping[str, str],
     stop: StopFlag,
     engine: Engine | None = None,

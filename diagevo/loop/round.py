@@ -90,6 +90,7 @@ class Round:
             restarts=context.roles.config.hardware.restarts,
             shrink=self._shrink,
         )
+        self.learns = context.roles.method.learns(number)
         self.committing = 0.0
         """Seconds of its commit, which no stage of its own can record."""
 
@@ -102,13 +103,17 @@ class Round:
         self.stages.scheduled(time.monotonic() - began)
         # The challenger is trained against the solver as the round before left it.
         self.train_challenger(schedule)
-        written = self.write_candidates(schedule)
-        self.vote(written)
-        lessons = self.keep_learnable()
-        self.train_solver(lessons)
-        # Causes change only now, when all of the round's failures are known: matches must not depend on the
-        # order in which steps arrived.
-        self.maintain()
+        if "solver" in self.learns:
+            written = self.write_candidates(schedule)
+            self.vote(written)
+            lessons = self.keep_learnable()
+            self.train_solver(lessons)
+            # Causes change only now, when all of the round's failures are known: matches must not depend on
+            # the order in which steps arrived.
+            self.maintain()
+        else:
+            for stage in ("candidates", "votes", "solver", "diagnosis"):
+                self.stages.passed(stage)
         began = time.monotonic()
         committed = self.memory.commit()
         self.committing = time.monotonic() - began
@@ -153,14 +158,16 @@ class Round:
     def train_challenger(self, schedule: Schedule) -> None:
         """GRPO against the frozen solver; the challenger of this round is the updated one."""
         settings = self.roles.config.challenger_grpo
-        if not self.roles.config.round.train_challenger or settings.max_steps == 0:
+        trains = self.roles.config.round.train_challenger and "challenger" in self.learns
+        if not trains or settings.max_steps == 0:
             self.stages.passed("challenger")
             return
         plan = schedule.draw(
             settings.max_steps * settings.batch_questions,
             seed=self.roles.seed(self.number, "challenger plan"),
         )
-        asks = self.roles.method.asks(plan, self.roles.seed(self.number, "challenger asks"), self._past)
+        seed = self.roles.seed(self.number, "challenger asks")
+        asks = self.roles.method.asks(plan, seed, self._past, self.number)
         output, work = self.folder / "challenger", self.folder / "challenger-work"
 
         def train() -> Outcome:
@@ -214,11 +221,12 @@ class Round:
         # A seed of its own: other draws than those that the challenger was trained on.
         plan = schedule.draw(self.roles.config.round.candidates, seed=self.roles.seed(self.number, "pool"))
         method = self.roles.method
-        asks = method.asks(plan, self.roles.seed(self.number, "pool asks"), self._past)
+        asks = method.asks(plan, self.roles.seed(self.number, "pool asks"), self._past, self.number)
         file, answers = self.folder / "candidates.jsonl", self.folder / "candidates-answers.jsonl"
 
         def write() -> Outcome:
             written = self.challenger.write(asks, self.number, answers, self._answered("candidates"))
+            written = method.admit(written, self.context.embedder)
             save_written(file, written)
             valid = sum(w.question is not None for w in written)
             return Outcome((file,), summary={**Counter(draw.mode for draw in plan), "valid": valid})
@@ -467,8 +475,13 @@ class FailureCapture:
         self.lessons: Mapping[str, Lesson] = {lesson.question_id: lesson for lesson in lessons}
 
     def of_step(self, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> list[FailureObserved]:
-        """What earns nothing or less is a failure. The caps of the configuration leave out what they say."""
-        failed = [r for r, reward in zip(rollouts, rewards, strict=True) if reward <= 0]
+        """What earns less than a right answer is a failure. The caps of the configuration leave out what they
+        say."""
+        failed = [
+            rollout
+            for rollout, reward in zip(rollouts, rewards, strict=True)
+            if reward < self.lessons[rollout.row_id].rewards.right
+        ]
         if self.settings.skip_truncated:
             failed = [rollout for rollout in failed if not rollout.truncated]
         if self.settings.failures_per_question is not None:

@@ -13,6 +13,7 @@ from diagevo.memory.events import CandidateScored, InvalidReason
 from diagevo.memory.state.projected_schedule import Draw
 from diagevo.methods.context import PlayContext
 from diagevo.methods.interface import Ask, SolverRewards, Written
+from diagevo.methods.self_play import SelfPlay
 from diagevo.methods.tasks import KINDS, ProgramTask, read_task
 from diagevo.sampling.sampler import Sampler
 from diagevo.training.phase import Reward, Rollout
@@ -44,18 +45,17 @@ def proposer_reward(accuracy: Fraction | None) -> float:
     return float(learnability(accuracy)) or WRONG
 
 
-class AbsoluteZero:
+class AbsoluteZero(SelfPlay):
     """One model in both roles. Draws are dealt to the three kinds in turn, whatever the schedule aims at."""
 
     one_model = True
 
-    def __init__(self, context: PlayContext) -> None:
-        self.context = context
-
     def shown(self) -> dict[str, str]:
         return self.context.tasks.digests()
 
-    def asks(self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]]) -> list[Ask]:
+    def asks(
+        self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]], round_: int
+    ) -> list[Ask]:
         """Each shows tasks of its kind, or for an induction one program of any, uniformly from the buffer:
         the newest tasks of the log, or where there is none yet, what the world begins with."""
         world, settings = self.context.tasks, self.context.config.absolute_zero
@@ -88,9 +88,6 @@ class AbsoluteZero:
             task=found.text(),
             part=ask.part,
         )
-
-    def human(self, after: int, seed: int) -> list[Written]:
-        return []
 
     def challenger_reward(self, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]) -> Reward:
         return ProposerReward(self.context, solver, round_, given)

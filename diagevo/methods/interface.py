@@ -6,12 +6,17 @@ voting, the filter and the memory, is the round's, and what differs in a number 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
+from diagevo.answers.votes import Votes
+from diagevo.diagnosis.embedder import Embedder
 from diagevo.memory.events import CandidateScored, InvalidReason, LabelSource
 from diagevo.memory.state.projected_schedule import Draw
-from diagevo.sampling.sampler import Prompt, Sampler
+from diagevo.sampling.sampler import Completion, Prompt, Sampler
 from diagevo.training.phase import Reward
+
+Role = Literal["challenger", "solver"]
+BOTH: tuple[Role, ...] = ("challenger", "solver")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +50,21 @@ class Written:
     """As in `Ask`."""
 
 
+def refused(written: Written, why: InvalidReason) -> Written:
+    """The candidate as one that may not be used."""
+    return Written(written.draw, written.completion, None, why, given=written.given, part=written.part)
+
+
 class SolverRewards(NamedTuple):
-    """What a response to a question earns, by its answer. A failure is a response that earns nothing or
-    less."""
+    """What a response to a question earns, by its answer. A failure is a response that earns less than a
+    right one."""
 
     right: float
     wrong: float
     malformed: float
     """Without an answer."""
+    beside: bool = False
+    """Whether a box with nothing beside it is no answer either."""
 
 
 @dataclass(frozen=True)
@@ -78,21 +90,40 @@ class Method(Protocol):
     one_model: bool
     """Whether both roles are one policy, so that each phase goes on from the weights of the last."""
 
+    in_order: bool
+    """Whether a phase takes its rows as they come, and does not shuffle them."""
+
+    def learns(self, round_: int) -> tuple[Role, ...]:
+        """Who trains in a round. Where the solver does not, there is no pool of questions either."""
+        ...
+
     def shown(self) -> dict[str, str]:
         """Digests, by name, of what prompts show beside templates: a run does not resume with others."""
         ...
 
-    def asks(self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]]) -> list[Ask]:
-        """What the challenger is asked for each draw. `seed`: of what is drawn beside the schedule. `past`:
-        the valid tasks of earlier rounds (`Written.task`), as the log has them."""
+    def asks(
+        self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]], round_: int
+    ) -> list[Ask]:
+        """What the challenger is asked for each draw of a round. `seed`: of what is drawn beside the
+        schedule. `past`: the valid tasks of earlier rounds (`Written.task`), as the log has them."""
         ...
 
     def read(self, ask: Ask, completion: str) -> Written:
         """The candidate in a completion."""
         ...
 
+    def admit(self, written: Sequence[Written], embedder: Embedder) -> list[Written]:
+        """A pool in which what must not be practised beside the rest is invalid."""
+        ...
+
     def human(self, after: int, seed: int) -> list[Written]:
         """Labelled items that join the pool; their draws are numbered from `after` on."""
+        ...
+
+    def vote(
+        self, solver: Sampler, asked: Sequence[Written], n: int, seed: int
+    ) -> tuple[list[Votes], list[list[Completion]]]:
+        """n responses to each candidate and their votes, by which it is labelled and kept."""
         ...
 
     def challenger_reward(self, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]) -> Reward:

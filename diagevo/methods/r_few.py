@@ -25,7 +25,9 @@ class RFew(SelfPlay):
         items = json.dumps([(anchor.question, anchor.answer) for anchor in self.anchors])
         return {"anchors": hashlib.sha256(items.encode()).hexdigest()}
 
-    def asks(self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]]) -> list[Ask]:
+    def asks(
+        self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]], round_: int
+    ) -> list[Ask]:
         rng, most = Random(seed), min(self.context.config.anchors.shown, len(self.anchors))
         asks: list[Ask] = []
         for draw in draws:

@@ -5,36 +5,52 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from diagevo.answers.votes import Votes
+from diagevo.diagnosis.embedder import Embedder
 from diagevo.equations.repetition import shares
 from diagevo.equations.rewards import challenger_rewards, solver_rewards
 from diagevo.memory.events import CandidateScored
 from diagevo.memory.state.projected_schedule import Draw
 from diagevo.methods.context import PlayContext
-from diagevo.methods.interface import Ask, SolverRewards, Written
-from diagevo.sampling.sampler import Sampler
+from diagevo.methods.interface import BOTH, Ask, Role, SolverRewards, Written
+from diagevo.sampling.sampler import Completion, Sampler
 from diagevo.training.phase import Reward, Rollout
 
 
 class SelfPlay:
     """The paper's method, and the basis of those that differ from it in a verb."""
 
-    one_model = False
+    one_model = in_order = False
 
     def __init__(self, context: PlayContext) -> None:
         self.context = context
 
+    def learns(self, round_: int) -> tuple[Role, ...]:
+        return BOTH
+
     def shown(self) -> dict[str, str]:
         return {}
 
-    def asks(self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]]) -> list[Ask]:
+    def asks(
+        self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]], round_: int
+    ) -> list[Ask]:
         return [Ask(draw, self.context.templates.challenger(draw)) for draw in draws]
 
     def read(self, ask: Ask, completion: str) -> Written:
         question, invalid = self.context.read_question(completion)
         return Written(ask.draw, completion, question, invalid, given=ask.given)
 
+    def admit(self, written: Sequence[Written], embedder: Embedder) -> list[Written]:
+        return list(written)
+
     def human(self, after: int, seed: int) -> list[Written]:
         return []
+
+    def vote(
+        self, solver: Sampler, asked: Sequence[Written], n: int, seed: int
+    ) -> tuple[list[Votes], list[list[Completion]]]:
+        questions = [w.question for w in asked if w.question is not None]
+        return self.context.vote(solver, questions, n, seed, [w.task for w in asked])
 
     def challenger_reward(self, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]) -> Reward:
         return ChallengerReward(self.context, solver, round_)

@@ -70,6 +70,7 @@ def play_phase(
         group=settings.group,
         ranks=processes.num_processes,
         seed=phase.seed,
+        in_order=phase.in_order,
     )
     notes = {
         "plan": plan.digest(),

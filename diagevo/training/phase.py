@@ -79,7 +79,7 @@ class RewardSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """One shuffled pass over `rows` from the weights in `start`, whose new weights go to `output`.
+    """One pass over `rows`, shuffled or `in_order`, from the weights in `start` to those in `output`.
 
     `start` is only read; it is also the KL reference. `work` holds the resumable checkpoints: a phase goes on
     from the newest whole one and plays the steps after it again.
@@ -95,6 +95,7 @@ class Phase:
     output: Path
     work: Path
     seed: int
+    in_order: bool = False
 
     @property
     def logs(self) -> Path:

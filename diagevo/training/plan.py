@@ -1,8 +1,8 @@
 """Which rows a phase plays at which step, and how ranks share a step. Pure, no torch.
 
-One shuffled pass: no row is played twice, and the last batch is what is left. TRL wants every generation
-batch to be full, so the trainer reads this plan instead of TRL's own sampler. A group's G completions are
-neighbours in the order of the ranks, which is the order of the gathered rollouts.
+One pass: no row is played twice, and the last batch is what is left. TRL wants every generation batch to be
+full, so the trainer reads this plan instead of TRL's own sampler. A group's G completions are neighbours in
+the order of the ranks, which is the order of the gathered rollouts.
 """
 
 import hashlib
@@ -69,9 +69,12 @@ def plan_phase(
     group: int,
     ranks: int,
     seed: int,
+    in_order: bool = False,
 ) -> PhasePlan:
-    """One seeded shuffle of `rows`, cut into batches; what does not fit into `max_steps` is left out."""
-    order = np.random.default_rng(seed).permutation(len(rows))[: max_steps * batch_questions]
+    """One seeded shuffle of `rows`, or with `in_order` none, cut into batches; what does not fit into
+    `max_steps` is left out."""
+    rng, places = np.random.default_rng(seed), np.arange(len(rows))
+    order = (places if in_order else rng.permutation(places))[: max_steps * batch_questions]
     batches = tuple(
         tuple(rows[i] for i in order[start : start + batch_questions])
         for start in range(0, len(order), batch_questions)

@@ -173,13 +173,13 @@ def _draws(count: int) -> list[Draw]:
 
 def test_draws_are_dealt_to_the_kinds_in_turn_and_show_tasks_of_their_kind() -> None:
     past = [_double(kind, number) for number in (3, 4, 5) for kind in KINDS[:2]]
-    asks = AbsoluteZero(Context()).asks(_draws(30), 1, lambda: past)  # type: ignore[arg-type]
+    asks = AbsoluteZero(Context()).asks(_draws(30), 1, lambda: past, 1)  # type: ignore[arg-type]
     assert [ask.part for ask in asks] == [*KINDS] * 10
     shown = [[read_task(text) for text in ask.given] for ask in asks]
     assert all({task.kind for task in each} == {ask.part} for ask, each in zip(asks, shown, strict=True))
     assert [len(each) for each in shown] == [2, 2, 1] * 10
     assert {task.inputs[0] for each in shown for task in each} == {"3 2", "4 2", "5 2"}
-    assert asks == AbsoluteZero(Context()).asks(_draws(30), 1, lambda: past)  # type: ignore[arg-type]
+    assert asks == AbsoluteZero(Context()).asks(_draws(30), 1, lambda: past, 1)  # type: ignore[arg-type]
 
 
 def test_the_buffer_holds_the_newest_and_begins_with_the_worlds_own() -> None:
@@ -187,15 +187,15 @@ def test_the_buffer_holds_the_newest_and_begins_with_the_worlds_own() -> None:
     context.config = Config.model_validate({**asked.values(), "absolute_zero": {"shown": 6, "buffer": 2}})
     past = [_double("deduction", number) for number in range(3, 9)]
     method = AbsoluteZero(context)  # type: ignore[arg-type]
-    [ask] = method.asks(_draws(1), 1, lambda: past)
+    [ask] = method.asks(_draws(1), 1, lambda: past, 1)
     assert {read_task(text).inputs[0] for text in ask.given} == {"7 2", "8 2"}
-    begun = method.asks(_draws(3), 1, list)
+    begun = method.asks(_draws(3), 1, list, 1)
     assert [read_task(ask.given[0]).program for ask in begun] == [DOUBLE.program] * 3
 
 
 def test_a_proposal_that_may_not_be_used_has_a_reason() -> None:
     method = AbsoluteZero(Context())  # type: ignore[arg-type]
-    ask = method.asks(_draws(1), 1, list)[0]
+    ask = method.asks(_draws(1), 1, list, 1)[0]
     found = method.read(ask, "<question>square 3 , add 2 and take away 4</question>")
     assert found.question == "square 3 , add 2 and take away 4"
     assert (found.answer, found.label_from) == ("7", "executor")

@@ -70,9 +70,9 @@ def test_the_band_is_three_to_seven_of_ten(first: int, kept: str) -> None:
 def test_a_prompt_shows_none_to_so_many_items_and_the_log_can_say_which(tmp_path: Path) -> None:
     method = Roles(few(anchors={"file": "builtin:arithmetic", "shown": 2}), tmp_path).method
     draws = [Draw(index, "free") for index in range(300)]
-    asks = method.asks(draws, 7, list)
-    assert asks == method.asks(draws, 7, list)
-    assert asks != method.asks(draws, 8, list)
+    asks = method.asks(draws, 7, list, 1)
+    assert asks == method.asks(draws, 7, list, 1)
+    assert asks != method.asks(draws, 8, list, 1)
     shown = Counter(len(ask.given) for ask in asks)
     assert sorted(shown) == [0, 1, 2]
     assert min(shown.values()) > 60  # of 300, each as likely

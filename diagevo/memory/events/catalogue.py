@@ -49,9 +49,10 @@ Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 of a file, in lowercase hex."""
 Mode = Literal["free", "targeted", "stitched"]
 Votes = Literal["answers", "rewards"]
-LabelSource = Literal["votes", "proposer", "human", "executor"]
+LabelSource = Literal["votes", "proposer", "human", "executor", "document"]
 """Where a label comes from: the majority of the votes (under `round.true_labels` the world), the answer that
-the challenger wrote beside its question, the person who labelled the item, or what its program gave."""
+the challenger wrote beside its question, the person who labelled the item, what its program gave, or the
+majority of responses that were shown its document, which are the votes then."""
 Evidence = Literal["response", "answer", "nothing"]
 """What a failure is held against: a response that agrees or passed, or, where none did, the known answer;
 nothing of its own prompt, where there is neither (its reference is the empty text)."""
@@ -67,10 +68,12 @@ InvalidReason = Literal[
     "banned",
     "not_executable",
     "not_deterministic",
+    "near_duplicate",
 ]
 """Why a completion gives no question: no readable one, no answer of the writer's where there must be one,
 one without an answer in the world, one of the validation set, one that is longer than a prompt may be; of a
-program, that it may not run, that it does not run to a value in its limits, or that it gives several."""
+program, that it may not run, that it does not run to a value in its limits, or that it gives several; and
+of a question, that it is too near to one that stays."""
 PhaseFinding = Literal["wrong_reference", "stale_sampler", "wrong_sampler", "constant_reward", "cut_off"]
 """What a phase of training found wrong with itself; the first three end it."""
 
@@ -447,7 +450,7 @@ class CandidateScored(Event, frozen=True):
     drawn_round: Ordinal | None = None
     """Round whose schedule the prompt was drawn from, where it is an earlier one: a trainer draws ahead."""
     label_from: LabelSource = "votes"
-    """Only a label of votes follows from them; any other is a fact."""
+    """A label of `votes` or `document` follows from its votes; any other is a fact."""
     given: list[Digest] = []
     """The texts that the challenger was shown, such as a document or examples."""
     task: Digest | None = None

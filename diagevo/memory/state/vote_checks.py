@@ -46,9 +46,12 @@ class Judging(msgspec.Struct, frozen=True):
 
 
 VOTED = frozenset({"votes"})
+VOTES_SAY = VOTED | {"document"}
+"""Sources of labels that are the majority of what is recorded as votes."""
 LABELS: Mapping[str, frozenset[str]] = {
     "r-few": VOTED | {"human"},
     "absolute-zero": frozenset({"executor"}),
+    "darc": frozenset({"document"}),
 }
 """Methods whose labels are not all majorities: where theirs come from. A forged log cannot call a label a
 fact where its method has none."""
@@ -93,7 +96,7 @@ def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
         if event.task is not None and event.truth is not None and label != event.truth:
             raise InconsistentError("its label is not the true answer, which its task has in this world")
         if not by.true_labels:
-            if event.label_from == "votes" and label != answer:
+            if event.label_from in VOTES_SAY and label != answer:
                 raise InconsistentError("its label is not the answer that has the most votes")
         elif label is not None and label != event.truth:
             raise InconsistentError("its label is not the true answer")

@@ -38,6 +38,7 @@ from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import AsOf, E, History, expect, fact_of
 from diagevo.memory.read.opened_rounds import round_played
 from diagevo.memory.state.assignments import moves
+from diagevo.memory.state.vote_checks import VOTES_SAY
 from diagevo.memory.stories.references import Reference, observation
 
 CONTRADICTED = {
@@ -383,6 +384,7 @@ INVALID: Mapping[str, str] = {
     "banned": "its program has something that no program may have",
     "not_executable": "its program does not run to a value within its limits",
     "not_deterministic": "its program gives another value when it runs again",
+    "near_duplicate": "it is too near to a question that stays",
 }
 
 
@@ -484,6 +486,6 @@ def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, filter: Filter) 
         return INVALID.get(event.invalid_reason or "", "no question that may be used; why is not recorded")
     if event.votes_are == "rewards":
         return reason_of_rewards(event.first, event.responses)
-    if event.label is None and event.label_from != "votes":
+    if event.label is None and event.label_from not in VOTES_SAY:
         return "no response gives the known answer"
     return reason(p1, p2, event.label is not None, filter)

@@ -32,7 +32,12 @@ from diagevo.text.numbers import count, number, percent
 
 SHOWN, FEEDBACK = 80, 400
 """Characters of a text in a line; of what the files say of a failure."""
-LABEL_FROM = {"human": "a person, not the votes", "proposer": "the challenger itself, not the votes"}
+LABEL_FROM = {
+    "human": "a person, not the votes",
+    "proposer": "the challenger itself, not the votes",
+    "executor": "its program, which was run",
+    "document": "the votes of responses that were shown its document",
+}
 Examples = Mapping[str, Example]
 
 
