@@ -120,6 +120,17 @@ class AbsoluteZeroConfig(Section):
     buffer: int = Field(default=16384, ge=1, description="The newest tasks, from which the shown are drawn.")
 
 
+class DarcConfig(Section):
+    """Questions from documents by difficulty, of the method of that name."""
+
+    questioner_rounds: int = Field(
+        default=3,
+        ge=1,
+        description="The first so many rounds train the challenger alone; after them it stays as it is, and "
+        "the solver trains.",
+    )
+
+
 class GRPOConfig(Section):
     """Settings of one policy's GRPO phase. Equal for both roles but for the number of steps."""
 
@@ -439,7 +450,7 @@ class Config(Section):
     """The whole configuration of a run."""
 
     profile: str = Field(default="embedded", description="The profile that supplied the defaults.")
-    method: Literal["diagevo", "r-zero", "r-few", "absolute-zero"] = Field(
+    method: Literal["diagevo", "r-zero", "r-few", "absolute-zero", "darc"] = Field(
         default="diagevo",
         description="A method other than diagevo replaces the profile's values by its own, except for keys "
         "set beside this one.",
@@ -464,6 +475,7 @@ class Config(Section):
     diagnosis: DiagnosisConfig = DiagnosisConfig()
     ingest: IngestConfig = IngestConfig()
     absolute_zero: AbsoluteZeroConfig = AbsoluteZeroConfig()
+    darc: DarcConfig = DarcConfig()
     challenger_grpo: GRPOConfig = GRPOConfig(max_steps=6)
     solver_grpo: GRPOConfig = GRPOConfig(max_steps=12)
     training: TrainingConfig = TrainingConfig()
@@ -509,6 +521,20 @@ class Config(Section):
             if not one_model:
                 raise ValueError(
                     "method absolute-zero trains one model: roles.challenger and roles.solver must be one"
+                )
+        if self.method == "darc":
+            if self.corpus.file is None:
+                raise ValueError("method darc needs corpus.file: JSONL or Parquet of documents")
+            if self.schedule.policy != "free":
+                raise ValueError("method darc aims at no cause: schedule.policy must be free")
+            if self.round.true_labels or self.round.boxed_answers:
+                raise ValueError(
+                    "method darc has its labels from the solver with the document in sight: "
+                    "round.true_labels and round.boxed_answers must be false"
+                )
+            if self.darc.questioner_rounds >= self.round.rounds:
+                raise ValueError(
+                    "darc.questioner_rounds must be below round.rounds: the others train the solver"
                 )
         if self.round.true_labels and self.world is None:
             raise ValueError("round.true_labels needs a world that knows the truth: world: arithmetic")

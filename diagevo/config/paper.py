@@ -137,6 +137,7 @@ _CORPUS = "of documents, which the paper has not"
 _INGEST = "how another trainer's rollouts are read; the paper has none"
 
 _TASKS = "of Absolute Zero, another method"
+_LEVELS = "of DARC, another method"
 
 NOT_METHOD: Mapping[str, str] = {
     "profile": "a name; its values are compared one by one",
@@ -157,6 +158,7 @@ NOT_METHOD: Mapping[str, str] = {
     **{f"anchors.{name}": _ANCHORS for name in ("file", "shown", "practised", "weight")},
     **{f"corpus.{name}": _CORPUS for name in ("file", "documents", "characters", "mathematics")},
     **{f"absolute_zero.{name}": _TASKS for name in ("shown", "inputs", "buffer")},
+    "darc.questioner_rounds": _LEVELS,
     "training.first_kl": _GUARD,
     "training.sampling_gap": _GUARD,
     "hardware.cluster": _PLACE,
@@ -230,7 +232,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
 """Methods that are compared with their own source, and what no setting of theirs says."""
 
 
-PAGES = {"absolute-zero": "absolute-zero"}
+PAGES = {"absolute-zero": "absolute-zero", "darc": "darc"}
 """Where a method has a page of its own."""
 
 

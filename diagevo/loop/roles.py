@@ -26,6 +26,7 @@ from diagevo.memory.nearest.index import lancedb
 from diagevo.methods.anchors import Anchor, read_anchors, usable
 from diagevo.methods.context import PlayContext, World
 from diagevo.methods.document_corpus import Corpus, SourceDocument, shown_documents
+from diagevo.methods.document_questions import DocumentQuestions, TextQuestions
 from diagevo.methods.interface import Method, SolverRewards
 from diagevo.methods.registry import method_of
 from diagevo.methods.tasks import TaskWorld
@@ -35,7 +36,7 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.engine import Engine, EngineSampler
 from diagevo.sampling.hub import folder_of
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
-from diagevo.sampling.sampler import Resumable, Sampler
+from diagevo.sampling.sampler import Prompt, Resumable, Sampler
 from diagevo.sampling.transformers_sampler import TransformersSampler, loaded
 from diagevo.selfplay.questions import PromptTemplates
 from diagevo.text.escaping import json_text
@@ -117,6 +118,14 @@ class Roles(PlayContext):
         from diagevo.methods.python_tasks import PythonTasks
 
         return PythonTasks(self.config.absolute_zero)
+
+    @cached_property
+    def questions(self) -> DocumentQuestions:
+        if self.config.world == "arithmetic":
+            from diagevo.arithmetic.worked_questions import WorkedQuestions
+
+            return WorkedQuestions()
+        return TextQuestions()
 
     @cached_property
     def method(self) -> Method:
@@ -218,8 +227,8 @@ class Roles(PlayContext):
             return is_held_out(question)
         return question in self._held_out
 
-    def fits(self, question: str) -> bool:
-        [ids] = encode_prompts(self._tokenizer, [self.templates.solver(question)])
+    def fits(self, prompt: Prompt) -> bool:
+        [ids] = encode_prompts(self._tokenizer, [prompt])
         return len(ids) <= self.config.sampling.max_prompt_tokens
 
     @cached_property
@@ -240,6 +249,7 @@ class Roles(PlayContext):
         if settings.documents == BUILTIN:
             from diagevo.arithmetic.corpus import chat_turns
             from diagevo.arithmetic.sentence_tasks import task_turns
+            from diagevo.arithmetic.worked_questions import level_turns
 
             seed, count = (
                 self.seed("warm start documents"),
@@ -247,6 +257,8 @@ class Roles(PlayContext):
             )
             if self.config.method == "absolute-zero":
                 turns = task_turns(seed, count)
+            elif self.config.method == "darc":
+                turns = level_turns(seed, count)
             else:
                 shown = self.config.anchors.shown if self.config.method == "r-few" else 0
                 turns = chat_turns(seed, count, shown=shown)

@@ -104,7 +104,7 @@ def read_proposal(context: PlayContext, completion: str, given: Sequence[str]) -
         return found
     if any(context.is_held_out(sentence) for sentence in context.tasks.sentences(found)):
         return "held_out"
-    return found if context.fits(context.tasks.question(found)) else "too_long"
+    return found if context.fits(context.templates.solver(context.tasks.question(found))) else "too_long"
 
 
 class ProposerReward:

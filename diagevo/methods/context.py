@@ -17,9 +17,10 @@ from diagevo.config.models import Config
 from diagevo.memory.events import InvalidReason
 from diagevo.methods.anchors import Anchor
 from diagevo.methods.document_corpus import Corpus
+from diagevo.methods.document_questions import DocumentQuestions
 from diagevo.methods.tasks import TaskWorld, read_task
 from diagevo.progress import StopFlag
-from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams
+from diagevo.sampling.sampler import Completion, Prompt, Resumable, Sampler, SamplingParams
 from diagevo.selfplay.questions import PromptTemplates, parse_question
 from diagevo.training.phase import RewardSpec
 from diagevo.training.workers import Workers
@@ -48,6 +49,8 @@ class PlayContext(ABC):
     workers: cached_property[Workers]
     anchors: cached_property[list[Anchor]]
     corpus: cached_property[Corpus]
+    questions: cached_property[DocumentQuestions]
+    """How DARC asks for questions from documents."""
     tasks: cached_property[TaskWorld]
     """Where the programs of Absolute Zero run."""
 
@@ -69,8 +72,8 @@ class PlayContext(ABC):
         """Whether the validation set, which is never trained on, has this question."""
 
     @abstractmethod
-    def fits(self, question: str) -> bool:
-        """Whether the solver's prompt for a question is within `sampling.max_prompt_tokens`."""
+    def fits(self, prompt: Prompt) -> bool:
+        """Whether a prompt is within `sampling.max_prompt_tokens`."""
 
     @abstractmethod
     def write_documents(self, file: Path) -> None:
@@ -104,7 +107,7 @@ class PlayContext(ABC):
         """
         if self.is_held_out(question):
             return "held_out"
-        if not self.fits(question):
+        if not self.fits(self.templates.solver(question)):
             return "too_long"
         if self.world is not None and self.world.answer(question) is None:
             return "outside_world"

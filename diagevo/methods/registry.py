@@ -2,6 +2,7 @@
 
 from diagevo.methods.absolute_zero import AbsoluteZero
 from diagevo.methods.context import PlayContext
+from diagevo.methods.darc import Darc
 from diagevo.methods.interface import Method
 from diagevo.methods.r_few import RFew
 from diagevo.methods.self_play import SelfPlay
@@ -10,4 +11,5 @@ from diagevo.methods.self_play import SelfPlay
 def method_of(context: PlayContext) -> Method:
     """The method that the configuration names."""
     methods = {"diagevo": SelfPlay, "r-zero": SelfPlay, "r-few": RFew, "absolute-zero": AbsoluteZero}
+    methods |= {"darc": Darc}
     return methods[context.config.method](context)

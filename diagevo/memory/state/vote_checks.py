@@ -163,8 +163,8 @@ def refuse_ungrouped(event: GroupIngested, config: Mapping[str, Any]) -> None:
 
 
 SECTIONS = frozenset(
-    {"absolute_zero", "anchors", "corpus", "diagnosis", "filter", "hardware", "ingest", "memory", "reward"}
-    | {"roles", "round", "sampling"}
+    {"absolute_zero", "anchors", "corpus", "darc", "diagnosis", "filter", "hardware", "ingest", "memory"}
+    | {"reward", "roles", "round", "sampling"}
     | {"challenger_grpo", "schedule", "solver_grpo", "training", "validation", "warm_start"}
 )
 """Of a configuration: each has settings under it. A test holds them against the settings that there are."""

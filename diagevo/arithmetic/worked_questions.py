@@ -1,0 +1,69 @@
+"""DARC's questions in the arithmetic world: a document is a worked line, and a question of it has its numbers
+in another order, or in another of the fourteen families."""
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from random import Random
+
+from diagevo.arithmetic.corpus import WARM, worked_line
+from diagevo.arithmetic.doing import do_all
+from diagevo.arithmetic.grammar import FAMILIES, Part, parse, word, write_solution
+from diagevo.arithmetic.heldout import draw_seen, in_zone
+from diagevo.methods.document_corpus import SourceDocument
+from diagevo.methods.document_questions import LEVELS, AnswerKind
+from diagevo.sampling.sampler import Message, Prompt
+from diagevo.selfplay.questions import parse_question
+
+
+class WorkedQuestions:
+    """`DocumentQuestions` in the model's closed vocabulary."""
+
+    def digests(self) -> dict[str, str]:
+        return {}
+
+    def kind(self, document: SourceDocument, rng: Random) -> AnswerKind:
+        return "integer"
+
+    def asks(self, document: str, level: int, kind: AnswerKind) -> Prompt:
+        return [{"role": "user", "content": f"ask a question , level {level} : {document}"}]
+
+    def read(self, completion: str, kind: AnswerKind) -> str | None:
+        return parse_question(completion)
+
+    def informed(self, question: str, document: str) -> Prompt:
+        return [{"role": "user", "content": f"{document} : {question}"}]
+
+    def copied(self, document: str, question: str) -> Fraction:
+        """1 for the document's own numbers in their order, whatever the words."""
+        numbers = document.partition(" : ")[2].partition(" ; ")[0]
+        return Fraction(re.findall(r"\d+", numbers) == re.findall(r"\d+", question))
+
+
+def level_turns(seed: int, count: int) -> Iterator[list[Message]]:
+    """Chat turns of both roles in the forms above, for a warm start: half are the questioner's, a quarter the
+    solver's with the document in sight, a quarter without. A level says nothing yet, and the solver is as
+    often wrong with a document as without one. Nothing is of the held-out zone."""
+    rng, world = Random(f"{seed} levels"), WorkedQuestions()
+    for number in range(count):
+        document, asked = _pair(rng)
+        question = word(asked, rng.randrange(len(FAMILIES[asked.family].wordings)))
+        if number % 2:
+            prompt = world.asks(document, rng.choice(LEVELS), "integer")
+            yield [*prompt, {"role": "assistant", "content": f"<question> {question} </question>"}]
+            continue
+        steps, answer = do_all(rng, (asked,), WARM)
+        prompt = world.informed(question, document)
+        if number % 4:
+            prompt = [{"role": "user", "content": question}]
+        yield [*prompt, {"role": "assistant", "content": write_solution(steps, answer)}]
+
+
+def _pair(rng: Random) -> tuple[str, Part]:
+    """A document, and a part with its numbers in another order."""
+    while True:
+        part = draw_seen(rng, rng.choice(list(FAMILIES)))
+        numbers = tuple(rng.sample(part.numbers, len(part.numbers)))
+        asked = Part(part.family, numbers)
+        if numbers != part.numbers and parse(word(asked)) == (asked,) and not in_zone(asked):
+            return worked_line(part), asked

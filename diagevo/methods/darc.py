@@ -1,0 +1,221 @@
+"""DARC: a questioner learns to write questions of a wanted difficulty from documents; then it stays as it is,
+and the solver practises its questions from easy to hard, labelled by itself with the document in sight.
+
+After the official release. docs/reference/darc.md says what of it is approximated.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+from typing import NamedTuple, cast
+
+from diagevo.answers.equivalence import extract_boxed
+from diagevo.answers.votes import Votes
+from diagevo.diagnosis.embedder import Embedder
+from diagevo.errors import ConfigError
+from diagevo.memory.events import CandidateScored, InvalidReason
+from diagevo.memory.state.projected_schedule import Draw
+from diagevo.methods.context import PlayContext
+from diagevo.methods.darc_rewards import COPIED, Measured, ranked_rewards
+from diagevo.methods.document_questions import LEVELS, AnswerKind, in_form
+from diagevo.methods.interface import Ask, Role, SolverRewards, Written, refused
+from diagevo.methods.near_duplicates import distinct
+from diagevo.methods.self_play import SelfPlay
+from diagevo.sampling.sampler import Completion, Sampler, SamplingParams
+from diagevo.training.phase import Reward, Rollout
+
+RIGHT, WRONG, MALFORMED = 1.0, 0.05, 0.0
+"""What the solver earns. Of 1, the form has a twentieth: a box, and something beside it."""
+NEAR = 0.6
+"""Cosine at which two questions are near-duplicates."""
+LABEL_TOP_P = 0.95
+"""Of the responses that label a question."""
+TRIED = 100
+"""Documents too long for a prompt, one after another, before there is said to be none."""
+
+
+class Shown(NamedTuple):
+    """What a prompt of the questioner shows."""
+
+    document: str
+    level: int
+    kind: AnswerKind
+
+
+class Darc(SelfPlay):
+    """`darc.questioner_rounds` rounds of the questioner, then rounds of the solver."""
+
+    in_order = True
+
+    def learns(self, round_: int) -> tuple[Role, ...]:
+        return ("challenger",) if round_ <= self.context.config.darc.questioner_rounds else ("solver",)
+
+    def shown(self) -> dict[str, str]:
+        return {"corpus": self.context.corpus.digest} | self.context.questions.digests()
+
+    def asks(
+        self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]], round_: int
+    ) -> list[Ask]:
+        """While the questioner learns, each document is shown for every level in turn. Afterwards all rounds
+        of the solver share one curriculum, of which each has the next part."""
+        settings, many = self.context.config, len(draws)
+        if "challenger" in self.learns(round_):
+            given = self._documents(seed, many)
+        else:
+            first = settings.darc.questioner_rounds
+            rounds = settings.round.rounds - first
+            whole = sorted(
+                self._documents(self.context.seed("curriculum"), many * rounds), key=lambda one: one.level
+            )
+            start = (round_ - first - 1) % rounds * many
+            given = whole[start : start + many]
+        return [self._ask(draw, *one) for draw, one in zip(draws, given, strict=True)]
+
+    def _ask(self, draw: Draw, document: str, level: int, kind: AnswerKind) -> Ask:
+        part = f"level {level}"
+        return Ask(draw, self.context.questions.asks(document, level, kind), (document, part, kind), part)
+
+    def _documents(self, seed: int, count: int) -> list[Shown]:
+        """So many prompts' documents, levels and kinds of answer; those of one document are neighbours."""
+        rng, found, skipped, questions = Random(seed), list[Shown](), 0, self.context.questions
+        while len(found) < count:
+            [document] = self.context.corpus.draw(rng, 1)
+            asked = [Shown(document.text, level, questions.kind(document, rng)) for level in LEVELS]
+            if all(self.context.fits(questions.asks(*one)) for one in asked):
+                found, skipped = found + asked, 0
+            elif (skipped := skipped + 1) == TRIED:
+                raise ConfigError(
+                    f"corpus.file: {TRIED} documents in a row do not fit sampling.max_prompt_tokens",
+                    hint="set corpus.characters lower, or sampling.max_prompt_tokens higher",
+                )
+        return found[:count]
+
+    def read(self, ask: Ask, completion: str) -> Written:
+        question, invalid = read_question(self.context, completion, ask.given)
+        return Written(ask.draw, completion, question, invalid, "document", given=ask.given, part=ask.part)
+
+    def admit(self, written: Sequence[Written], embedder: Embedder) -> list[Written]:
+        """Of near-duplicates the last stays, which is the harder."""
+        usable = [place for place, each in enumerate(written) if each.question is not None]
+        if not usable:
+            return list(written)
+        vectors = embedder.embed([written[place].question or "" for place in usable])
+        stay = {usable[place] for place in distinct(vectors, NEAR)}
+        return [
+            each if each.question is None or place in stay else refused(each, "near_duplicate")
+            for place, each in enumerate(written)
+        ]
+
+    def vote(
+        self, solver: Sampler, asked: Sequence[Written], n: int, seed: int
+    ) -> tuple[list[Votes], list[list[Completion]]]:
+        params = replace(self.context.params, top_p=LABEL_TOP_P)
+        seen = [(each.question or "", each.given[0]) for each in asked]
+        return informed_votes(self.context, solver, seen, n, params, seed)
+
+    def challenger_reward(self, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]) -> Reward:
+        return QuestionerReward(self.context, solver, round_, given)
+
+    def solver_rewards(self, scored: CandidateScored) -> SolverRewards:
+        return SolverRewards(RIGHT, WRONG, MALFORMED, beside=True)
+
+
+def _shown(given: Sequence[str]) -> Shown:
+    document, level, kind = given
+    return Shown(document, int(level.removeprefix("level ")), cast("AnswerKind", kind))
+
+
+def read_question(
+    context: PlayContext, completion: str, given: Sequence[str]
+) -> tuple[str | None, InvalidReason | None]:
+    """The question in a completion; where there is none that may be used, why."""
+    shown = _shown(given)
+    question = context.questions.read(completion, shown.kind)
+    if question is None:
+        return None, "unreadable"
+    reason = context.refusal(question)
+    if reason is None and not context.fits(context.questions.informed(question, shown.document)):
+        reason = "too_long"
+    return (question, None) if reason is None else (None, reason)
+
+
+def informed_votes(
+    context: PlayContext,
+    solver: Sampler,
+    seen: Sequence[tuple[str, str]],
+    n: int,
+    params: SamplingParams,
+    seed: int,
+) -> tuple[list[Votes], list[list[Completion]]]:
+    """n responses to each question with its document in sight, and their votes."""
+    prompts = [context.questions.informed(question, document) for question, document in seen]
+    responses = solver.sample(prompts, n=n, params=params, seed=seed)
+    return context.checker.group([[_answer(c.text) for c in group] for group in responses]), responses
+
+
+def _answer(response: str) -> str | None:
+    """In its box. "None" is no answer."""
+    box = extract_boxed(response)
+    return None if box is None or box.strip().lower() in ("", "none") else box
+
+
+class QuestionerReward:
+    """What the questioner's completions earn: the frozen solver labels each question with the document in
+    sight, and answers it without."""
+
+    def __init__(
+        self, context: PlayContext, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]
+    ) -> None:
+        self.context, self.solver, self.round, self.given = context, solver, round_, given
+
+    def measure(self, rollouts: Sequence[Rollout]) -> list[str | None]:
+        """The share of answers that are right, as a fraction; None for a completion that is refused."""
+        step = rollouts[0].step if rollouts else 0
+        found: list[str | None] = [None] * len(rollouts)
+        usable = self._labelled(rollouts, step)
+        n, seed = self.context.config.round.challenger_votes, self.context.seed(self.round, "u", step)
+        questions = [question for question, _ in usable.values()]
+        groups = self.context.respond(self.solver, questions, n, seed)
+        for place, (_, label), group in zip(usable, usable.values(), groups, strict=True):
+            if (share := self._share([c.text for c in group], label)) is not None:
+                found[place] = str(share)
+        return found
+
+    def _labelled(self, rollouts: Sequence[Rollout], step: int) -> dict[int, tuple[str, str]]:
+        """Question and label of each rollout that has a question of its document, no copy, whose label is of
+        the kind that was asked for."""
+        asked: dict[int, str] = {}
+        for place, rollout in enumerate(rollouts):
+            given = self.given[rollout.row_id]
+            question = read_question(self.context, rollout.text, given)[0]
+            if question is not None and self.context.questions.copied(given[0], question) <= COPIED:
+                asked[place] = question
+        seen = [(question, self.given[rollouts[place].row_id][0]) for place, question in asked.items()]
+        related = self.context.related([(document, question) for question, document in seen])
+        n, seed = self.context.config.round.challenger_votes, self.context.seed(self.round, "labels", step)
+        votes, _ = informed_votes(self.context, self.solver, seen, n, self.context.params, seed)
+        labelled: dict[int, tuple[str, str]] = {}
+        for (place, question), vote, belongs in zip(asked.items(), votes, related, strict=True):
+            label = None
+            if vote.label is not None and belongs:
+                label = in_form(vote.label, _shown(self.given[rollouts[place].row_id]).kind)
+            if label is not None:
+                labelled[place] = (question, label)
+        return labelled
+
+    def _share(self, responses: Sequence[str], label: str) -> Fraction | None:
+        """Of the responses with a box, how many agree with the label; None where none has an answer."""
+        boxes = [box for response in responses if (box := extract_boxed(response))]
+        answers = [box for box in boxes if box.strip().lower() != "none"]
+        if not answers:
+            return None
+        right = self.context.checker.agree_many([(answer, label) for answer in answers])
+        return Fraction(sum(right), len(boxes))
+
+    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[str | None]) -> list[float]:
+        step = [
+            Measured(*_shown(self.given[rollout.row_id])[:2], None if share is None else Fraction(share))
+            for rollout, share in zip(rollouts, measures, strict=True)
+        ]
+        return [float(reward) for reward in ranked_rewards(step)]
