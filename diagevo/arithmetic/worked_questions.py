@@ -53,9 +53,8 @@ def level_turns(seed: int, count: int) -> Iterator[list[Message]]:
             yield [*prompt, {"role": "assistant", "content": f"<question> {question} </question>"}]
             continue
         steps, answer = do_all(rng, (asked,), WARM)
-        prompt = world.informed(question, document)
-        if number % 4:
-            prompt = [{"role": "user", "content": question}]
+        plain: Prompt = [{"role": "user", "content": question}]
+        prompt = plain if number % 4 else world.informed(question, document)
         yield [*prompt, {"role": "assistant", "content": write_solution(steps, answer)}]
 
 

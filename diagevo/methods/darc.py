@@ -82,7 +82,10 @@ class Darc(SelfPlay):
         while len(found) < count:
             [document] = self.context.corpus.draw(rng, 1)
             asked = [Shown(document.text, level, questions.kind(document, rng)) for level in LEVELS]
-            if all(self.context.fits(questions.asks(*one)) for one in asked):
+            longest = max(
+                (questions.asks(*one) for one in asked), key=lambda prompt: len(prompt[-1]["content"])
+            )
+            if self.context.fits(longest):
                 found, skipped = found + asked, 0
             elif (skipped := skipped + 1) == TRIED:
                 raise ConfigError(
