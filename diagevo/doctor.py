@@ -367,9 +367,11 @@ def _models(config: Config) -> Iterator[Check]:
 
 
 def _services(config: Config) -> Iterator[Check]:
-    for name in ("diagnostician", "embedder"):
+    for name in ("diagnostician", "embedder", "judge"):
         role = getattr(config.roles, name)
-        if not config.diagnosis.enabled:
+        if role.engine is None:
+            continue
+        if name != "judge" and not config.diagnosis.enabled:
             yield Check(name, "ok", "diagnosis.enabled is false: not asked")
             continue
         if role.engine != "openai":

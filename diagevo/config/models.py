@@ -380,6 +380,26 @@ class EmbedderRole(Section):
     )
 
 
+class JudgeRole(Section):
+    """Who says whether a question is related to its document, for methods that make questions from them."""
+
+    engine: Literal["openai", "rules:arithmetic"] | None = Field(
+        default=None,
+        description="A served language model, or the rule of the arithmetic world; None: nobody, so that a "
+        "method that needs one is refused.",
+    )
+    model: str = Field(default="Qwen/Qwen3-4B-Instruct-2507", description="The model's name at the endpoint.")
+    base_url: Endpoint = Field(default=None, description="OpenAI-compatible endpoint.")
+    api_key_env: KeyVariable = Field(
+        default="OPENAI_API_KEY", description="Environment variable that holds the key."
+    )
+    timeout: float = Field(
+        default=120.0,
+        gt=0,
+        description="Seconds without an answer after which a request is retried.",
+    )
+
+
 class AnchorsConfig(Section):
     """Labelled items of people, for the method `r-few`."""
 
@@ -420,6 +440,7 @@ class RolesConfig(Section):
     solver: PolicyRole
     diagnostician: DiagnosticianRole
     embedder: EmbedderRole
+    judge: JudgeRole = JudgeRole()
 
 
 class ValidationConfig(Section):
@@ -536,6 +557,8 @@ class Config(Section):
                 raise ValueError(
                     "darc.questioner_rounds must be below round.rounds: the others train the solver"
                 )
+        if self.roles.judge.engine == "rules:arithmetic" and self.world != "arithmetic":
+            raise ValueError("roles.judge.engine rules:arithmetic is the rule of a world: world: arithmetic")
         if self.round.true_labels and self.world is None:
             raise ValueError("round.true_labels needs a world that knows the truth: world: arithmetic")
         return self

@@ -176,6 +176,10 @@ NOT_METHOD: Mapping[str, str] = {
     "roles.solver.revision": _PIN,
     **{f"roles.diagnostician.{name}": _REACH for name in ("base_url", "api_key_env", "timeout")},
     **{f"roles.embedder.{name}": _REACH for name in ("base_url", "api_key_env", "timeout")},
+    **{
+        f"roles.judge.{name}": "of methods with documents, which the paper has not"
+        for name in ("engine", "model", "base_url", "api_key_env", "timeout")
+    },
     "validation.data": "where the same files lie",
     "validation.temperatures": "a measurement beside the run",
 }

@@ -29,6 +29,7 @@ from diagevo.methods.document_corpus import Corpus, SourceDocument, shown_docume
 from diagevo.methods.document_questions import DocumentQuestions, TextQuestions
 from diagevo.methods.interface import Method, SolverRewards
 from diagevo.methods.registry import method_of
+from diagevo.methods.relatedness import RelatednessJudge, ServedJudge
 from diagevo.methods.tasks import TaskWorld
 from diagevo.planning.footprint import SAME_SHAPE, shape_mismatch
 from diagevo.private import private
@@ -155,6 +156,15 @@ class Roles(PlayContext):
         corpus = Corpus(found, settings.file, settings, self.is_held_out)
         self.closing.callback(corpus.close)
         return corpus
+
+    @cached_property
+    def judge(self) -> RelatednessJudge:
+        role = self.config.roles.judge
+        if role.engine == "rules:arithmetic":
+            from diagevo.arithmetic.numbers_judge import NumbersJudge
+
+            return NumbersJudge()
+        return ServedJudge(role, self.stop)
 
     @cached_property
     def challenger(self) -> Path:

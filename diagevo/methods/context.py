@@ -18,6 +18,7 @@ from diagevo.memory.events import InvalidReason
 from diagevo.methods.anchors import Anchor
 from diagevo.methods.document_corpus import Corpus
 from diagevo.methods.document_questions import DocumentQuestions
+from diagevo.methods.relatedness import RelatednessJudge
 from diagevo.methods.tasks import TaskWorld, read_task
 from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import Completion, Prompt, Resumable, Sampler, SamplingParams
@@ -51,6 +52,7 @@ class PlayContext(ABC):
     corpus: cached_property[Corpus]
     questions: cached_property[DocumentQuestions]
     """How DARC asks for questions from documents."""
+    judge: cached_property[RelatednessJudge]
     tasks: cached_property[TaskWorld]
     """Where the programs of Absolute Zero run."""
 
@@ -112,6 +114,10 @@ class PlayContext(ABC):
         if self.world is not None and self.world.answer(question) is None:
             return "outside_world"
         return None
+
+    def related(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        """Of each document and question, whether they are related, as `roles.judge` says."""
+        return self.judge.related(pairs)
 
     def respond(
         self, sampler: Sampler, questions: Sequence[str], n: int, seed: int
