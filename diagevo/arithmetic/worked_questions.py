@@ -1,7 +1,6 @@
 """DARC's questions in the arithmetic world: a document is a worked line, and a question of it has its numbers
 in another order, or in another of the fourteen families."""
 
-import re
 from collections.abc import Iterator
 from fractions import Fraction
 from random import Random
@@ -35,9 +34,9 @@ class WorkedQuestions:
         return [{"role": "user", "content": f"{document} : {question}"}]
 
     def copied(self, document: str, question: str) -> Fraction:
-        """1 for the document's own numbers in their order, whatever the words."""
-        numbers = document.partition(" : ")[2].partition(" ; ")[0]
-        return Fraction(re.findall(r"\d+", numbers) == re.findall(r"\d+", question))
+        """1 for the document's own numbers in their places, whatever the words."""
+        numbers = document.partition(" : ")[2].partition(" ; ")[0].split(" , ")
+        return Fraction([str(n) for part in parse(question) or () for n in part.numbers] == numbers)
 
 
 def level_turns(seed: int, count: int) -> Iterator[list[Message]]:

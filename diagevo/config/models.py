@@ -129,6 +129,12 @@ class DarcConfig(Section):
         description="The first so many rounds train the challenger alone; after them it stays as it is, and "
         "the solver trains.",
     )
+    near: float = Field(
+        default=0.6,
+        ge=-1,
+        le=1,
+        description="Of two questions of a pool with this cosine or more one is left out.",
+    )
 
 
 class GRPOConfig(Section):
@@ -552,6 +558,11 @@ class Config(Section):
                 raise ValueError(
                     "method darc has its labels from the solver with the document in sight: "
                     "round.true_labels and round.boxed_answers must be false"
+                )
+            if self.roles.judge.engine is None:
+                raise ValueError(
+                    "method darc needs somebody who says whether a question is related to its document: "
+                    "roles.judge.engine openai, with roles.judge.base_url and roles.judge.model"
                 )
             if self.darc.questioner_rounds >= self.round.rounds:
                 raise ValueError(

@@ -158,7 +158,7 @@ NOT_METHOD: Mapping[str, str] = {
     **{f"anchors.{name}": _ANCHORS for name in ("file", "shown", "practised", "weight")},
     **{f"corpus.{name}": _CORPUS for name in ("file", "documents", "characters", "mathematics")},
     **{f"absolute_zero.{name}": _TASKS for name in ("shown", "inputs", "buffer")},
-    "darc.questioner_rounds": _LEVELS,
+    **{f"darc.{name}": _LEVELS for name in ("questioner_rounds", "near")},
     "training.first_kl": _GUARD,
     "training.sampling_gap": _GUARD,
     "hardware.cluster": _PLACE,
@@ -231,6 +231,17 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
         "the buffer begins with one task: none are written by the base model before round 1",
         "an answer counts in its block alone: no tags for thought and answer are asked for",
         "programs are held by an allow-list, where the release bans words",
+    ),
+    "darc": (
+        "the corpus is one's own: the release's could not be read, and no judge chooses its documents",
+        "the solver that labels is that of its round's beginning, not of each step",
+        "a group below the share of votes is left out of its step, not given advantages of 0",
+        "the curriculum is written in one part a round, and near-duplicates are sought within a part",
+        "a phase's KL is to the weights that it began with: the release's one phase has the base model's",
+        "answers are equal by this project's checker: the release counts labels letter by letter",
+        "while the questioner learns, answers have sampling.top_p: the release has top-p 1, top-k 40",
+        "both stages have one limit of prompts and one of responses: the release has 3,000 tokens for a"
+        " questioner's response, and 8,192 for a solver's prompt",
     ),
 }
 """Methods that are compared with their own source, and what no setting of theirs says."""

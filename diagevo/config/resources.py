@@ -108,6 +108,22 @@ def passes(settings: GRPOConfig, lora: int | None) -> tuple[int, int]:
     return 1 + (settings.beta > 0) + (settings.updates > 1), 1 + (lora is None)
 
 
+def votes_a_question(config: Config) -> int:
+    """Answers of the frozen solver to each question that the challenger's training draws. DARC's are as many
+    with the document in sight as without."""
+    return config.round.challenger_votes * (2 if config.method == "darc" else 1)
+
+
+def rounds_left(config: Config, stage: str, played: int) -> int:
+    """How many rounds play a stage once so many are done. DARC's train one role each."""
+    first, last = 0, config.round.rounds
+    if config.method == "darc" and stage == "challenger":
+        last = config.darc.questioner_rounds
+    elif config.method == "darc":
+        first = config.darc.questioner_rounds
+    return max(0, last - max(first, played))
+
+
 def workload(config: Config, measured: Mapping[str, float]) -> list[StageWork]:
     """Each stage of one round. `measured`: seconds of a round's stages in an earlier run."""
     play, challenger, solver = config.round, config.challenger_grpo, config.solver_grpo
@@ -117,7 +133,7 @@ def workload(config: Config, measured: Mapping[str, float]) -> list[StageWork]:
     answers = lessons * solver.group
     per_question = config.diagnosis.failures_per_question
     failures = answers if per_question is None else min(answers, lessons * per_question)
-    votes = config.round.challenger_votes
+    votes = votes_a_question(config)
     asked = config.diagnosis.enabled and config.roles.diagnostician.engine == "openai"
 
     def stage(name: str, steps: int | None, completions: int, about: str, calls: int = 0) -> StageWork:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from diagevo.answers.equivalence import extract_boxed
+from diagevo.answers.extraction import extract_boxed
 from diagevo.answers.votes import Votes
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import StoreError

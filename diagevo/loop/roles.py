@@ -85,6 +85,7 @@ class Roles(PlayContext):
             config.validation.questions,
             config.warm_start.documents,
             config.anchors.file if config.method == "r-few" else None,
+            config.corpus.file if config.method in ("spice", "darc") else None,
         )
         if arithmetic and config.world != "arithmetic":
             raise ConfigError("the arithmetic model and prompts need its world", hint="set world: arithmetic")
@@ -92,7 +93,8 @@ class Roles(PlayContext):
         _need_reporters(config.hardware.report_to)
         if config.memory.index == "lancedb":
             lancedb("memory.index lancedb")  # reported here where it is missing
-        for role in ("challenger", "solver", "templates", "validation", "embedder", "method"):
+        shown = ("corpus", "judge") if config.method == "darc" else ()
+        for role in ("challenger", "solver", "templates", "validation", "embedder", "method", *shown):
             getattr(self, role)
         if (why := shape_mismatch(config)) is not None:
             raise ConfigError(why, hint=SAME_SHAPE)

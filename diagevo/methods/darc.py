@@ -10,7 +10,7 @@ from fractions import Fraction
 from random import Random
 from typing import NamedTuple, cast
 
-from diagevo.answers.equivalence import extract_boxed
+from diagevo.answers.extraction import extract_boxed
 from diagevo.answers.votes import Votes
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.errors import ConfigError
@@ -27,8 +27,6 @@ from diagevo.training.phase import Reward, Rollout
 
 RIGHT, WRONG, MALFORMED = 1.0, 0.05, 0.0
 """What the solver earns. Of 1, the form has a twentieth: a box, and something beside it."""
-NEAR = 0.6
-"""Cosine at which two questions are near-duplicates."""
 LABEL_TOP_P = 0.95
 """Of the responses that label a question."""
 TRIED = 100
@@ -89,7 +87,7 @@ class Darc(SelfPlay):
                 found, skipped = found + asked, 0
             elif (skipped := skipped + 1) == TRIED:
                 raise ConfigError(
-                    f"corpus.file: {TRIED} documents in a row do not fit sampling.max_prompt_tokens",
+                    f"corpus.file: {TRIED} documents in a row do not fit a prompt",
                     hint="set corpus.characters lower, or sampling.max_prompt_tokens higher",
                 )
         return found[:count]
@@ -104,7 +102,7 @@ class Darc(SelfPlay):
         if not usable:
             return list(written)
         vectors = embedder.embed([written[place].question or "" for place in usable])
-        stay = {usable[place] for place in distinct(vectors, NEAR)}
+        stay = {usable[place] for place in distinct(vectors, self.context.config.darc.near)}
         return [
             each if each.question is None or place in stay else refused(each, "near_duplicate")
             for place, each in enumerate(written)

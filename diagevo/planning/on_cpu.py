@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from diagevo.config.models import Config, GRPOConfig
-from diagevo.config.resources import passes, rollouts
+from diagevo.config.resources import passes, rollouts, votes_a_question
 from diagevo.planning.shapes import Shape
 
 PROCESS = 3_000_000_000
@@ -96,7 +96,7 @@ def seconds(config: Config, shape: Shape, pace: float, questions: int) -> tuple[
     spent += sampled(play.candidates, play.candidates * play.responses) + trained(config.solver_grpo)
     if play.train_challenger:
         written = rollouts(config.challenger_grpo)
-        spent += trained(config.challenger_grpo) + sampled(written, written * play.challenger_votes)
+        spent += trained(config.challenger_grpo) + sampled(written, written * votes_a_question(config))
     heats = 1 + len(validation.temperatures)
     validated = sampled((1 + heats) * questions, questions * (validation.samples * heats + 1))
     before = 3 * each * documents * (prompt + new)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagevo.config.models import Config, GRPOConfig
-from diagevo.config.resources import mean_tokens, passes, rollouts, workload
+from diagevo.config.resources import mean_tokens, passes, rollouts, votes_a_question, workload
 from diagevo.planning.footprint import CARDS, Load, checkpoint
 from diagevo.planning.shapes import Shape
 
@@ -135,7 +135,7 @@ def spans(
     parts: list[Span] = []
     if play.train_challenger and one.max_steps:
         beside = rows["challenger: rollouts, votes"]
-        votes = pace.drawn(one.batch_questions * one.group, play.challenger_votes, beside, shape)
+        votes = pace.drawn(one.batch_questions * one.group, votes_a_question(config), beside, shape)
         parts += [
             *_phase("challenger", config, one, pace, beside, shape),
             Span("challenger: votes", one.max_steps * (2 * SYNC + votes)),

@@ -18,6 +18,7 @@ from diagevo.config.resources import (
     on_gpus,
     rank_bundles,
     refusal,
+    rounds_left,
     workload,
 )
 from diagevo.errors import ConfigError, DiagEvoError
@@ -73,8 +74,8 @@ def plan_run(
     return {
         "stages": list(map(asdict, stages)),
         "rounds": rounds,
-        "completions": rounds * sum(stage.completions for stage in stages),
-        "calls": rounds * sum(stage.calls for stage in stages),
+        "completions": sum(rounds_left(config, work.stage, played) * work.completions for work in stages),
+        "calls": sum(rounds_left(config, work.stage, played) * work.calls for work in stages),
         "disk_bytes": disk_bytes(config),
         "devices": trained,
         "memory": _on_gpus(config),

@@ -171,6 +171,7 @@ BASELINES = {
     "r-zero": "R-Zero",
     "r-few": "R-Few, after its description",
     "absolute-zero": "Absolute Zero",
+    "darc": "DARC, on a corpus of one's own",
 }
 
 
