@@ -80,14 +80,16 @@ def compare(history: History, site: Site, query: Mapping[str, str] = {}) -> Page
     first = chosen(given[0]) if given[0] else columns[0]
     second = chosen(given[1]) if given[1] else columns[-1]
     table = slice_table(columns)
+    known = (one.address for one in (*sliced.models, *_some(sliced.steps, CHOICES)))
+    both = _address(first, run), _address(second, run)
     data = {
         "columns": names(table.columns),
         "table": table,
         "left": len(columns) - len(table.columns),
         "rows": ROWS,
         "two": None,
-        "choices": [one.address for one in (*sliced.models, *_some(sliced.steps, CHOICES))] + [*others, run],
-        "chosen": (_address(first, run), _address(second, run)),
+        "choices": list(dict.fromkeys([*known, *others, run, *both])),
+        "chosen": both,
     }
     if (first.history.run_id, first.address) != (second.history.run_id, second.address):
         data |= {"two": names([first, second])} | of_two(site, first, second)

@@ -79,13 +79,16 @@ def _failure(history: History, counts: Counts, cause: str, moved: Mapping[str, s
     return story
 
 
-def failing(counts: Counts, story: RunStory) -> Iterator[Sentence]:
-    """How much failed, how much of it has no cause, and how much of it may have been no failure."""
+def failing(counts: Counts, story: RunStory, *, listed: bool = True) -> Iterator[Sentence]:
+    """How much failed, how much of it has no cause, and how much of it may have been no failure. `listed`:
+    whether the page lists the prompts without a cause."""
     run, rates = story.line.run_id, story.pass_rates
     if not counts.observed:
         none = "No failure is recorded yet." if counts.rounds else "No round has begun."
         if rates is not None and rates.failed:
-            none = f"{rates.incomparable or rates.left}. The prompts are listed below."
+            none = f"{rates.incomparable or rates.left}." + (
+                " The prompts are listed below." if listed else ""
+            )
         elif counts.ingested and rates is not None and rates.rollouts:
             none = f"All {count(rates.rollouts, 'rollout')} passed."
         yield Sentence("failures", none)
@@ -102,7 +105,8 @@ def failing(counts: Counts, story: RunStory) -> Iterator[Sentence]:
     if rates is not None:
         yield Sentence("failures", f"{text}.", f"{run}/causes.html")
         if rates.left is not None:
-            yield Sentence("left", f"{rates.left}. Their prompts are listed below.")
+            below = " Their prompts are listed below." if listed else ""
+            yield Sentence("left", f"{rates.left}.{below}")
         return
     if left := every - named - dismissed:
         text += f"; the other {left:,} are slips or have no diagnosis"

@@ -57,7 +57,7 @@ def report(history: History, site: Site, other: str | None = None) -> Page:
         "check": site.checks.quick(run),
         "passed": passed,
         "shown_rows": ROWS,
-        "failing": list(failing(found, story)),
+        "failing": list(failing(found, story, listed=False)),
         "reported": [_reported(history, one) for one in worst],
         "more": len(found.failures) - len(worst),
         "all_failures": story.pass_rates.failed if story.pass_rates else sum(found.with_cause.values()),

@@ -120,6 +120,8 @@ def test_the_first_and_the_last_are_compared_until_others_are_chosen(view: View)
     assert "mean pass rate went from 87.5% in step 1 to 58.3% in step 2" in page
     page = view.render("one/compare.html", {"a": "step=2", "b": "evals:model=org/small"})
     assert "mean pass rate went from 58.3% in one: step 2 to 62.5% in evals: org/small" in page
+    chosen = html.document_fromstring(page).xpath("//option[@selected]/@value")
+    assert chosen == ["step=2", "evals:model=org/small"]
     assert 'href="compare.html"' in view.render("one/index.html")
 
 

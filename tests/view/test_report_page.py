@@ -93,6 +93,7 @@ def test_it_says_what_changed_since_another_run(tmp_path: Path) -> None:
     tree = html.document_fromstring(text)
     said = " ".join(tree.xpath("string(//main)").split())
     assert "What changed since monday" in said
+    assert "listed below" not in said
     assert "the mean pass rate went from 62.5% in monday to 83.3% in tuesday: +20.8 points" in said
     assert "8 passed more often and 3 less often: by the exact sign test no more than chance" in said
     assert "Prompts that got worse (3)" in said
