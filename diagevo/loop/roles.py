@@ -41,10 +41,9 @@ from diagevo.sampling.sampler import Prompt, Resumable, Sampler
 from diagevo.sampling.transformers_sampler import TransformersSampler, loaded
 from diagevo.selfplay.questions import PromptTemplates
 from diagevo.text.escaping import json_text
-from diagevo.training.jobs import WorkersSampler
 from diagevo.training.phase import Reward, RewardSpec
 from diagevo.training.warm_start import read_documents
-from diagevo.training.workers import Workers
+from diagevo.training.workers import Workers, WorkersSampler
 
 BUILTIN = "builtin:arithmetic"
 BENCHMARK = "benchmark:"
@@ -284,7 +283,7 @@ class Roles(PlayContext):
         if plays_here(self.config.hardware):
             return self.loaded(policy)
         template = self.config.sampling.chat_template_kwargs
-        return WorkersSampler(self.workers.run, policy, self.config.hardware, template, self.say, self.stop)
+        return WorkersSampler(self.workers, policy, self.config.hardware, template, self.say, self.stop)
 
     def loaded(self, policy: Path) -> TransformersSampler:
         """A policy in this process, by our own decoding."""

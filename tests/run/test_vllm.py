@@ -16,8 +16,8 @@ from diagevo.memory.history import open_history
 from diagevo.progress import StageProgress
 from diagevo.sampling.sampler import Sampler, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
-from diagevo.training.jobs import SamplingJob
 from diagevo.training.ranks import LocalRanks
+from diagevo.training.workers import SamplingJob
 from tests.run.small import Watcher, play, small_config
 from tests.run.test_round import of
 from tests.sampling.processes import members

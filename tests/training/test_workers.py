@@ -15,8 +15,7 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import Answers, Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training import worker
-from diagevo.training.jobs import WorkersSampler
-from diagevo.training.workers import Workers
+from diagevo.training.workers import Workers, WorkersSampler
 from tests.sampling.tiny_model import make_tiny_model
 from tests.training import phase
 from tests.training.forked_ranks import ForkedRank
@@ -53,7 +52,7 @@ def ask(
     say: Callable[[str], None] = print,
 ) -> list[list[str]]:
     stop = StopFlag() if stop is None else stop
-    sampler = WorkersSampler(workers.run, policy, hardware, {}, say, stop)
+    sampler = WorkersSampler(workers, policy, hardware, {}, say, stop)
     groups = sampler.sample(PROMPTS, n=2, params=PARAMS, seed=7, answers=answers)
     return [[each.text for each in group] for group in groups]
 
