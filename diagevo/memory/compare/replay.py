@@ -23,6 +23,7 @@ from diagevo.memory.events import (
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.history import AsOf, History, point_of
 from diagevo.memory.log.tables import HISTORY
+from diagevo.memory.read.asking import filled
 from diagevo.memory.state.model import MemoryState, by_state
 from diagevo.memory.state.projection import rows, standing_rows, wrong_rows
 from diagevo.memory.state.walk import walk
@@ -240,29 +241,15 @@ class ScheduleLines:
 def next_schedule(memory: Rebuilt) -> ScheduleLines:
     """ε and p that follow from a memory, the largest p first."""
     targets = [
-        TargetLine(
-            cause=c.id,
-            frequency=c.frequency,
-            sum=c.sum,
-            probability=c.probability,
-            drawn=aimed_share(memory.epsilon_next, c.probability),
-            partners=c.partners,
-            node=c.node,
-            description=c.description,
-        )
+        filled(TargetLine, c, cause=c.id, drawn=aimed_share(memory.epsilon_next, c.probability))
         for c in memory.causes
         if c.probability is not None and c.sum is not None
     ]
-    return ScheduleLines(
+    return filled(
+        ScheduleLines,
+        memory,
         round=memory.round + 1,
         epsilon=memory.epsilon_next,
-        failures=memory.failures,
-        reference_round=memory.reference_round,
-        reference_failures=memory.reference_failures,
-        z=memory.z,
-        k=memory.k,
-        policy=memory.policy,
-        formulas=memory.formulas,
         causes=tuple(sorted(targets, key=lambda t: (-t.frequency, number_of(t.cause)))),
     )
 

@@ -1,6 +1,7 @@
-"""Rows of a published view as values of a type."""
+"""Rows of a published view as values of a type, and values made of others' fields."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from fractions import Fraction
 from functools import cache
 from types import NoneType, UnionType
@@ -53,6 +54,19 @@ def select_rows(
                     row_values[name] = read(row_values[name])
             found.append(row(**row_values))
     return found
+
+
+def filled(kind: type[R], source: object, **others: Any) -> R:
+    """A value of a dataclass whose fields are those of the same name in `source`, but for `others`.
+
+    Raises AttributeError where `source` lacks one, also where the dataclass has a default for it.
+    """
+    return kind(**{name: getattr(source, name) for name in _fields(kind) - others.keys()}, **others)
+
+
+@cache
+def _fields(kind: Any) -> frozenset[str]:
+    return frozenset(one.name for one in fields(kind))
 
 
 @cache

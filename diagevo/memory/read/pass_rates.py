@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from diagevo.memory.history import AsOf, History
-from diagevo.memory.read.asking import select_rows
+from diagevo.memory.read.asking import filled, select_rows
 from diagevo.memory.read.counts import counted
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count
@@ -204,18 +204,7 @@ def pass_rates(history: History) -> PassRates | None:
         limit=DROPS,
     )
     causes = last_causes(history, [one.question for one in fell])
-    drops = (
-        PromptDrop(
-            question=one.question,
-            prompt=one.prompt,
-            first_step=one.first_step,
-            first_pass_rate=one.first_pass_rate,
-            last_step=one.last_step,
-            last_pass_rate=one.last_pass_rate,
-            cause_id=causes.get(one.question),
-        )
-        for one in fell
-    )
+    drops = (filled(PromptDrop, one, cause_id=causes.get(one.question)) for one in fell)
     unexplained = select_rows(
         history,
         "v_prompt",

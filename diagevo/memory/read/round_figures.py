@@ -11,7 +11,7 @@ from diagevo.equations.schedule import z
 from diagevo.memory.events import RoundOpened
 from diagevo.memory.history import History
 from diagevo.memory.log.tables import RoundCounts
-from diagevo.memory.read.asking import select_rows
+from diagevo.memory.read.asking import filled, select_rows
 from diagevo.progress import RoundFigures
 
 MEAN = "mean_at_k"
@@ -58,26 +58,15 @@ def _figures(
     drawn: Mapping[int, Fraction],
 ) -> RoundFigures:
     rewards = {stage: one.reward for stage, one in stages.items() if one.reward is not None}
-    return RoundFigures(
-        round=row.round,
-        position=row.position,
-        failures=row.failures,
+    return filled(
+        RoundFigures,
+        row,
         z=z(row.failures, row.reference_failures),
         epsilon_next=_epsilon_after(history, row, drawn),
-        active=row.active,
-        mastered=row.mastered,
-        nodes=row.nodes,
-        candidates=row.candidates,
-        kept=row.kept,
-        observed=row.observed,
-        created=row.created,
         promoted=row.promoted_causes,
         reactivated=row.reactivated_causes,
-        committed_at=row.committed_at,
-        verdicts=row.verdicts,
         invalid=row.invalid_reasons,
         without_box=(row.responses - row.answers) / row.responses if row.responses else None,
-        undecided=row.undecided,
         labels_true=row.labels_true / row.labels_judged if row.labels_judged else None,
         failures_judged=row.failures_judged or None,
         against_false_labels=row.against_false_labels if row.failures_judged else None,
@@ -88,10 +77,7 @@ def _figures(
         solver_reward=rewards.get("solver"),
         challenger_reward=rewards.get("challenger"),
         seconds={stage: one.seconds for stage, one in stages.items() if one.seconds is not None},
-        rollouts=row.rollouts,
-        passes=row.passes,
         pass_rate=row.passes / row.rollouts if row.rollouts else None,
-        superseded_by=row.superseded_by,
     )
 
 

@@ -12,6 +12,7 @@ from diagevo.errors import InconsistentError
 from diagevo.memory.events import (
     CandidateScored,
     Cause,
+    CauseAdded,
     CauseCreated,
     CauseMatched,
     CausePromoted,
@@ -227,23 +228,23 @@ def cause_created(state: MemoryState, now: OpenRound, fact: Fact[CauseCreated]) 
         require(not node.causes and node.label == assigned.new_label, "it was assigned to a new node")
     else:
         require(assigned.node_id == event.node_id, f"it was assigned to {assigned.node_id}")
+    add_cause(state, event, frequency=1, round=now.number)
+    now.created.add(event.cause_id)
+    _settled(now, event.failure_id, event.cause_id)
+
+
+def add_cause(state: MemoryState, event: CauseCreated | CauseAdded, *, frequency: int, round: int) -> None:
+    """The next cause, Active and under its node."""
     cause = Cause(
         cause_id=event.cause_id,
         description=event.description,
         node_id=event.node_id,
         state="active",
-        frequency=1,
-        created_round=now.number,
+        frequency=frequency,
+        created_round=round,
         failure_id=event.failure_id,
         promotion=None,
     )
-    add_cause(state, cause)
-    now.created.add(event.cause_id)
-    _settled(now, event.failure_id, event.cause_id)
-
-
-def add_cause(state: MemoryState, cause: Cause) -> None:
-    """The next cause, under its node."""
     node = state.nodes[cause.node_id]
     require(cause.cause_id == f"c{state.next_cause}", f"c{state.next_cause} comes next")
     state.causes[cause.cause_id] = cause

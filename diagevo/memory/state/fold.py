@@ -260,17 +260,7 @@ def _cause_added(state: MemoryState, fact: Fact[CauseAdded]) -> None:
         require(event.node_id == f"n{state.next_node}", f"n{state.next_node} comes next")
         state.nodes[event.node_id] = Node(event.node_id, event.label, ())
         state.next_node += 1
-    cause = Cause(
-        cause_id=event.cause_id,
-        description=event.description,
-        node_id=event.node_id,
-        state="active",
-        frequency=0,
-        created_round=state.round,
-        failure_id=event.failure_id,
-        promotion=None,
-    )
-    effects.add_cause(state, cause)
+    effects.add_cause(state, event, frequency=0, round=state.round)
 
 
 def _assigned(state: MemoryState, fact: Fact[FailureAssigned]) -> None:

@@ -36,6 +36,7 @@ from diagevo.memory.events import (
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import AsOf, E, History, expect, fact_of
+from diagevo.memory.read.asking import filled
 from diagevo.memory.read.opened_rounds import round_played
 from diagevo.memory.state.assignments import moves
 from diagevo.memory.state.vote_checks import VOTES_SAY
@@ -296,10 +297,10 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
     judged, assigned = event(DuplicateJudged), event(NodeAssigned)
     matched, created = event(CauseMatched), event(CauseCreated)
     counted = matched or created
-    return FailureStory(
-        failure_id=observed.failure_id,
+    return filled(
+        FailureStory,
+        observed,
         own_id=own_id_of(history, found["FailureObserved"].round, observed.failure_id),
-        question_id=observed.question_id,
         round=found["FailureObserved"].round,
         mode=scored.mode if scored else None,
         target=scored.cause_id if scored else None,
@@ -308,12 +309,7 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
         label=scored.label if scored else None,
         label_true=scored.label_true if scored else None,
         truth=scored.truth if scored else None,
-        against=observed.against,
-        right=observed.right,
         question_verdict=scored.verdict if scored else None,
-        stage=observed.stage,
-        attempt=observed.attempt,
-        step=observed.step,
         void=history.abandoned.void(found["FailureObserved"].round, observed),
         supplied=tuple(diagnosed.supplied) if diagnosed else (),
         verdict=diagnosed.verdict if diagnosed else None,
@@ -340,6 +336,7 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
         and scored.votes_are == "rewards",
         pair=diagnosed.pair if diagnosed else None,
         feedback=None if observed.feedback is None else history.text(observed.feedback),
+        moves=(),
     )
 
 
@@ -364,15 +361,8 @@ def _texts(
 
 def asked(history: History, purpose: str, call: ModelCall) -> ModelExchange:
     """A call with its texts."""
-    return ModelExchange(
-        purpose=purpose,
-        model=call.model,
-        tries=call.tries,
-        input_tokens=call.input_tokens,
-        output_tokens=call.output_tokens,
-        request=history.text(call.request),
-        reply=history.text(call.reply),
-    )
+    texts = {"request": history.text(call.request), "reply": history.text(call.reply)}
+    return filled(ModelExchange, call, purpose=purpose, **texts)
 
 
 INVALID: Mapping[str, str] = {
@@ -443,33 +433,23 @@ def question_story(
     )
     responses = event.responses or 1  # an invalid question may have none
     p1, p2 = Fraction(event.first, responses), Fraction(event.second, responses)
-    return QuestionStory(
+    return filled(
+        QuestionStory,
+        event,
         question_id=question.id,
         own_id=own_id_of(history, question.round, question.id),
         round=question.round,
         position=found.position,
         opened=played.position,
-        mode=event.mode,
         epsilon=played.epsilon,
-        cause_id=event.cause_id,
         probability=None if aimed is None else aimed[1].p,
-        stitched_cause_id=event.stitched_cause_id,
         question=history.text(event.question),
-        responses=event.responses,
         votes=tuple(event.votes),
-        label=event.label,
-        label_true=event.label_true,
-        truth=event.truth,
-        undecided=event.undecided,
         p1=p1,
         p2=p2,
-        verdict=event.verdict,
         reason=_reason(event, p1, p2, played.configured.filter),
         failures=tuple(failure_story(history, Reference("failure", f), as_of, full=full) for f in failed),
-        votes_are=event.votes_are,
-        drawn_round=event.drawn_round,
         steered=history.steered,
-        label_from=event.label_from,
         shown=tuple(history.text(digest) or "" for digest in event.given),
     )
 

@@ -32,6 +32,7 @@ from diagevo.memory.events import (
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import event_id
 from diagevo.memory.history import AsOf, History, expect
+from diagevo.memory.read.asking import filled
 from diagevo.memory.read.opened_rounds import opened_rounds
 from diagevo.memory.stories.cause_story import (
     Added,
@@ -345,15 +346,11 @@ class _Reader:
         for recorded in self.history.events(CandidateScored, round=round, cause_id=self.cause_id):
             event = recorded.event
             if event.verdict != "invalid":
-                yield Vote(
-                    question_id=event.question_id,
+                yield filled(
+                    Vote,
+                    event,
                     position=recorded.position,
-                    mode=event.mode,
                     agreeing=event.first,
-                    responses=event.responses,
-                    label=event.label,
-                    label_true=event.label_true,
-                    verdict=event.verdict,
                     question=self.history.text(event.question) if self.full else None,
                 )
 
