@@ -1,5 +1,5 @@
-"""The sections that an audit reads too, beside what all sections share: separate, so that `memory why` does
-not import the training settings (`models`)."""
+"""The sections that an audit or an ingest reads too, beside what all sections share: separate, so that
+neither imports the training settings (`models`)."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -173,4 +173,29 @@ class MemoryConfig(Section):
     index: Literal["auto", "lancedb"] = Field(
         default="auto",
         description="auto: numpy finds similar causes, LanceDB from 50,000 on; lancedb: LanceDB always.",
+    )
+
+
+class IngestConfig(Section):
+    """How another trainer's rollouts are read (`diagevo ingest`). A trainer of our own has no use for it."""
+
+    steps_per_round: int = Field(
+        default=12,
+        ge=1,
+        description="Training steps per round; the paper's solver takes up to twelve.",
+    )
+    pass_at: float = Field(
+        default=0.5,
+        description="The lowest reward that is a pass: with rewards 0 and 1, or -1 and 1, the upper one.",
+    )
+    reward: str | None = Field(
+        default=None, description="Field of the reward, or a sum (a+0.1*b); None uses the format's own."
+    )
+    all_failed: bool = Field(
+        default=False,
+        description="Diagnose groups in which every response failed too, against the known answer.",
+    )
+    map: dict[str, str] | None = Field(
+        default=None,
+        description="Where the fields of a plain rollout stand in a row; None: under their names.",
     )

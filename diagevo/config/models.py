@@ -11,7 +11,14 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
-from diagevo.config.method import FilterConfig, MemoryConfig, RoundConfig, ScheduleConfig, Section
+from diagevo.config.method import (
+    FilterConfig,
+    IngestConfig,
+    MemoryConfig,
+    RoundConfig,
+    ScheduleConfig,
+    Section,
+)
 from diagevo.text.redaction import holds_secret, is_variable
 
 
@@ -79,31 +86,6 @@ class DiagnosisConfig(Section):
     )
     max_tokens: int | None = Field(
         default=None, ge=1, description="Stop safely after this many tokens in a run."
-    )
-
-
-class IngestConfig(Section):
-    """How another trainer's rollouts are read (`diagevo ingest`). A trainer of our own has no use for it."""
-
-    steps_per_round: int = Field(
-        default=12,
-        ge=1,
-        description="Training steps per round; the paper's solver takes up to twelve.",
-    )
-    pass_at: float = Field(
-        default=0.5,
-        description="The lowest reward that is a pass: with rewards 0 and 1, or -1 and 1, the upper one.",
-    )
-    reward: str | None = Field(
-        default=None, description="Field of the reward, or a sum (a+0.1*b); None uses the format's own."
-    )
-    all_failed: bool = Field(
-        default=False,
-        description="Diagnose groups in which every response failed too, against the known answer.",
-    )
-    map: dict[str, str] | None = Field(
-        default=None,
-        description="Where the fields of a plain rollout stand in a row; None: under their names.",
     )
 
 

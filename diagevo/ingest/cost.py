@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from diagevo.config.models import Config
-from diagevo.ingest.rounds import LAST, Rounds, answered
+from diagevo.ingest.rollout_steps import LAST
+from diagevo.ingest.rounds import Rounds, answered
 from diagevo.memory.memory import Memory
 
 SAMPLED = 100

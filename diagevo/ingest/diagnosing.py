@@ -10,7 +10,8 @@ from diagevo.diagnosis.cause_extraction import Progress
 from diagevo.errors import ConfigError, NotFoundError, ServiceError, StoppedSafely
 from diagevo.ingest.cost import Cost, cost
 from diagevo.ingest.local import LocalCauses
-from diagevo.ingest.rounds import LAST, Rounds, answered
+from diagevo.ingest.rollout_steps import LAST
+from diagevo.ingest.rounds import Rounds, answered
 from diagevo.memory.events import FailureDiagnosed, RoundCommitted, RoundsSuperseded
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from diagevo.equations.filter import failing
 from diagevo.errors import ConfigError, ConflictError
-from diagevo.ingest.rollout_steps import RolloutGroup, RolloutStep, grouped, models
-from diagevo.ingest.rounds import LAST, Rounds, ingested
+from diagevo.ingest.rollout_steps import LAST, RolloutGroup, RolloutStep, grouped, ingested, models
 from diagevo.memory.events import FailedRollout, Feedback, GroupIngested, RunConfigured
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory
@@ -238,6 +237,8 @@ class Recorder:
         with self.memory.atomic():
             held = [one.round for one in state.began if state.batch(one.round) >= first]
             if held:
+                from diagevo.ingest.rounds import Rounds
+
                 Rounds(self.memory).supersede(min(held), f"the training was resumed before step {step}")
             self._last_attempt += 1
             for later in [number for number in self.batches if number >= step]:

@@ -1,11 +1,19 @@
-"""What every format comes down to: steps of rollouts, and the groups of one prompt."""
+"""What every format comes down to: steps of rollouts, and the groups of one prompt; and the groups as the log
+has them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from diagevo.memory.events import MODEL, GroupDraw
+from diagevo.memory.events import MODEL, GroupDraw, GroupIngested
+
+if TYPE_CHECKING:
+    from diagevo.memory.memory import Memory
+
+LAST = 2**31 - 1
+"""No round has a higher number."""
 
 
 class IngestedRollout(msgspec.Struct, frozen=True, gc=False):
@@ -81,3 +89,9 @@ def grouped(rollouts: Sequence[IngestedRollout]) -> list[RolloutGroup]:
         group.responses.append(rollout.response)
         group.rewards.append(rollout.reward)
     return list(found.values())
+
+
+def ingested(memory: "Memory", first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
+    """The groups of these batches, in order, with their batches: void ones too."""
+    for fact in memory.log.chosen(memory.run_id, [GroupIngested], (first, last)):
+        yield fact.round, fact.event

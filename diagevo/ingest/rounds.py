@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
 from diagevo.errors import ConfigError, OutOfOrderError
+from diagevo.ingest.rollout_steps import LAST, ingested
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
@@ -113,18 +114,6 @@ class LastFailures:
         if active is None:
             return None
         return Aim(active, next((c for c in ranked if states.get(c) == "mastered"), None))
-
-
-LAST = 2**31 - 1
-"""No round has a higher number."""
-
-
-def ingested(memory: Memory, first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
-    """The groups of these batches, in order, with their batches: void ones too."""
-    for recorded in memory.log.read(memory.run_id, types=["GroupIngested"], rounds=(first, last)):
-        event = recorded.event
-        assert isinstance(event, GroupIngested)
-        yield recorded.round, event
 
 
 def prompts_that_passed(log: Log, run_id: str) -> dict[str, bool]:
@@ -437,9 +426,11 @@ class Rounds:
         responses = len(group.rewards)
         label = group.answer
         if label is None and group.reference is not None:
-            from diagevo.answers.extraction import extract_boxed
+            text = references[group.reference]
+            if "box" in text:  # \boxed or \fbox: without one nothing that reads mathematics is imported
+                from diagevo.answers.extraction import extract_boxed
 
-            label = extract_boxed(references[group.reference])
+                label = extract_boxed(text)
         return CandidateScored(
             question_id=question_id,
             question=group.question,

@@ -8,12 +8,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from diagevo.config.models import IngestConfig
+from diagevo.config.method import IngestConfig
 from diagevo.errors import ConfigError, HeldError, NotFoundError, StoppedSafely, StoreError
 from diagevo.ingest.formats import Format, read
 from diagevo.ingest.recording import Bar, IngestSummary, Recorder, configure
 from diagevo.ingest.rollout_steps import RolloutStep
-from diagevo.ingest.rounds import Rounds
 from diagevo.memory.history import open_history
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
@@ -220,7 +219,9 @@ class IngestSession:
         Whether one is open now."""
         enough = self.recorder.settings.steps_per_round if full else 1
         state = self.memory.state
-        if self.recorder.filled[state.batch(state.round + 1)] >= enough:
+        if state.open is None and self.recorder.filled[state.batch(state.round + 1)] >= enough:
+            from diagevo.ingest.rounds import Rounds  # a round that is open takes no step of a known run
+
             Rounds(self.memory).open_next()
         return self.memory.state.open is not None
 

@@ -69,14 +69,13 @@ from diagevo.memory.events.records import event_id, payload_of
 from diagevo.memory.history import VoidedAttempts, fact_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.own_ids import Numbering, failure_of, named_so, question_of
-from diagevo.memory.policy_file import load, named
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.assignments import Move, causes_of, diagnosed_as, moves
 from diagevo.memory.state.effects import unsettled
 from diagevo.memory.state.fold import STAGES
 from diagevo.memory.state.model import KnownCause, MemoryState, OpenRound, Stage, played_again
 from diagevo.memory.state.projected_schedule import Schedule
-from diagevo.memory.state.stored_config import read_today, unread
+from diagevo.memory.state.stored_config import own_policy_of, read_today, unread
 from diagevo.memory.writer import Item, RunWriter
 from diagevo.progress import WARM_START
 from diagevo.text.escaping import shortened, storable
@@ -114,8 +113,8 @@ class Memory:
         self.log = self._run.log
         self.artifacts = self._run.artifacts
         self._config = config
-        self._own_policy = named(config)  # by the user's own words
-        self._load_policy = cache(load)
+        self._own_policy = own_policy_of(config)  # by the user's own words
+        self._load_policy = cache(_loaded)
         self._embedder = embedder or UNNAMED
         if embedder is not None:
             self.check_embedder(embedder)
@@ -181,7 +180,7 @@ class Memory:
         with self.atomic():
             if self.state.config is None:
                 self.check_embedder(event.embedder)
-                if (policy := named(event.config)) is not None:
+                if (policy := own_policy_of(event.config)) is not None:
                     self._load_policy(policy)
                 self._run.append([Item(event)])
                 return
@@ -454,7 +453,7 @@ class Memory:
             ConfigError: It cannot be loaded, or the run came from outside and the user did not name it too.
         """
         config = (state or self.state).config
-        name = named(self._config if config is None else config)
+        name = own_policy_of(self._config if config is None else config)
         if name is None:
             return None
         if self._own_policy is None and self.log.imported(self.run_id) is not None:
@@ -1292,6 +1291,12 @@ class Memory:
             raise NotFoundError(f"round {now_.number} has no candidate {question_id}")
         shown = [c for c in (candidate.cause_id, candidate.stitched_cause_id) if c is not None]
         return tuple(self.state.known_cause(now_.causes[c]) for c in shown)
+
+
+def _loaded(policy: str) -> Policy:
+    from diagevo.memory.policy_file import load  # few runs name a policy of their own
+
+    return load(policy)
 
 
 def refuse_no_line(what: str, text: str) -> None:

@@ -1,14 +1,17 @@
 """From a URL and a run's name to a Memory."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from diagevo.config.models import Config
 from diagevo.memory.events import Embedder
 from diagevo.memory.history import resolve_run
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
 from diagevo.memory.places import check_name, check_place, runs_folder
+
+if TYPE_CHECKING:
+    from diagevo.config.models import Config
 
 
 def open_memory(
@@ -17,7 +20,7 @@ def open_memory(
     *,
     create: bool = True,
     root: Path | None = None,
-    config: Config | None = None,
+    config: "Config | None" = None,
     embedder: Embedder | None = None,
 ) -> Memory:
     """See `diagevo.open`."""

@@ -1,20 +1,13 @@
 """A policy of one's own: a class in a file, whose answers are checked before they are recorded."""
 
 import runpy
-from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import cast
 
-from diagevo.equations.policy import BUILT_IN, Known, Policy, ScheduledCause
+from diagevo.equations.policy import Known, Policy, ScheduledCause
 from diagevo.errors import ConfigError
-
-
-def named(config: Mapping[str, Any]) -> str | None:
-    """The policy of one's own that a stored configuration names."""
-    name = config.get("schedule", {}).get("policy", BUILT_IN[0])
-    return None if name in BUILT_IN else str(name)
 
 
 def load(name: str) -> Policy:

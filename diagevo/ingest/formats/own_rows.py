@@ -8,10 +8,11 @@ sample of a row.
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
@@ -27,11 +28,13 @@ from diagevo.ingest.formats.rows import (
     terms,
     total,
 )
-from diagevo.ingest.formats.table_reader import TableReader, decoded
 from diagevo.ingest.json_lines import CutLine, Wait, is_whole, rows, whole
 from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
 from diagevo.text.lines import listed
 from diagevo.text.numbers import count
+
+if TYPE_CHECKING:
+    from diagevo.ingest.formats.table_reader import TableReader
 
 FIELDS = ("prompt", "response", "reward", "group", "answer", "step", "feedback", "tags")
 STEPS = ("global_step", "train_step", "training_step", "iteration", "iter", "rollout_id")
@@ -39,6 +42,7 @@ STEPS = ("global_step", "train_step", "training_step", "iteration", "iter", "rol
 MODELS = ("model", "model_name", "model_id", "engine", "provider")
 """Names under which rows say who wrote the response, also as an object; the first that is there counts."""
 NAMES = ("*.jsonl", "*.csv", "*.tsv", "*.jsonl.gz", "*.csv.gz", "*.jsonl.zst", "*.csv.zst", "*.parquet")
+TABLES = (".parquet", ".arrow")
 OWN = 40
 """Characters of a response from which it is no chance that its prompt ends with it."""
 TAG = 200
@@ -98,7 +102,7 @@ class Saved(msgspec.Struct, rename={"data_files": "_data_files"}):
 class RowReader:
     """Rollouts of rows. `mapped` has the paths of fields that stand elsewhere than under their own names."""
 
-    def __init__(self, mapped: Mapping[str, str], tables: TableReader) -> None:
+    def __init__(self, mapped: Mapping[str, str], tables: "TableReader | None") -> None:
         self._mapped = mapped
         self._tables = tables
         paths = {field: mapped.get(field, field) for field in FIELDS if field not in ("reward", "tags")}
@@ -137,7 +141,7 @@ class RowReader:
         """Each row's step and rollouts, None for one without a reward. Raises ConfigError, with its place."""
         word, plain = "row", file.name.removesuffix(".gz").removesuffix(".zst")
         self._kind = ""
-        if file.suffix in (".parquet", ".arrow"):
+        if file.suffix in TABLES:
             found, self._kind = self._table(file), "table"
         elif plain.endswith((".csv", ".tsv")):
             if wait is not None:
@@ -236,6 +240,9 @@ class RowReader:
         )
 
     def _table(self, file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+        from diagevo.ingest.formats.table_reader import decoded
+
+        assert self._tables is not None
         every = self._every()
         columns, lines = self._tables.read(
             file, [*{n for path in every for n in (path[0], ".".join(path))}, *STEPS, *MODELS]
@@ -419,7 +426,7 @@ def read(
         raise ConfigError(f"{path} has no rollout file: expected {', '.join(NAMES)}", hint=hint)
     if beside:
         on_note(f"{beside[0].name} is not read beside the other files: name it alone, where it has rollouts")
-    with TableReader() as tables:
+    with _tables(files) as tables:
         if wait is None:
             reader = RowReader(mapped, tables)
             deque(_steps(files, reader, None, lambda _: None), maxlen=0)  # before a step of it is kept
@@ -427,6 +434,15 @@ def read(
             for note in reader.notes():
                 on_note(note)
         yield from _steps(files, RowReader(mapped, tables), wait, on_cut)
+
+
+def _tables(files: Sequence[Path]) -> "AbstractContextManager[TableReader | None]":
+    """What reads tables, where one of the files is one."""
+    if not any(file.suffix in TABLES for file in files):
+        return nullcontext()
+    from diagevo.ingest.formats.table_reader import TableReader
+
+    return TableReader()
 
 
 def _files(folder: Path) -> list[Path]:

@@ -20,6 +20,7 @@ from diagevo.config.method import (
     Section,
     unknown_keys,
 )
+from diagevo.equations.policy import BUILT_IN
 from diagevo.equations.settings import Filter, Settings, Variant
 from diagevo.errors import DamagedError, StoreError
 from diagevo.memory.events import RunConfigured
@@ -125,3 +126,10 @@ def _filter(low: str, high: str, tau: str, variant: str) -> Filter:
 def filter_in(config: FilterConfig) -> Filter:
     """The filter of a configuration that is not stored yet."""
     return Filter(config.p_low, config.p_high, config.tau, config.variant)
+
+
+def own_policy_of(config: Mapping[str, Any]) -> str | None:
+    """The policy of one's own that a stored configuration names, FILE:CLASS; None where it is one of this
+    program."""
+    name = config.get("schedule", {}).get("policy", BUILT_IN[0])
+    return None if name in BUILT_IN else str(name)

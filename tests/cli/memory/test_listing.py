@@ -57,16 +57,15 @@ LOG = (
 """What opens a run for reading."""
 READING = PROGRAM | SCREEN | ROWS | LOG
 COUNTED = ours("read read.asking read.counts read.pass_rates", "memory") | ours("text.steps text.thoughts")
-WRITING = ours("arguments memory opening own_ids policy_file writer log.writer_lock", "memory")
+WRITING = ours("arguments memory opening own_ids writer log.writer_lock", "memory")
 WRITING |= ours("assignments projector", "memory state")
 NEW_RUN = ours("loading models shipped sources yaml_text", "config") | ours("diagnosis diagnosis.embedder")
-READS_LABELS = ours("answers") | ours("extraction forms notation quantities", "answers")
 INGEST = (
     (PROGRAM | SCREEN | LOG | WRITING)
     | ours("commands.ingest commands.stopping", "cli")
-    | ours("ingest config.models text.turns")
-    | ours("formats json_lines recording rollout_steps rounds session", "ingest")
-    | ours("messages own_rows rows table_reader", "ingest formats")
+    | ours("ingest text.turns")
+    | ours("formats json_lines recording rollout_steps session", "ingest")
+    | ours("messages own_rows rows", "ingest formats")
 )
 
 
@@ -101,7 +100,7 @@ INGEST = (
             | ours("own_ids read.opened_rounds state.assignments stories stories.references", "memory")
             | ours("cause_story examples failures nodes story_wording why", "memory stories"),
         ),
-        ("ingest jsonl rows.jsonl --run new", INGEST | NEW_RUN | READS_LABELS),
+        ("ingest jsonl rows.jsonl --run new", INGEST | NEW_RUN | ours("ingest.rounds")),
         ("ingest jsonl rows.jsonl --run known", INGEST),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
