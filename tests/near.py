@@ -4,6 +4,7 @@
 those that import them; `python -m tests.near tests FILE` the tests named for a file or importing it.
 """
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 MANY = 12
 """A module that more test files import is everybody's: only those named for it are its own."""
+CALLING = 3
+"""Test files of a command: those that call it most. Some are called in dozens, to have a run at all."""
 
 
 def module_of(file: Path) -> str:
@@ -46,20 +49,31 @@ def importers(files: list[Path]) -> set[Path]:
 
 
 def tests_of(file: Path) -> list[Path]:
-    """Tests named for the file, in the folder that mirrors its own or anywhere, and those that import it."""
-    if file.parts[0] == "tests":
+    """Tests named for the file, in the folder that mirrors its own or anywhere, and those that import it; of
+    a command, those that call it most."""
+    if file.parts[0] == "tests" and file.name.startswith("test_"):
         return [file]
     module = module_of(file).replace("cli", "diagevo.cli", 1) if file.parts[0] == "cli" else module_of(file)
     parent, _, name = module.rpartition(".")
     every = sorted((ROOT / "tests").rglob("test_*.py"))
-    named = [test for test in every if test.stem in (f"test_{file.stem}", f"test_{file.parent.name}")]
+    names = {f"test_{file.stem}", f"test_{file.parent.name}"} - {"test_commands"}
+    named = [test for test in every if test.stem in names]
     said = (f"{module} import", f"import {module}", f"from {parent} import {name}")
     importing = [test for test in every if any(one in test.read_text() for one in said)]
-    own = [*named, *(importing if len(importing) <= MANY else ())]
+    own = [*named, *(importing if len(importing) <= MANY else ()), *callers(file, every)]
     folder = ROOT / "tests" / Path(*file.parent.parts[1:])
     if not own and len(file.parts) > 2 and folder.is_dir():
         own = [folder]
     return [test.relative_to(ROOT) for test in dict.fromkeys(own)]
+
+
+def callers(file: Path, tests: list[Path]) -> list[Path]:
+    """Of the commands that a file has, the tests that call them most."""
+    commands = re.findall(r'@options\.command\(\s*"([^"]+)"', (ROOT / file).read_text())
+    calls = [f'("{name}"'.replace(" ", '", "') for name in commands]
+    counts = {test: sum(test.read_text().count(call) for call in calls) for test in tests}
+    called = [test for test in tests if counts[test]]
+    return sorted(called, key=lambda test: -counts[test])[:CALLING]
 
 
 def main(what: str, *files: str) -> None:
