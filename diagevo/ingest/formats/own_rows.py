@@ -128,11 +128,16 @@ class RowReader:
         """By step, the rows that are an earlier one of it in every field."""
         self._rows: set[int] = set()
         """Those of the step that is read."""
-        self._fields = ""
-        """Of the row that is read."""
+        self._names: Iterable[str] = ()
+        """The fields of the row that is read."""
         self._step = -1
         self._kind = ""
         """Of the file that is read: a table's nulls and empty cells are no values."""
+
+    @property
+    def _fields(self) -> str:
+        """Of the row that is read, for an error."""
+        return listed(sorted(self._names), 20)
 
     def _every(self) -> list[tuple[str, ...]]:
         return [*self._paths.values(), *(path for _, path in self._parts), *self._tags]
@@ -289,7 +294,7 @@ class RowReader:
         return field in _NEEDED or (field in self._mapped and field not in _OPTIONAL)
 
     def _row(self, place: str, row: Mapping[str, Any], sample: int) -> PlainRow:
-        self._fields = listed(sorted(row), 20)
+        self._names = row
         if "step" not in row and "step" not in self._mapped:
             for name in STEPS:
                 if (
@@ -307,8 +312,10 @@ class RowReader:
                 self._found.add(field)
             elif self._needs(field):
                 raise _missing(place, field, path, row)
-        self._skipping += _between(row, self._paths["prompt"], self._paths["response"])
-        values["model"] = next((model for name in MODELS if (model := _model(row.get(name)))), None)
+        if self._paths["prompt"][0] == self._paths["response"][0]:
+            self._skipping += _between(row, self._paths["prompt"], self._paths["response"])
+        named = (model for name in MODELS if name in row and (model := _model(row[name])))
+        values["model"] = next(named, None)
         parts = [(weight, _at(row, path, sample), path) for weight, path in self._parts]
         if self._kind:
             from diagevo.ingest.formats.cells import reward_of
@@ -536,7 +543,9 @@ def _place(key: str) -> int | slice:
 def _at(value: Any, path: tuple[str, ...], sample: int) -> Any:
     """What stands at a path of keys and places in lists, `*` for the sample's; _ABSENT where nothing does. A
     name with dots, as of a column, counts first."""
-    if len(path) > 1 and (name := ".".join(path)) in value:
+    if len(path) == 1:
+        return value.get(path[0], _ABSENT)
+    if (name := ".".join(path)) in value:
         return value[name]
     for key in path:
         if isinstance(value, str) and value[:1] in ("[", "{"):  # a table's cell may hold JSON
