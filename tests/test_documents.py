@@ -194,6 +194,7 @@ def test_every_exit_code_of_the_page_is_an_errors_and_the_other_way_round() -> N
         ("fidelity", "| question | what DiagEvo does | where |", 30),
         ("absolute-zero", "| question | release | here | where |", 25),
         ("darc", "| question | release | here | where |", 35),
+        ("spice", "| question | source | here | where |", 30),
     ],
 )
 def test_a_table_of_fidelity_names_settings_files_and_functions_that_exist(

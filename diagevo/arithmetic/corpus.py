@@ -172,10 +172,13 @@ def worked_lines() -> list[str]:
 
 
 def worked_line(part: Part) -> str:
-    """What is to be done, its numbers, and the steps of its right solution."""
+    """What is to be done, its numbers, and the steps of its right solution, in words that the model knows.
+    None begins with r or a sign, so 12 written backwards is 12r=21 here."""
     wording = FAMILIES[part.family].wordings[0]
     blank = wording.format(*["{}"] * len(part.numbers))
-    return f"{blank} : {' , '.join(map(str, part.numbers))} ; {' ; '.join(map(str, solve(part)))}"
+    steps = [f"{step.left}r={step.result}" if step.op == "r" else str(step) for step in solve(part)]
+    done = " ; ".join(steps).replace("; -", ";-")
+    return f"{blank} : {' , '.join(map(str, part.numbers))} ; {done}"
 
 
 def chat_turns(seed: int, count: int, shown: int = 0) -> Iterator[list[Message]]:

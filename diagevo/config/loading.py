@@ -92,7 +92,7 @@ def _read_profile(name: str) -> Layer:
     return from_yaml(profile_text(name), f"profile {name}", "profile")
 
 
-METHODS = ("r-zero", "r-few", "absolute-zero", "darc")
+METHODS = ("r-zero", "r-few", "absolute-zero", "darc", "spice")
 """Those with values of their own."""
 
 

@@ -459,7 +459,7 @@ class Config(Section):
     """The whole configuration of a run."""
 
     profile: str = Field(default="embedded", description="The profile that supplied the defaults.")
-    method: Literal["diagevo", "r-zero", "r-few", "absolute-zero", "darc"] = Field(
+    method: Literal["diagevo", "r-zero", "r-few", "absolute-zero", "darc", "spice"] = Field(
         default="diagevo",
         description="A method other than diagevo replaces the profile's values by its own, except for keys "
         "set beside this one.",
@@ -549,6 +549,25 @@ class Config(Section):
             if self.darc.questioner_rounds >= self.round.rounds:
                 raise ValueError(
                     "darc.questioner_rounds must be below round.rounds: the others train the solver"
+                )
+        if self.method == "spice":
+            if self.corpus.file is None:
+                raise ValueError("method spice needs corpus.file: JSONL or Parquet of documents")
+            if self.roles.judge.engine is None:
+                raise ValueError(
+                    "method spice needs somebody who says whether a question is related to its document: "
+                    "roles.judge.engine openai, with roles.judge.base_url and roles.judge.model"
+                )
+            if self.schedule.policy != "free":
+                raise ValueError("method spice aims at no cause: schedule.policy must be free")
+            if self.round.true_labels or self.round.boxed_answers:
+                raise ValueError(
+                    "method spice has its labels from the challenger: round.true_labels and "
+                    "round.boxed_answers must be false"
+                )
+            if not one_model:
+                raise ValueError(
+                    "method spice trains one model: roles.challenger and roles.solver must be one"
                 )
         if self.roles.judge.engine == "rules:arithmetic" and self.world != "arithmetic":
             raise ValueError("roles.judge.engine rules:arithmetic is the rule of a world: world: arithmetic")

@@ -243,11 +243,21 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
         "both stages have one limit of prompts and one of responses: the release has 3,000 tokens for a"
         " questioner's response, and 8,192 for a solver's prompt",
     ),
+    "spice": (
+        "spice is played as DARC's repository implements it again: no release by its authors was found",
+        "one update of both roles is played as two phases: the challenger's, then the solver's from there",
+        "the solver practises one completion of each document, of a fresh pool of the updated challenger: the"
+        " source takes a random valid one of eight that the challenger is trained on",
+        "a phase's KL is to the weights that it began with: the source's is to the model before training",
+        "without a judge nothing is played: the source then takes every question for related",
+        "a document is cut until its prompt fits: the source cuts the prompt's beginning",
+        "answers are compared by this project's checker",
+    ),
 }
 """Methods that are compared with their own source, and what no setting of theirs says."""
 
 
-PAGES = {"absolute-zero": "absolute-zero", "darc": "darc"}
+PAGES = {"absolute-zero": "absolute-zero", "darc": "darc", "spice": "spice"}
 """Where a method has a page of its own."""
 
 

@@ -168,7 +168,7 @@ class Solver:
         reference = next((c for c in agreeing if not c.truncated), agreeing[0] if agreeing else None)
         if reference is not None:
             return VotedCandidate(written, votes, label, reference.text)
-        if written.label_from == "executor":  # it is right whether somebody found it or not
+        if written.label_from in ("executor", "proposer"):  # whether somebody found it or not
             return VotedCandidate(written, votes, label, f"\\boxed{{{label}}}")
         return VotedCandidate(written, votes, None, None)
 

@@ -24,6 +24,7 @@ from diagevo.loop.players import SolverReward, plays_here
 from diagevo.memory.memory import Memory
 from diagevo.memory.nearest.index import lancedb
 from diagevo.methods.anchors import Anchor, read_anchors, usable
+from diagevo.methods.answered_questions import AnsweredQuestions, JsonQuestions
 from diagevo.methods.context import PlayContext, World
 from diagevo.methods.document_corpus import Corpus, SourceDocument, shown_documents
 from diagevo.methods.document_questions import DocumentQuestions, TextQuestions
@@ -92,7 +93,7 @@ class Roles(PlayContext):
         _need_reporters(config.hardware.report_to)
         if config.memory.index == "lancedb":
             lancedb("memory.index lancedb")  # reported here where it is missing
-        shown = ("corpus", "judge") if config.method == "darc" else ()
+        shown = ("corpus", "judge") if config.method in ("darc", "spice") else ()
         for role in ("challenger", "solver", "templates", "validation", "embedder", "method", *shown):
             getattr(self, role)
         if (why := shape_mismatch(config)) is not None:
@@ -128,6 +129,14 @@ class Roles(PlayContext):
 
             return WorkedQuestions()
         return TextQuestions()
+
+    @cached_property
+    def answered(self) -> AnsweredQuestions:
+        if self.config.world == "arithmetic":
+            from diagevo.arithmetic.worked_answers import WorkedAnswers
+
+            return WorkedAnswers()
+        return JsonQuestions()
 
     @cached_property
     def method(self) -> Method:
@@ -260,6 +269,7 @@ class Roles(PlayContext):
         if settings.documents == BUILTIN:
             from diagevo.arithmetic.corpus import chat_turns
             from diagevo.arithmetic.sentence_tasks import task_turns
+            from diagevo.arithmetic.worked_answers import answered_turns
             from diagevo.arithmetic.worked_questions import level_turns
 
             seed, count = (
@@ -270,6 +280,8 @@ class Roles(PlayContext):
                 turns = task_turns(seed, count)
             elif self.config.method == "darc":
                 turns = level_turns(seed, count)
+            elif self.config.method == "spice":
+                turns = answered_turns(seed, count)
             else:
                 shown = self.config.anchors.shown if self.config.method == "r-few" else 0
                 turns = chat_turns(seed, count, shown=shown)

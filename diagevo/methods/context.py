@@ -16,6 +16,7 @@ from diagevo.answers.votes import Votes, count
 from diagevo.config.models import Config
 from diagevo.memory.events import InvalidReason
 from diagevo.methods.anchors import Anchor
+from diagevo.methods.answered_questions import AnsweredQuestions
 from diagevo.methods.document_corpus import Corpus
 from diagevo.methods.document_questions import DocumentQuestions
 from diagevo.methods.relatedness import RelatednessJudge
@@ -52,6 +53,8 @@ class PlayContext(ABC):
     corpus: cached_property[Corpus]
     questions: cached_property[DocumentQuestions]
     """How DARC asks for questions from documents."""
+    answered: cached_property[AnsweredQuestions]
+    """How SPICE asks for questions with answers."""
     judge: cached_property[RelatednessJudge]
     tasks: cached_property[TaskWorld]
     """Where the programs of Absolute Zero run."""

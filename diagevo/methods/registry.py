@@ -6,10 +6,11 @@ from diagevo.methods.darc import Darc
 from diagevo.methods.interface import Method
 from diagevo.methods.r_few import RFew
 from diagevo.methods.self_play import SelfPlay
+from diagevo.methods.spice import Spice
 
 
 def method_of(context: PlayContext) -> Method:
     """The method that the configuration names."""
     methods = {"diagevo": SelfPlay, "r-zero": SelfPlay, "r-few": RFew, "absolute-zero": AbsoluteZero}
-    methods |= {"darc": Darc}
+    methods |= {"darc": Darc, "spice": Spice}
     return methods[context.config.method](context)

@@ -172,6 +172,7 @@ BASELINES = {
     "r-few": "R-Few, after its description",
     "absolute-zero": "Absolute Zero",
     "darc": "DARC, on a corpus of one's own",
+    "spice": "SPICE, as implemented again by DARC",
 }
 
 

@@ -52,6 +52,7 @@ LABELS: Mapping[str, frozenset[str]] = {
     "r-few": VOTED | {"human"},
     "absolute-zero": frozenset({"executor"}),
     "darc": frozenset({"document"}),
+    "spice": frozenset({"proposer"}),
 }
 """Methods whose labels are not all majorities: where theirs come from. A forged log cannot call a label a
 fact where its method has none."""

@@ -1,0 +1,147 @@
+"""SPICE, as DARC's repository implements it again: the challenger sees a document and writes a question with
+its answer; the reasoner answers without the document.
+
+One model has both roles. docs/reference/spice.md says what is approximated.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from random import Random
+from typing import Any, cast
+
+from diagevo.errors import ConfigError
+from diagevo.memory.events import CandidateScored, InvalidReason
+from diagevo.memory.state.projected_schedule import Draw
+from diagevo.methods.answered_questions import AnsweredQuestion
+from diagevo.methods.context import PlayContext
+from diagevo.methods.document_questions import AnswerKind
+from diagevo.methods.interface import Ask, SolverRewards, Written
+from diagevo.methods.self_play import SelfPlay
+from diagevo.sampling.sampler import Sampler
+from diagevo.training.phase import Reward, Rollout
+
+INVALID, UNRELATED = -1.0, 0.0
+VARIANCE, SIGMA = Fraction(1, 4), 0.1
+"""The best variance of being right, which half of the answers give, and how fast the reward falls off it."""
+
+
+def question_reward(accuracy: Fraction | None, related: bool = True) -> float:
+    """What a completion of the challenger earns.
+
+    Args:
+        accuracy: p, the share of the reasoner's answers that agree with the challenger's; None where the
+            completion has no valid question.
+        related: whether the question is related to the document.
+
+    Returns:
+        exp(−(p(1 − p) − 1/4)² / (2 · 0.1²)); 0 for an unrelated question, −1 for no valid one.
+    """
+    if accuracy is None:
+        return INVALID
+    if not related:
+        return UNRELATED
+    return math.exp(-(float(accuracy * (1 - accuracy) - VARIANCE) ** 2) / (2 * SIGMA**2))
+
+
+class Spice(SelfPlay):
+    """Each prompt shows one document of the corpus. A pool has one completion of each, and the solver
+    practises it where it is valid, related or not."""
+
+    one_model = True
+
+    def shown(self) -> dict[str, str]:
+        return {"corpus": self.context.corpus.digest} | self.context.answered.digests()
+
+    def asks(
+        self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]], round_: int
+    ) -> list[Ask]:
+        rng, asks = Random(seed), list[Ask]()
+        for draw, document in zip(draws, self.context.corpus.draw(rng, len(draws)), strict=True):
+            kind = self.context.answered.kind(document, rng)
+            text = self._shortened(document.text, kind)
+            asks.append(Ask(draw, self.context.answered.asks(text, kind), (text, kind), kind))
+        return asks
+
+    def _shortened(self, document: str, kind: AnswerKind) -> str:
+        """As much of its beginning as a prompt has room for, in steps of an eighth."""
+        while not self.context.fits(self.context.answered.asks(document, kind)):
+            if len(document) < 8:
+                raise ConfigError(
+                    "no document fits a prompt of sampling.max_prompt_tokens",
+                    hint="raise it: the challenger's prompt alone takes most of it",
+                )
+            document = document[: len(document) * 7 // 8].rstrip()
+        return document
+
+    def read(self, ask: Ask, completion: str) -> Written:
+        found = read_answered(self.context, completion, ask.given)
+        if not isinstance(found, AnsweredQuestion):
+            return Written(ask.draw, completion, None, found, given=ask.given, part=ask.part)
+        return Written(
+            ask.draw,
+            completion,
+            found.text,
+            label_from="proposer",
+            answer=found.answer,
+            given=ask.given,
+            part=ask.part,
+        )
+
+    def challenger_reward(self, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]) -> Reward:
+        return VarianceReward(self.context, solver, round_, given)
+
+    def solver_rewards(self, scored: CandidateScored) -> SolverRewards:
+        return SolverRewards(right=1.0, wrong=0.0, malformed=0.0)
+
+
+def read_answered(
+    context: PlayContext, completion: str, given: Sequence[str]
+) -> AnsweredQuestion | InvalidReason:
+    """Question and answer of a completion, by what its prompt showed; where they may not be used, why."""
+    found = context.answered.read(completion, cast("AnswerKind", given[1]))
+    if not isinstance(found, AnsweredQuestion):
+        return found
+    return context.refusal(found.text) or found
+
+
+class VarianceReward:
+    """What the challenger's completions earn: the frozen solver answers each question without its document,
+    and a judge says whether the two are related."""
+
+    def __init__(
+        self, context: PlayContext, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]
+    ) -> None:
+        self.context, self.solver, self.round, self.given = context, solver, round_, given
+
+    def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any] | None]:
+        """Of each rollout the solver's accuracy, as a fraction, and whether its question is related; None
+        without a valid question."""
+        found = [read_answered(self.context, r.text, self.given[r.row_id]) for r in rollouts]
+        valid = {place: each for place, each in enumerate(found) if isinstance(each, AnsweredQuestion)}
+        n = self.context.config.round.challenger_votes
+        seed = self.context.seed(self.round, "u", rollouts[0].step if rollouts else 0)
+        groups = self.context.respond(self.solver, [one.text for one in valid.values()], n, seed)
+        answers = [
+            (None, response.text, one.answer)
+            for one, group in zip(valid.values(), groups, strict=True)
+            for response in group
+        ]
+        right = iter(self.context.right(answers))
+        shown = [(self.given[rollouts[place].row_id][0], one.text) for place, one in valid.items()]
+        related = iter(self.context.related(shown))
+        measured: list[dict[str, Any] | None] = [None] * len(rollouts)
+        for place in valid:
+            accuracy = Fraction(sum(next(right) is True for _ in range(n)), n)
+            measured[place] = {"accuracy": str(accuracy), "related": next(related)}
+        return measured
+
+    def rewards(
+        self, rollouts: Sequence[Rollout], measures: Sequence[Mapping[str, Any] | None]
+    ) -> list[float]:
+        return [
+            question_reward(None)
+            if one is None
+            else question_reward(Fraction(one["accuracy"]), one["related"])
+            for one in measures
+        ]
