@@ -24,6 +24,8 @@ DEPTH = 5
 GOOD: dict[str, Any] = {"prompt": "2 + 2?", "response": "4", "reward": 1}
 BAD = GOOD | {"response": "5", "reward": 0}
 SEEN: set[str] = set()
+PLAYED: set[str] = set()
+"""Cases of this process; another may have taken some."""
 """Hints that were followed."""
 
 
@@ -212,6 +214,7 @@ def _with(words: list[str], option: str, value: str) -> list[str]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_hint_that_is_followed_leads_on(tmp_path: Path, name: str) -> None:
+    PLAYED.add(name)
     case = CASES[name]
     file = tmp_path / "files" / (case.name or "a")
     file.parent.mkdir()
@@ -277,8 +280,8 @@ def _looks(node: ast.AST) -> str:
 
 def test_every_hint_that_names_an_option_was_followed() -> None:
     """Runs after the cases, in one process."""
-    if len(SEEN) < len(CASES) // 2:
-        pytest.skip("needs the cases before it")
+    if len(PLAYED) < len(CASES):
+        pytest.skip("needs all cases before it")
     looks = {place: ".*".join(map(re.escape, text.split(ANY))) for place, text in hints()}
     assert len(looks) > 15
     missed = {p: text for p, text in looks.items() if not any(re.search(text, hint) for hint in SEEN)}
