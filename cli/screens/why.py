@@ -262,7 +262,9 @@ def failure_texts(story: FailureStory, columns: int | None) -> str:
     label = visible(mark_of(story) or f"label {story.label or '–'}", one_line=True)
     out = [f"\n{story.failure_id}  ({label})\n"]
     reference = "reference, agreeing with the label"
-    if story.against == "answer":
+    if story.against == "near":
+        reference = "passed, on a prompt like this; no response passed"
+    elif story.against == "answer":
         reference = "known answer; no response passed"
     elif story.votes_are == "rewards":
         reference = "reference, which passed"

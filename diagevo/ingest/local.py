@@ -213,8 +213,8 @@ class LocalCauses:
 
 
 def _sampled(groups: Iterable[GroupIngested]) -> tuple[list[list[GroupIngested]], list[list[GroupIngested]]]:
-    """The groups of SAMPLED questions with failures and of as many without, REPEATED each at most: of those
-    with the lowest digests, so that it does not hang on their order."""
+    """The groups of SAMPLED questions with failures and of as many without, REPEATED each at most: those with
+    the lowest digests, so that it does not hang on their order."""
     heaps: tuple[list[int], list[int]] = [], []
     kept: tuple[dict[int, list[GroupIngested]], dict[int, list[GroupIngested]]] = {}, {}
     for group in groups:
@@ -229,9 +229,14 @@ def _sampled(groups: Iterable[GroupIngested]) -> tuple[list[list[GroupIngested]]
                 del chosen[-heapq.heappop(heap)]
             heapq.heappush(heap, -digest)
             chosen[digest] = []
-        if len(chosen[digest]) < REPEATED:
-            chosen[digest].append(group)
+        chosen[digest].append(group)
+        if len(chosen[digest]) > 1:
+            chosen[digest] = sorted(chosen[digest], key=_texts_of)[:REPEATED]
     return list(kept[0].values()), list(kept[1].values())
+
+
+def _texts_of(group: GroupIngested) -> list[str]:
+    return sorted([*group.passed, *(each.trajectory for each in group.failed)])
 
 
 def is_plain(found: Explained) -> bool:
@@ -262,7 +267,7 @@ def _pair(found: Explained, prompt: Prompt, group: GroupIngested, artifacts: Art
     if pair is None:
         return None
     digests = dict(zip(map(id, prompt.passed), group.passed, strict=True))
-    beside = artifacts.put_many([pair.sibling.text])[0] if pair.known else digests[id(pair.sibling)]
+    beside = digests.get(id(pair.sibling)) or artifacts.put_many([pair.sibling.text])[0]
     return WrittenPair(
         line=pair.wrote.line,
         start=pair.wrote.start,

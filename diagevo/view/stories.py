@@ -96,7 +96,7 @@ class Sides:
     that differs."""
     cut: bool
     against: str
-    """A response, the known answer, or nothing."""
+    """A response, one to a prompt that is near, the known answer, or nothing."""
     thoughts: tuple[str, str] = "", ""
     """What either thought, which is folded."""
 

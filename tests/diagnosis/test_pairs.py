@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from diagevo.diagnosis.levels.aligned_pairs import aligned, operations
+from diagevo.diagnosis.levels.aligned_pairs import aligned, in_words, operations
 from diagevo.diagnosis.levels.cause_levels import Levels
 from diagevo.diagnosis.levels.clauses import Clause
 from diagevo.diagnosis.levels.field_changes import change_in_words
@@ -110,3 +110,52 @@ def test_keys_in_a_fence_without_a_language_are_a_document() -> None:
     found = read(["Here:", "```", "town: Bath", "rooms: 3", "```"])
     assert found == Document({"town": "Bath", "rooms": 3}, range(1, 5))
     assert read(["```", "Note: this is prose.", "It goes on", "```"]) is None
+
+
+TURNS = "§a result of a call → words → the user"
+
+
+def test_an_order_of_turns_is_marked_at_the_turn_of_the_policy_that_is_another_one() -> None:
+    begun = 'assistant: [tool call] find({"id": 1})\n\ntool find: one'
+    end = "\n\nassistant: [tool call] move({})\n\ntool move: done\n\nassistant: Done."
+    asks, acts = f"{begun}\n\nassistant: Shall I?\n\nuser: Yes.{end}", f"{begun}{end}"
+    assert marked(TURNS, -1, acts, asks) == ("move", "Shall I?")
+    assert marked(TURNS, 1, asks, acts) == ("Shall I?", "move")
+    assert marked(TURNS, 1, acts, asks) is None
+    assert marked("§2 calls", 1, acts, begun) == ("move", "")
+    assert marked("§2 calls", 1, acts, asks) is None  # as many calls: nothing to mark
+
+
+def test_what_a_field_is_like_is_marked_at_its_value() -> None:
+    one, two = ('{\n "due": "%s",\n "total": %s\n}' % each for each in (("18 May", 1.5), ("2026-05-18", 15)))
+    assert marked("§due is written like 9-9-9", -1, one, two) == ("18 May", "2026-05-18")
+    assert marked("§total is a number that the prompt has not", 1, one, two) == ("1.5", "15")
+    assert marked("§the field due", -1, '{"total": 2}', two) == ("", "due")
+    assert marked("§total is a number that the prompt has not", 1, two, two) is None
+
+
+def test_a_run_over_two_lines_is_marked_on_the_line_with_most_of_its_words() -> None:
+    assert marked(": return", -1, "return a", "if a:\n    return b\nreturn a") == ("", "return")
+
+
+@pytest.mark.parametrize(
+    ("name", "sign", "wrote", "passed", "expected"),
+    [
+        ("desc", -1, "order by age asc", "sort by price desc", ("", "desc")),
+        ("asc", 1, "order by age asc", "sort by price desc", ("asc", "")),
+        ("§a product of a given number and a given number", -1, "5 + 7", "2 * 3 = 6", ("", "2 * 3 = 6")),
+        ("§start then find", -1, "assistant: [tool call] ask({})", "assistant: [tool call] find({})",
+         ("ask", "find")),
+        ("§items[]: an element too many", 1, '{"items": [1, 2]}', '{"items": [1]}', None),
+        ("§a given number not used", 1, "It is 5.", "2 * 3 = 6", None),
+    ],
+)  # fmt: skip
+def test_beside_a_response_to_another_prompt_only_what_the_clause_names_is_marked(
+    name: str, sign: int, wrote: str, passed: str, expected: tuple[str, str] | None
+) -> None:
+    asked, other = (Prompt("q", text, None, (), ()) for text in ("What are 5 and 7?", "What are 2 and 3?"))
+    pair = aligned(Clause(name, sign), asked, Response(wrote), Response(passed), other)
+    assert (None if pair is None else (pair.wrote.text, pair.should.text)) == expected
+    if expected == ("", "desc") and pair is not None:
+        words = 'left out "desc"; a pass on a prompt like this has: sort by price «desc»'
+        assert in_words(pair, Response(wrote)) == words

@@ -2,8 +2,9 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from fractions import Fraction
 from typing import NamedTuple
@@ -38,6 +39,15 @@ _END = " at the end"
 _CALL = "§call of "
 _CALLED = re.compile(r"\[tool call\] ([^\s(]+)\(")
 _TURNS = re.compile(r"§(?:(?P<twice>\S+) called twice or more|(?P<before>\S+) then (?P<after>\S+))")
+_OWN = ("words", "a call")
+"""Turns of the policy."""
+_ORDER = re.compile(r"§.+ → ")
+_NUMBER_OF_CALLS = re.compile(r"§\d calls(?: or more)?")
+_FIELD = re.compile(r"§the field (\S.*)")
+_VALUE = re.compile(
+    r"§(?!a |an |ends |the |its |in |one |new |no |two )(\S(?:.*\))?\S*)"
+    r" (?:is (?:a text|a number|in |written like )|= |has (?:one element|no elements|an element twice))"
+)
 _OPERATION = re.compile(r"§a (?:(?:product|sum|subtraction|division)\b|number from nowhere)")
 
 
@@ -67,15 +77,22 @@ class AlignedPair:
     sibling: Response
     """That response; the known answer where none passed."""
     known: bool = False
+    near: bool = False
+    """It answers another prompt, one that is near."""
 
     @property
     def whose(self) -> str:
-        return "the reference" if self.known else "a pass"
+        return "the reference" if self.known else "a pass on a prompt like this" if self.near else "a pass"
 
 
-def aligned(clause: Clause, prompt: Prompt, response: Response, sibling: Response) -> AlignedPair | None:
+def aligned(
+    clause: Clause, prompt: Prompt, response: Response, sibling: Response, near: Prompt | None = None
+) -> AlignedPair | None:
     """The first place with what the clause names that the other response does not have alike. None where
-    the clause is about no place."""
+    the clause is about no place. `near`: what the other response answers, where that is another prompt."""
+    if near is not None:
+        found = _beside_another(clause, prompt, response, sibling, near)
+        return None if found is None else replace(found, near=True)
     part, name = part_of(clause.name)
     if is_change(name):
         return None if part else _of_field(name, prompt, response, sibling)
@@ -87,6 +104,14 @@ def aligned(clause: Clause, prompt: Prompt, response: Response, sibling: Respons
         return _of_unused(clause.sign < 0, prompt, response, sibling, part)
     if found := _TURNS.fullmatch(name):
         return None if part else _of_call(found, clause.sign > 0, response, sibling)
+    if _ORDER.match(name):
+        return None if part else _of_events(name[1:].split(" → "), clause.sign > 0, response, sibling)
+    if found := _NUMBER_OF_CALLS.fullmatch(name):
+        return None if part else _of_number_of_calls(clause.sign > 0, response, sibling)
+    if found := _FIELD.fullmatch(name):
+        return None if part else _of_named_field(found[1], clause.sign > 0, response, sibling)
+    if found := _VALUE.match(name):
+        return None if part else _of_value(found[1], response, sibling)
     if _OPERATION.match(name):
         return _of_operation(clause, prompt, response, sibling)
     if found := _ARGUMENT.fullmatch(name):
@@ -103,8 +128,37 @@ def aligned(clause: Clause, prompt: Prompt, response: Response, sibling: Respons
         (a, b), (c, d) = place
         here = _place(response if has else sibling, one, a, b)
         there = _place(sibling if has else response, two, c, d)
+        if here.text == there.text:  # a piece of what is named
+            there = Place(there.line, there.start, "")
         return AlignedPair(here, there, sibling) if has else AlignedPair(there, here, sibling)
     return None
+
+
+def _beside_another(
+    clause: Clause, prompt: Prompt, response: Response, sibling: Response, near: Prompt
+) -> AlignedPair | None:
+    """Of responses to two prompts calls can be compared, and what is written otherwise is what they are
+    about: so only what the clause names is marked, where it is."""
+    part, name = part_of(clause.name)
+    has = clause.sign > 0
+    if is_change(name) or name in UNUSED or SIBLING in name:
+        return None
+    if not part and (
+        name.startswith(_CALL)
+        or any(each.match(name) for each in (_ARGUMENT, _TURNS, _ORDER, _NUMBER_OF_CALLS, _FIELD, _VALUE))
+    ):
+        return aligned(clause, prompt, response, sibling)
+    own, of = (response, prompt) if has else (sibling, near)
+    tokens = _tokens(of, own, part)
+    where = (
+        _made_at(name, of, own, part, tokens)
+        if _OPERATION.match(name)
+        else next(_anchors(name, tokens), None)
+    )
+    if where is None:
+        return None
+    place, nothing = _place(own, tokens, *where), Place(0, 0, "")
+    return AlignedPair(place, nothing, sibling) if has else AlignedPair(nothing, place, sibling)
 
 
 def _of_field(name: str, prompt: Prompt, response: Response, sibling: Response) -> AlignedPair | None:
@@ -155,20 +209,27 @@ def _of_operation(
     numbers: the same step, where both have it."""
     part, name = part_of(clause.name)
     here, there = (response, sibling) if clause.sign > 0 else (sibling, response)
-    text = (here.thought or here) if part else here
-    at = next((at for each, at in made(prompt, text) if each == name), None)
-    if at is None:
-        return None
     one, two = _tokens(prompt, here, part), _tokens(prompt, there, part)
-    line = here.thoughts[at[0]][0] if part else at[0]
-    ends = [n for n, each in enumerate(one) if each.line == line and at[1] in map(float, _values(each))]
-    if not ends:
+    if (where := _made_at(name, prompt, here, part, one)) is None:
         return None
-    start, stop = _expression(one, ends[-1])
+    start, stop = where
     place, other = _place(here, one, start, stop), _step_like(one[start:stop], there, two)
     if place.text.lower() == other.text.lower():
         return None
     return AlignedPair(place, other, sibling) if clause.sign > 0 else AlignedPair(other, place, sibling)
+
+
+def _made_at(
+    name: str, prompt: Prompt, response: Response, part: str, tokens: Sequence[_Token]
+) -> tuple[int, int] | None:
+    """The tokens of the expression in which a number is first made so."""
+    text = (response.thought or response) if part else response
+    at = next((at for each, at in made(prompt, text) if each == name), None)
+    if at is None:
+        return None
+    line = response.thoughts[at[0]][0] if part else at[0]
+    ends = [n for n, each in enumerate(tokens) if each.line == line and at[1] in map(float, _values(each))]
+    return _expression(tokens, ends[-1]) if ends else None
 
 
 def _step_like(step: Sequence[_Token], response: Response, tokens: Sequence[_Token]) -> Place:
@@ -199,6 +260,77 @@ def _of_call(name: re.Match[str], has: bool, response: Response, sibling: Respon
     if here.text == there.text:
         return None
     return AlignedPair(here, there, sibling) if has else AlignedPair(there, here, sibling)
+
+
+def _of_events(
+    pattern: Sequence[str], has: bool, response: Response, sibling: Response
+) -> AlignedPair | None:
+    """Where an order of turns is reached that the other response has not: the first of its turns that the
+    other has otherwise, and what that has there."""
+    here, there = (response, sibling) if has else (sibling, response)
+    one, two = here.placed_events, there.placed_events
+    kinds, others = ([kind for kind, _ in each] for each in (one, two))
+    start = next((at for at in range(len(one)) if kinds[at : at + len(pattern)] == list(pattern)), None)
+    if start is None:
+        return None
+    stop = start + len(pattern)
+    alike = next((at for at, (a, b) in enumerate(zip(kinds, others, strict=False)) if a != b), len(others))
+    own = [at for at in range(start, stop) if kinds[at] in _OWN]
+    at = next((at for at in own if at >= alike), own[-1] if own else stop - 1)
+    place, other = _event(here, one, at), _event(there, two, at)
+    return AlignedPair(place, other, sibling) if has else AlignedPair(other, place, sibling)
+
+
+def _event(response: Response, events: Sequence[tuple[str, int]], at: int) -> Place:
+    """Of a turn its first line, or the name of the call; nothing where the policy did not write it."""
+    if at >= len(events) or events[at][0] not in _OWN:
+        return Place(0, 0, "")
+    line = events[at][1]
+    raw = response.text.split("\n")[line]
+    if found := _CALLED.search(raw):
+        return Place(line, found.start(1), found[1])
+    text = next((text for place, text in response.own if place == line), raw)
+    return Place(line, max(raw.find(text), 0), text)
+
+
+def _of_number_of_calls(has: bool, response: Response, sibling: Response) -> AlignedPair | None:
+    """The first call that is another one, or one more."""
+    mine, theirs = _called(response), _called(sibling)
+    if len(mine) == len(theirs):
+        return None
+    nothing = Place(0, 0, "")
+    for at in range(max(len(mine), len(theirs))):
+        here, there = (calls[at] if at < len(calls) else nothing for calls in (mine, theirs))
+        if here.text != there.text:
+            return AlignedPair(here, there, sibling)
+    return None
+
+
+def _of_named_field(path: str, has: bool, response: Response, sibling: Response) -> AlignedPair | None:
+    """The name of a field where one has it, and the other has none."""
+    key = re.split(r"[.\[(]", path.rstrip("[])"))[-1]
+    written = re.compile(rf"(?<!\w){re.escape(key)}(?!\w)")
+    here = response if has else sibling
+    raw = here.text.split("\n")
+    for line, _ in here.own:
+        if found := written.search(raw[line]):
+            place, nothing = Place(line, found.start(), key), Place(0, 0, "")
+            return AlignedPair(place, nothing, sibling) if has else AlignedPair(nothing, place, sibling)
+    return None
+
+
+def _of_value(path: str, response: Response, sibling: Response) -> AlignedPair | None:
+    """What either has in a field."""
+    key = re.split(r"[.\[(]", path.rstrip("[])"))[-1]
+    written = re.compile(rf'(?<!\w){re.escape(key)}"?\s*[:=]\s*"?([^",}}\]\n]*[^",}}\]\s])')
+    places: list[Place] = []
+    for of in (response, sibling):
+        raw = of.text.split("\n")
+        found = ((line, each) for line, _ in of.own if (each := written.search(raw[line])))
+        line, each = next(found, (0, None))
+        places.append(Place(0, 0, "") if each is None else Place(line, each.start(1), each[1]))
+    wrote, should = places
+    return None if wrote.text == should.text else AlignedPair(wrote, should, sibling)
 
 
 def _called(response: Response) -> list[Place]:
@@ -343,12 +475,14 @@ def _anchors(name: str, tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
 
 
 def _runs(words: Sequence[str], tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
+    """Of a run over several lines that with most of its words: a place is one of a line."""
     n = len(words)
     for at in range(len(tokens) - n + 1):
-        if tokens[at].line != tokens[at + n - 1].line:
-            continue  # a place is one of a line
         if tokens[at].word == words[0] and all(tokens[at + k].word == words[k] for k in range(n)):
-            yield at, at + n
+            lines = Counter(each.line for each in tokens[at : at + n] if each.word[0].isalnum())
+            line = max(lines, key=lambda each: (lines[each], -each), default=tokens[at].line)
+            there = [place for place in range(at, at + n) if tokens[place].line == line]
+            yield there[0], there[-1] + 1
 
 
 def _opposite(

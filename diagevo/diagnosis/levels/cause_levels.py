@@ -30,6 +30,7 @@ from diagevo.diagnosis.levels.contrast import Side, Signed
 from diagevo.diagnosis.levels.features import NEW, NOWHERE, ONE, UNUSED, Vocabulary, part_of
 from diagevo.diagnosis.levels.inputs import (
     BESIDE,
+    SENTENCE,
     TOKEN,
     Evidence,
     Failure,
@@ -51,6 +52,8 @@ SAME = 3
 DRAWN = 4
 """Responses of a prompt that are held against those of its neighbours."""
 SHOWN = 80
+WORDS = 3
+"""Words of a sentence that is shown for what is said in many ways."""
 FIELDS = 3
 """Fields that are named of those in which a kind of change is."""
 HEADED = 200
@@ -184,6 +187,7 @@ class Levels:
         plain = self._plain(prompt)
         done = {place for place, (kind, _) in plain.items() if kind not in INSIDE}
         passed = [Said(self._vocabulary, prompt, each) for each in prompt.beside]
+        beside: Sequence[Said] = passed
         known = {at for at, each in enumerate(prompt.failed) if at in done or each.key in self._placed}
         held = self._held(_without(prompt, known), passed) if len(known) < len(prompt.failed) else {}
         found: list[Explained] = []
@@ -208,7 +212,9 @@ class Levels:
             if number is not None:
                 cause = self._causes[number]
                 clauses = clauses_of(cause.key)
-                pair = _pair(clauses[0], prompt, failure.response, passed)
+                if not beside:
+                    beside = self._near(prompt)
+                pair = _pair(clauses[0], prompt, failure.response, beside)
                 shown = tuple(_evidence(clauses, pair, prompt, failure.response, sibling))
                 if place in plain:
                     shown = (*shown, plain[place][1])
@@ -466,15 +472,16 @@ class Levels:
                 counting, [known[keys[place]] for place in members if keys[place] in known], members
             )
             if same is None or same.key in taken:
-                second = counting.beside(clause, members, candidates[clause])
+                second = counting.second(clause, members, candidates[clause])
                 clauses = [clause] if second is None else [clause, second]
                 same = LocalCause(
                     "3:" + "\n".join(each.key for each in clauses),
                     level := 2 if clause.name in COMPUTED and clause.sign > 0 else 3,
                     "; ".join(
                         [
-                            *_heading(clause, counting, members),
+                            *(heading := _heading(clause, counting, members)),
                             counting.sentence(clauses, members),
+                            *([] if heading else _said(clause, counting, members)),
                             *_fields(clause, counting, members),
                         ]
                     ),
@@ -529,14 +536,19 @@ class Levels:
 
 
 def _pair(clause: Clause, prompt: Prompt, response: Response, passed: Sequence[Said]) -> AlignedPair | None:
-    """Beside the nearest of the passes of the prompt that differ in what the clause says; of a document,
-    where none passed, beside the reference."""
-    if SIBLING in clause.name:
-        differ = [each.response for each in passed]
-    else:
-        differ = [each.response for each in passed if each.has(clause.name) != (clause.sign > 0)]
-    sibling = nearest(response, differ) or prompt.reference
-    return None if sibling is None else aligned(clause, prompt, response, sibling)
+    """Beside the nearest of the passes that differ in what the clause says, of those of the prompt or of
+    prompts near to it; of a document, where none passed, beside the reference."""
+    about_reference = field_changes.is_change(clause.name) and not prompt.passed
+    differ = [
+        each
+        for each in (() if about_reference else passed)
+        if SIBLING in clause.name or each.has(clause.name) != (clause.sign > 0)
+    ]
+    sibling = nearest(response, [each.response for each in differ])
+    if sibling is None:
+        return None if prompt.reference is None else aligned(clause, prompt, response, prompt.reference)
+    of = next(each.prompt for each in differ if each.response is sibling)
+    return aligned(clause, prompt, response, sibling, None if prompt.passed else of)
 
 
 def _heading(clause: Clause, counting: Counting, members: Sequence[int]) -> list[str]:
@@ -557,6 +569,21 @@ def _heading(clause: Clause, counting: Counting, members: Sequence[int]) -> list
     for (own, other), number in done.most_common(1):
         if 2 * number >= len(looked):
             return [f"{own} where a pass {other} ({number:,} of {len(looked):,})"]
+    return []
+
+
+def _said(clause: Clause, counting: Counting, members: Sequence[int]) -> list[str]:
+    """A line with the words of the clause: of a failure, or of a pass where they are left out."""
+    if clause.name.startswith("§") and not clause.name.startswith(ONE):
+        return []
+    ways = clause.name.removeprefix(ONE).split(", ") if clause.name.startswith(ONE) else [clause.name]
+    for place in members[:HEADED]:
+        for each in [counting.failures[place]] if clause.sign > 0 else counting.beside(place):
+            for _, line in each.response.steps:
+                for text in SENTENCE.split(line):
+                    words = f" {' '.join(TOKEN.findall(text.lower()))} "
+                    if len(text.split()) >= WORDS and any(f" {way} " in words for way in ways):
+                        return [f"{'as in' if clause.sign > 0 else 'a pass says'} “{_cut(text.strip())}”"]
     return []
 
 

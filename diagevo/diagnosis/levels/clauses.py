@@ -26,7 +26,7 @@ from diagevo.diagnosis.levels.features import (
     feedback_words,
     part_of,
 )
-from diagevo.diagnosis.levels.field_changes import ANY, change_in_words, is_change
+from diagevo.diagnosis.levels.field_changes import ANY, ANY_CALL, change_in_words, is_change
 from diagevo.diagnosis.levels.inputs import Prompt, Response
 from diagevo.diagnosis.levels.step_location import change
 
@@ -50,6 +50,9 @@ BESIDE = 0.1
 """Share of passes that may show a second clause."""
 SIBLING = "the nearest passing response"
 USUALLY = "most responses to the prompt"
+_LIKE = " written like "
+CLEAR = 0.1
+"""What a reader has to guess counts, among clauses that hold for nearly all."""
 OPERATORS = frozenset(("+", "*", "/", "%", "//", "**", "==", "!=", "<=", ">="))
 """Signs that say what is done; others are punctuation."""
 
@@ -253,7 +256,8 @@ class Counting:
                 continue
             # Of equal ones what says more before what it begins with.
             ranked = sorted(clauses, key=lambda each: (-self._worth(each, rows), f"{each.name}~"))
-            best = next((each for each in ranked if self._of(each, rows) >= TRUE), None)
+            true = [each for each in ranked if self._of(each, rows) >= TRUE]
+            best = max(true, key=lambda each: self._worth(each, rows, CLEAR), default=None)
             if best is None:
                 several = [*ranked[:1], *self._any_of(rows, clauses, unusual)]
                 best = max(several, key=lambda each: self._worth(each, rows), default=None)
@@ -295,9 +299,9 @@ class Counting:
         others = np.setdiff1d(rows, part)
         return len(others) == 0 or self._of(clause, others) < COVERED * self._of(clause, part)
 
-    def _worth(self, clause: Clause, rows: np.ndarray) -> float:
+    def _worth(self, clause: Clause, rows: np.ndarray, clear: float = 0.04) -> float:
         """Failures that it explains, less what passes show, less what a reader has to guess."""
-        return self._of(clause, rows) - 2 * self.share(clause) - 0.04 * self.legible(clause)
+        return self._of(clause, rows) - 2 * self.share(clause) - clear * self.legible(clause)
 
     def _split(self, rows: np.ndarray, clauses: Sequence[Clause]) -> list[np.ndarray]:
         """The failures of two things that passes hardly show, which go together more seldom than by chance,
@@ -358,7 +362,7 @@ class Counting:
         if chosen:
             yield chosen[0] if len(chosen) == 1 else Clause(ONE + ", ".join(each.name for each in chosen), 1)
 
-    def beside(self, first: Clause, rows: Sequence[int], candidates: Iterable[Clause]) -> Clause | None:
+    def second(self, first: Clause, rows: Sequence[int], candidates: Iterable[Clause]) -> Clause | None:
         """A second clause that holds for the same failures and says something else."""
         places = np.array(rows)
         words = _words(first.name)
@@ -376,6 +380,10 @@ class Counting:
         )
         return ranked[0] if ranked else None
 
+    def beside(self, place: int) -> Sequence[Said]:
+        """The passes that a failure is held against, of its prompt or of prompts near to it."""
+        return self._beside[place]
+
     def passed(self, place: int) -> Sequence[Said]:
         """The passes of the prompt of a failure."""
         return self._beside[place] if self.failures[place].prompt.passed else ()
@@ -385,11 +393,33 @@ class Counting:
         places = np.array(rows)
         borrowed = 2 * sum(not self.failures[each].prompt.passed for each in rows) > len(rows)
         told = "; ".join(
-            f"{wording(each, borrowed)} ({int(self.held(each)[places].sum()):,} of {len(rows):,} failures,"
+            f"{self._by_example(each, rows, wording(each, borrowed))}"
+            f" ({int(self.held(each)[places].sum()):,} of {len(rows):,} failures,"
             f" {self.passing(each):,} of {self.passes:,} passes)"
             for each in clauses
         )
         return f"{told.removesuffix(')')} at diagnosis)"  # what is counted later stands elsewhere
+
+    def _by_example(self, clause: Clause, rows: Sequence[int], words: str) -> str:
+        """The words with something that is written so in place of its shape, `9-9-9`."""
+        _, like, shape = clause.name.rpartition(_LIKE)
+        if not like:
+            return words
+        looked = [self.failures[place] for place in rows]
+        if clause.sign < 0:
+            looked = [each for place in rows for each in self._beside[place]]
+        pattern = re.compile("".join("[0-9]+" if each == "9" else re.escape(each) for each in shape))
+        for said in looked:
+            if said.has(clause.name):
+                found = (
+                    each
+                    for _, text in said.response.own
+                    for each in re.findall(r"[0-9A-Za-z][0-9A-Za-z.,:/-]*[0-9A-Za-z]", text)
+                    if pattern.fullmatch(each)
+                )
+                if (one := next(found, None)) is not None:
+                    return words.replace(f"like {shape}", f"like {one}")
+        return words
 
 
 def tells(name: str, sign: int) -> bool:
@@ -428,11 +458,14 @@ def _legible(name: str) -> float:
         return 1.5
     if name.startswith(FEEDBACK):
         return 0.1 * (4 - len(name.removeprefix(FEEDBACK).split()))
+    if name.startswith("§ends ") or name == "§a negative number at the end":
+        return -0.5  # what is wrong, and not a word that goes with it
     if name.startswith("§"):
         return 0.2 if name.startswith("§the field ") else 0.7
     words = name.split()
     signs = sum(not word[0].isalnum() for word in words)
-    return 0.3 * (len(words) - 1) + 0.7 * signs + 0.5 * (len(name) < MIN_WORD_LENGTH and name.isascii())
+    among = 0.7 if signs == len(words) else 2.0  # a piece of a line, which nobody would say
+    return 0.3 * (len(words) - 1) + among * signs + 0.5 * (len(name) < MIN_WORD_LENGTH and name.isascii())
 
 
 def _words(name: str) -> set[str]:
@@ -463,13 +496,73 @@ def phrase(name: str) -> str:
         return f"`{name}`"
     if is_change(name):
         return change_in_words(name)
-    for one, both in (("a given number", "two given numbers"), ("a result", "two results")):
-        name = name.replace(f"{one} and {one}", both)
-    return name[1:]
+    return _operands(name[1:])
+
+
+def _operands(text: str) -> str:
+    """`a given number and a given number` as a reader says it."""
+    for one, plain in (
+        ("a given number", "number{} of the prompt"),
+        ("a result on the way", "earlier result{}"),
+        ("a result", "earlier result{}"),
+        ("a constant", "constant{}"),
+    ):
+        text = text.replace(f"{one} and {one}", f"two {plain.format('s')}")
+        article = "an" if plain[0] == "e" else "a"
+        text = text.replace(one, f"{article} {plain.format('')}")
+    return text
+
+
+def _argument(text: str) -> str:
+    """`any call(priority)` as a reader says it."""
+    return re.sub(rf"{re.escape(ANY_CALL)}\((.+?)\)", r"the argument `\1`", text)
+
+
+_DONE = {
+    "product": ("multipl{} {}", "by"),
+    "sum": ("add{} {}", "and"),
+    "subtraction": ("take{} the difference of {}", "and"),
+    "division": ("take{} the quotient of {}", "and"),
+}
+_ALONE = {"product": "multipl{}", "sum": "add{}", "subtraction": "subtract{}", "division": "divide{}"}
+_COMPUTED = re.compile(r"§a (product|sum|subtraction|division)(?: (of|with) (.+))?")
+
+
+def _computation(name: str, has: bool) -> str | None:
+    """`multiplies two numbers of the prompt`."""
+    if (found := _COMPUTED.fullmatch(name)) is None:
+        return None
+    kind, of, with_what = found.groups()
+    ending = ("ies" if has else "y") if kind == "product" else "s" if has else ""
+    if of == "of":
+        verb, between = _DONE[kind]
+        text = _operands(with_what).replace(" and ", f" {between} ")
+        words = verb.format(ending, text)
+    else:
+        by = "by" if kind in ("product", "division") else "with"
+        words = _ALONE[kind].format(ending) + (f" {by} {with_what}" if of else "")
+    return words if has else f"does not {words}"
+
+
+_TURNS = {
+    "words": ("says something", "say something"),
+    "a call": ("calls a tool", "call a tool"),
+    "a result of a call": ("gets the result of a call", "get the result of a call"),
+    "a failed call": ("gets an error", "get an error"),
+    "the user": ("is answered by the user", "be answered by the user"),
+}
+
+
+def _turns(name: str, has: bool) -> str | None:
+    """`calls a tool, then gets an error`."""
+    kinds = name[1:].split(" → ")
+    if len(kinds) < 2 or not all(each in _TURNS for each in kinds):
+        return None
+    return ("" if has else "does not ") + ", then ".join(_TURNS[each][not has] for each in kinds)
 
 
 _LIKE_FIELD = re.compile(
-    r"§(\S+) (is (?:a text|a number|in ).*|has (?:one element|no elements|an element twice))"
+    r"§((?:any call\()?\S+) (is (?:a text|a number|in ).*|has (?:one element|no elements|an element twice))"
 )
 """What a field is like by itself."""
 _WORDED = [
@@ -490,11 +583,25 @@ _WORDED = [
         ),
         (r"§words at the end", "ends with words", "does not end with words"),
         (r"§(.+) at the end", "ends with {}", "does not end with {}"),
-        (r"§a given number not used", "leaves a given number unused", "uses every given number"),
+        (
+            r"§a given number not used",
+            "leaves a number of the prompt unused",
+            "uses every number of the prompt",
+        ),
         (
             r"§several given numbers not used",
-            "leaves several given numbers unused",
-            "uses all but one given number",
+            "leaves several numbers of the prompt unused",
+            "uses all but one number of the prompt",
+        ),
+        (
+            r"§a number from nowhere",
+            "has a number that comes neither from the prompt nor from its own steps",
+            "",
+        ),
+        (
+            rf"§the field {re.escape(ANY_CALL)}\((.+)\)",
+            "passes an argument `{}` to a tool",
+            "passes no argument `{}` to any tool",
         ),
         (r"§1 calls", "makes 1 call", ""),
         (r"§(\d calls(?: or more)?)", "makes {}", ""),
@@ -504,7 +611,6 @@ _WORDED = [
         (r"§start then (\S+)", "begins by calling `{}`", "does not begin by calling `{}`"),
         (r"§(\S+) then end", "calls nothing after `{}`", "does not end with a call of `{}`"),
         (r"§(\S+) then (\S+)", "calls `{}` and then `{}`", "does not call `{}` and then `{}`"),
-        (r"§(.+ → .+)", "has the turns {}", "does not have the turns {}"),
         (
             r"§an argument (\S+) written like (.+)",
             "writes the argument `{}` like {}",
@@ -512,8 +618,8 @@ _WORDED = [
         ),
         (r"§a number written like (.+)", "writes a number like {}", "writes no number like {}"),
         (r"§(another operation .+)", "uses {}", ""),
-        (r"§(\S+) is (written like .+)", "has {} {}", "does not have {} {}"),
-        (r"§(\S+) = (.+)", "has {} = {}", "does not have {} = {}"),
+        (r"§((?:any call\()?\S+) is (written like .+)", "has {} {}", "does not have {} {}"),
+        (r"§((?:any call\()?\S+) = (.+)", "has {} = {}", "does not have {} = {}"),
         (_LIKE_FIELD.pattern, "{} {}", ""),
     )
 ]
@@ -528,9 +634,13 @@ def wording(clause: Clause, borrowed: bool) -> str:
     if is_change(name):
         return change_in_words(name)
     near = " on prompts like these" if borrowed else ""
+    has = clause.sign > 0
+    if (words := _computation(name, has) or _turns(name, has)) is not None:
+        return words if has else f"{words}, which passes{near} do"
     for pattern, has, lacks in _WORDED:
         if (found := pattern.fullmatch(clause.name)) and (words := has if clause.sign > 0 else lacks):
-            words = words.format(*found.groups())
+            told = (_argument(_operands(each)) for each in found.groups())
+            words = words.format(*told)
             also = "do not" if name in UNUSED else "do"
             return words if clause.sign > 0 else f"{words}, which passes{near} {also}"
     if clause.sign > 0:

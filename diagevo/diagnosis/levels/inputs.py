@@ -21,7 +21,7 @@ _NUMBERED = re.compile(
     r"^\s*(?:[-*•>#]+\s+|\(?\d{1,3}[.)]\s+|\**(?:step|schritt|étape|paso)\s*\d+\s*[:.)-]\**)\s*",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"(?<=[.!?。])\s+(?=[^a-z\s])|(?<=;)(?=\S)")
+SENTENCE = re.compile(r"(?<=[.!?。])\s+(?=[^a-z\s])|(?<=;)(?=\S)")
 _FENCE = re.compile(r"^\s*(?:```|~~~)[\w+-]*\s*$")
 _CALL = re.compile(r"^\[tool call\] ([^\s(]+)\((.*)\)\s*$", re.MULTILINE)
 _FAILED = re.compile(
@@ -149,19 +149,25 @@ class Response:
     @cached_property
     def events(self) -> tuple[str, ...]:
         """Who did what, in order: says, calls, is answered, fails, is asked."""
+        return tuple(kind for kind, _ in self.placed_events)
+
+    @cached_property
+    def placed_events(self) -> tuple[tuple[str, int], ...]:
+        """`events`, each with the line where it begins."""
         return tuple(self._events())
 
-    def _events(self) -> Iterator[str]:
-        for turn in self.turns:
+    def _events(self) -> Iterator[tuple[str, int]]:
+        for start, turn in self._placed:
             if turn.own:
-                said = answered(turn.text)
-                if _CALL.sub("", said).strip():
-                    yield "words"
-                yield from ("a call" for _ in _CALL.findall(said))
+                lines = list(enumerate(answered(turn.text).split("\n"), start))
+                said = next((at for at, text in lines if text.strip() and not _CALL.match(text)), None)
+                if said is not None:
+                    yield "words", said
+                yield from (("a call", at) for at, text in lines if _CALL.match(text))
             elif turn.role in ("user", "human"):
-                yield "the user"
+                yield "the user", start
             else:
-                yield "a failed call" if _FAILED.search(turn.text) else "a result of a call"
+                yield "a failed call" if _FAILED.search(turn.text) else "a result of a call", start
 
     @cached_property
     def words(self) -> tuple[str, ...]:
@@ -184,7 +190,7 @@ def _steps(lines: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
         if not _FENCE.match(raw) and (text := _NUMBERED.sub("", raw).strip())
     )
     if len(found) == 1 and not _CALL.match(found[0][1]):  # its sentences: a single line has no other steps
-        return tuple((found[0][0], part) for part in _SENTENCE.split(found[0][1]))
+        return tuple((found[0][0], part) for part in SENTENCE.split(found[0][1]))
     return found
 
 
@@ -232,9 +238,7 @@ class Prompt:
 
     @cached_property
     def beside(self) -> list[Response]:
-        """The passes that a failure is held against: of many BESIDE, whatever the order of rows."""
-        if len(self.passed) <= BESIDE:
-            return list(self.passed)
+        """The passes that a failure is held against, BESIDE at most: the same in every order of rows."""
         return shuffled(self.passed, lambda each: each)[:BESIDE]
 
     @cached_property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from diagevo.memory.events import CandidateScored, FailureDiagnosed, FailureObserved, WrittenPair
 from diagevo.memory.events.records import event_id
 from diagevo.memory.history import E, History, expect
-from diagevo.memory.stories.failures import FailureStory
+from diagevo.memory.stories.failures import FailureStory, held_against
 from diagevo.text.steps import parted
 
 COMPARED = 20_000
@@ -23,7 +23,8 @@ class Example:
     question: str | None
     """Without what all prompts begin with."""
     against: str
-    """A response, or where none passed the known answer, or nothing: `actual` is then its end."""
+    """A response, or where none passed one to a prompt near to it, the known answer, or nothing: `actual` is
+    then its end."""
     actual: str | None
     expected: str | None
     """In a response that agrees with the label, or that passed; where none did, the known answer."""
@@ -49,7 +50,7 @@ def typical(diagnosed: Iterable[FailureDiagnosed]) -> FailureDiagnosed:
         for one in events
     ]
     counted = Counter(found)
-    best = max(range(len(events)), key=lambda at: (all(found[at]), counted[found[at]], -at))
+    best = max(range(len(events)), key=lambda at: (all(found[at]), any(found[at]), counted[found[at]], -at))
     return events[best]
 
 
@@ -99,7 +100,7 @@ def _example(
     return Example(
         failure_id=failure.failure_id,
         question=question,
-        against=failure.against,
+        against=held_against(failure, None if diagnosed is None else diagnosed.pair),
         actual=actual,
         expected=expected,
         wrong=step.why if step is not None and step.shown else None,

@@ -107,7 +107,8 @@ class FailureStory:
     """Whether the label is the true answer, where the truth is known."""
     truth: str | None
     against: str
-    """What it is held against: a response, or, where none passed, the known answer."""
+    """What it is held against: a response; where none passed, one to a prompt near to it, the known answer,
+    or nothing."""
     right: bool | None
     """Whether the failed trajectory gives the true answer; None where that was not recorded."""
     question_verdict: CandidateVerdict | None
@@ -309,6 +310,7 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
         label=scored.label if scored else None,
         label_true=scored.label_true if scored else None,
         truth=scored.truth if scored else None,
+        against=held_against(observed, diagnosed.pair if diagnosed else None),
         question_verdict=scored.verdict if scored else None,
         void=history.abandoned.void(found["FailureObserved"].round, observed),
         supplied=tuple(diagnosed.supplied) if diagnosed else (),
@@ -338,6 +340,13 @@ def _story(history: History, found: dict[str, Fact[Event]], full: bool) -> Failu
         feedback=None if observed.feedback is None else history.text(observed.feedback),
         moves=(),
     )
+
+
+def held_against(failure: FailureObserved, pair: WrittenPair | None) -> str:
+    """A `response` to its prompt; where none passed one to a prompt that is `near`, the known `answer`, or
+    `nothing`."""
+    near = pair is not None and failure.against != "response" and pair.passed != failure.reference
+    return "near" if near else failure.against
 
 
 _CALLS = ("extraction (Prompt 1)", "deduplication (Prompt 2)", "node assignment (Prompt 3)")

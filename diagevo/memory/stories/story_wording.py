@@ -313,7 +313,10 @@ def mark_of(story: FailureStory) -> str:
 
 def against(story: FailureStory) -> str:
     """That no response passed, where a failure is compared with the known answer alone."""
-    return ", no response passed: compared with the known answer" if story.against == "answer" else ""
+    return {
+        "answer": ", no response passed: compared with the known answer",
+        "near": ", no response passed: beside one that passed on a prompt like it",
+    }.get(story.against, "")
 
 
 def how_counted(story: FailureStory) -> str:
