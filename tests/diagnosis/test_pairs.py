@@ -127,7 +127,10 @@ def test_an_order_of_turns_is_marked_at_the_turn_of_the_policy_that_is_another_o
 
 
 def test_what_a_field_is_like_is_marked_at_its_value() -> None:
-    one, two = ('{\n "due": "%s",\n "total": %s\n}' % each for each in (("18 May", 1.5), ("2026-05-18", 15)))
+    one, two = (
+        json.dumps({"due": due, "total": total}, indent=1)
+        for due, total in (("18 May", 1.5), ("2026-05-18", 15))
+    )
     assert marked("§due is written like 9-9-9", -1, one, two) == ("18 May", "2026-05-18")
     assert marked("§total is a number that the prompt has not", 1, one, two) == ("1.5", "15")
     assert marked("§the field due", -1, '{"total": 2}', two) == ("", "due")

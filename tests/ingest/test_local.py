@@ -225,7 +225,8 @@ def test_one_response_a_question_is_held_against_what_passed_elsewhere(
     assert (number, "does not multiply" in words or "leaves out" in words or "has" in words) == (20, True)
     shown = run(tmp_path, "memory", "why", "r1.q21.a0", "--full").output
     assert "passed, on a prompt like this; no response passed" in shown
-    assert json.loads(run(tmp_path, "memory", "why", "r1.q21.a0", "--json").output)["against"] == "near"
+    story = json.loads(run(tmp_path, "memory", "why", "r1.q21.a0", "--json").stdout)["data"]
+    assert story["against"] == "near"
     assert run(tmp_path, "memory", "verify", "--deep").exit_code == 0
 
 

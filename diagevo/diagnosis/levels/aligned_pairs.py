@@ -278,6 +278,8 @@ def _of_events(
     own = [at for at in range(start, stop) if kinds[at] in _OWN]
     at = next((at for at in own if at >= alike), own[-1] if own else stop - 1)
     place, other = _event(here, one, at), _event(there, two, at)
+    if place.text == other.text:
+        other = Place(0, 0, "")
     return AlignedPair(place, other, sibling) if has else AlignedPair(other, place, sibling)
 
 

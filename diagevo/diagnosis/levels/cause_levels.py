@@ -5,6 +5,7 @@ Nothing is read or written here, no model is asked, and the same prompts give th
 Long, but one file: one class learns the levels and asks them, and shares what it learned.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -573,17 +574,20 @@ def _heading(clause: Clause, counting: Counting, members: Sequence[int]) -> list
 
 
 def _said(clause: Clause, counting: Counting, members: Sequence[int]) -> list[str]:
-    """A line with the words of the clause: of a failure, or of a pass where they are left out."""
-    if clause.name.startswith("§") and not clause.name.startswith(ONE):
+    """Of several words a sentence with one of them: of a failure, or of a pass where they are left out."""
+    if not clause.name.startswith(ONE):
         return []
-    ways = clause.name.removeprefix(ONE).split(", ") if clause.name.startswith(ONE) else [clause.name]
+    words = clause.name.removeprefix(ONE).split(", ")
+    patterns = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words]
     for place in members[:HEADED]:
         for each in [counting.failures[place]] if clause.sign > 0 else counting.beside(place):
             for _, line in each.response.steps:
                 for text in SENTENCE.split(line):
-                    words = f" {' '.join(TOKEN.findall(text.lower()))} "
-                    if len(text.split()) >= WORDS and any(f" {way} " in words for way in ways):
-                        return [f"{'as in' if clause.sign > 0 else 'a pass says'} “{_cut(text.strip())}”"]
+                    there = [found.start() for pattern in patterns if (found := pattern.search(text))]
+                    if there and len(text.split()) >= WORDS:
+                        start = max(min(there) - SHOWN // 2, 0) if len(text) > SHOWN else 0
+                        shown = _cut(("…" if start else "") + text[start:].strip())
+                        return [f"{'as in' if clause.sign > 0 else 'a pass says'} “{shown}”"]
     return []
 
 
