@@ -132,6 +132,9 @@ class Run:
     def configure(self) -> None:
         """Record what the run is made of."""
         config, stop = self.roles.config, self.roles.stop
+        if "corpus" in self.roles.method.shown():
+            judge = config.roles.judge
+            self.observer.message(f"corpus {self.roles.corpus.summary()}; judge: {judge.engine}")
         models = {
             "challenger": events.Model(
                 name=config.roles.challenger.model, revision=sha256_of(self.roles.challenger, stop)
