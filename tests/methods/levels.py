@@ -19,7 +19,8 @@ from tests.run.small import SMALL
 CHANGES: Mapping[str, Any] = {
     "method": "darc",
     "corpus": {"file": "builtin:arithmetic"},
-    "darc": {"questioner_rounds": 1},
+    "darc": {"questioner_rounds": 1, "near": 0.6},
+    "warm_start": {"documents": None},
     "round": {"candidates": 36, "responses": 8, "challenger_votes": 5, "rounds": 3},
     "schedule": {"policy": "free"},
     "filter": {"variant": "absolute", "p_low": "3/10", "p_high": 1},
