@@ -99,21 +99,27 @@ def exact_interval(differences: Sequence[float], level: float = 0.05) -> tuple[f
 
 
 def paired(rows: Rows, arm: str, against: str, metric: str) -> list[float]:
-    """Differences by seed, of the seeds that both arms were played with. The base has none: each run is held
-    against the weights that it began from."""
+    """Differences by seed, of the seeds that both arms were played with from the same weights. The base has
+    none: each run is held against the weights that it began from."""
     if against == BASE:
         return [row[metric] - base_of(rows, row)[metric] for row in rows if row["arm"] == arm]
-    of = {(row["arm"], row["seed"]): row[metric] for row in rows if row["arm"] != BASE}
+    of = {(row["arm"], row["seed"], digest_of(row)): row[metric] for row in rows if row["arm"] != BASE}
     return [
-        of[arm, seed] - of[against, seed]
-        for name, seed in sorted(of)
-        if name == arm and (against, seed) in of
+        of[arm, seed, digest] - of[against, seed, digest]
+        for name, seed, digest in sorted(of)
+        if name == arm and (against, seed, digest) in of
     ]
 
 
 def base_of(rows: Rows, run: Mapping[str, Any]) -> Mapping[str, Any]:
     """The row of the untouched weights that a run began from."""
-    return next(row for row in rows if row["arm"] == BASE and row["weights"] == run["weights"])
+    of = [row for row in rows if row["arm"] == BASE and row["weights"] == run["weights"]]
+    return next(row for row in of if digest_of(run) in ("", digest_of(row)))
+
+
+def digest_of(row: Mapping[str, Any]) -> str:
+    """SHA-256 of the weights that a run began from; the first studies have none."""
+    return row.get("weights_sha256", "")
 
 
 def exactly(differences: Sequence[float], margin: float | None = None) -> str:

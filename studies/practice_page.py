@@ -10,6 +10,7 @@ from diagevo.text.numbers import count
 from studies.comparison import (
     BASE,
     Rows,
+    digest_of,
     exact_interval,
     exactly,
     paired,
@@ -76,6 +77,7 @@ def page(rows: Rows, base: Rows) -> str:
     lines += [
         f"The first began {min(row['started'] for row in rows)}, {COMMITTED}.",
         f"Together they took {sum(row['cpu_seconds'] for row in rows) / 60:.0f} CPU minutes.",
+        *_remade(rows),
         "",
         *_rule(rows),
         "",
@@ -105,6 +107,23 @@ def page(rows: Rows, base: Rows) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+def _remade(rows: Rows) -> Iterator[str]:
+    """Base weights that came out otherwise where they were made again: a pair is of one digest."""
+    digests: dict[str, dict[str, set[int]]] = {}
+    for row in rows:
+        digests.setdefault(row["weights"], {}).setdefault(digest_of(row)[:8], set()).add(row["seed"])
+    several = {name: found for name, found in sorted(digests.items()) if len(found) > 1}
+    if several:
+        yield ""
+        yield "The same commands give other base weights on another kind of CPU. A pair is of one digest:"
+        yield ""
+    for name, found in several.items():
+        yield f"- `{name}`: " + ", ".join(
+            f"`{digest}` for {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, sorted(seeds)))}"
+            for digest, seeds in found.items()
+        )
+
+
 def _rule(rows: Rows) -> Iterator[str]:
     """The rule of the plan, once the pairs that it is about are there."""
     plan = json.loads(PLAN.read_bytes())
@@ -125,21 +144,21 @@ def verdict(rows: Rows) -> str:
     return "causes buy learning, not candidates alone" if learning else "causes buy candidates, not learning"
 
 
-def findings(rows: Rows, base: Rows) -> Iterator[str]:
-    """Each contrast with what its own interval carries."""
+def findings(rows: Rows, base: Rows, heats: Sequence[float] = TEMPERATURES) -> Iterator[str]:
+    """Each contrast with what its own interval carries: greedy, and sampled at some temperatures."""
     greedy, cold = (fmean(row[metric] for row in base) for metric in (GREEDY, "broken_at_0.25"))
     untouched = f"the untouched model (greedy {greedy:.3f}, mean@8 {cold:.3f} at T = 0.25)"
-    yield f"{untouched}: {_each([*rows, *base], BASE)}."
+    yield f"{untouched}: {_each([*rows, *base], BASE, heats)}."
     for arm in compared(rows):
-        yield f"{AGAINST[arm]} (`{arm}`): {_each(rows, arm)}."
+        yield f"{AGAINST[arm]} (`{arm}`): {_each(rows, arm, heats)}."
 
 
-def _each(rows: Rows, against: str) -> str:
+def _each(rows: Rows, against: str, heats: Sequence[float]) -> str:
     """Greedy and mean@8 of `full` less those of an arm."""
     greedy = exactly(paired(rows, "full", against, GREEDY))
     sampled = (
         f"Sampled at T = {heat:g}: {exactly(paired(rows, 'full', against, f'broken_at_{heat:g}'))}"
-        for heat in TEMPERATURES
+        for heat in heats
     )
     return f"greedy {greedy}.\n" + ".\n".join(sampled)
 
@@ -264,7 +283,9 @@ def sentence(rows: Rows, base: Rows) -> str:
         "that was committed before its first run. Of that world's fourteen families three are broken, three",
         "noisy and eight right. On the broken ones `full` against",
         "",
-        *("- " + each.replace("\n", "\n  ") for each in findings(rows, base)),
+        *("- " + each.replace("\n", "\n  ") for each in findings(rows, base, TEMPERATURES[:1])),
+        "",
+        "The page has the other temperatures, and the candidates that each arm drew for the same practice.",
     ]
     return "\n".join(lines) + "\n"
 
