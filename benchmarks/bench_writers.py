@@ -26,7 +26,7 @@ from diagevo.memory.events.records import pending
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.text.numbers import count as counted
-from tests.contracts.databases import PostgresStores
+from tests.contracts.databases import PostgresServer, PostgresStores
 
 SECONDS = 5.0
 WRITERS = (1, 2, 4, 8)
@@ -100,7 +100,8 @@ def rows() -> list[Row]:
     best: dict[tuple[str, int], float] = {}
     sides: dict[str, Writer] = {"ours": _ours, "raw": _raw}
     with tempfile.TemporaryDirectory() as folder:
-        stores = PostgresStores(Path(folder))
+        server = PostgresServer(Path(folder))
+        stores = PostgresStores(server)
         stores.set(commit_delay=FLUSH_MICROSECONDS, commit_siblings=0)
         for _ in range(REPEAT):
             for count in WRITERS:
@@ -108,7 +109,7 @@ def rows() -> list[Row]:
                     url = stores.new(Path(folder)).url.replace("+psycopg", "")
                     found = _together(writer, url, count)
                     best[name, count] = max(best.get((name, count), 0.0), found)
-        stores.stop()
+        server.stop()
     one = best["ours", 1]
     return [
         Row(

@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg
 
 from benchmarks.bench_commands import PROGRAM
-from tests.contracts.databases import PostgresStores
+from tests.contracts.databases import PostgresServer, PostgresStores
 from tests.memory.audit.long_run import LongRun
 
 COMMANDS = ("runs list", "memory show", "memory why c1", "memory schedule", "memory log -n 3")
@@ -72,8 +72,8 @@ def _connections(url: str) -> int:
 def main(events: str, runs: str, folder: str) -> None:
     root = Path(folder)
     (root / "sqlite").mkdir(parents=True)
-    stores = PostgresStores(root)
-    url = stores.new(root).url.replace("+psycopg", "")
+    server = PostgresServer(root)
+    url = PostgresStores(server).new(root).url.replace("+psycopg", "")
     beside = LongRun(root / "sqlite", int(events), run="run-0")
     beside.close()
     sides = {"SQLite": f"sqlite:///{beside.path}", "PostgreSQL": url}
@@ -96,7 +96,7 @@ def main(events: str, runs: str, folder: str) -> None:
         told = ", ".join(f"{ratio:.2f}" for ratio in ratios[0].values())
         cpu, wall = (_slope(of_runs) for of_runs in ratios.values())
         print(f"{name}: {told} of SQLite's one run; slope {cpu:+.3f} CPU, {wall:+.3f} wall")
-    stores.stop()
+    server.stop()
 
 
 if __name__ == "__main__":

@@ -91,6 +91,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Postg
     from tests.contracts.databases import PostgresServer
 
     server = PostgresServer(tmp_path_factory.mktemp("pg"))
+    server.set(max_wal_size=64, min_wal_size=32)  # megabytes of memory
     yield server
     server.stop()
 

@@ -76,6 +76,8 @@ REACHING: tuple[KeyPath, ...] = (
     ("roles", "diagnostician", "api_key_env"),
     ("roles", "embedder", "base_url"),
     ("roles", "embedder", "api_key_env"),
+    ("roles", "judge", "base_url"),
+    ("roles", "judge", "api_key_env"),
     ("schedule", "policy"),
 )
 """What reaches another machine, a secret of the environment, a command line or code."""

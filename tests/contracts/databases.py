@@ -130,7 +130,6 @@ class PostgresServer:
 
         self._server = get_server(folder / "pg", cleanup_mode="stop")
         self._made = 0
-        self.set(max_wal_size=64, min_wal_size=32)  # megabytes of memory: nobody reads it
         self.execute("CREATE DATABASE migrated")
         database = Database(self.url("migrated"))
         prepare(database, create=True)

@@ -79,10 +79,10 @@ def causes(prompts: list[Prompt]) -> list[str]:
 
 def test_failures_that_were_changed_alike_have_one_cause_whatever_the_numbers() -> None:
     found = causes(copies(None))
-    kind = "another number where the nearest passing response has a given number"
+    kind = "another number where the nearest passing response has a number of the prompt"
     assert sum(kind in each for each in found) >= 36
     assert set(causes(copies(None, added=True))) == {
-        "adds where a pass multiplies (40 of 40); has a sum of two given numbers"
+        "adds where a pass multiplies (40 of 40); adds two numbers of the prompt"
         " (40 of 40 failures, 0 of 40 passes);"
         " leaves out `*`, which passes have (40 of 40 failures, 0 of 40 passes at diagnosis)"
     }

@@ -292,7 +292,7 @@ def test_stopped_after_any_append_it_goes_on_to_the_same_causes(
         ("noise_5", {}),
         (
             "identical_failures",
-            {"has a product with 10 (7 of 7 failures, 0 of 1 passes at diagnosis)": 7},
+            {"multiplies by 10 (7 of 7 failures, 0 of 1 passes at diagnosis)": 7},
         ),
         (
             "agent_greeting",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -146,14 +147,15 @@ class Context:
     def __init__(self, replies: list[list[str]] | None = None) -> None:
         self.config = asked.config()
         self.tasks = WORLD
+        self.templates = SimpleNamespace(solver=lambda question: question)
         self.replies = replies or []
         self.asked: list[list[str]] = []
 
     def is_held_out(self, question: str) -> bool:
         return "50" in question
 
-    def fits(self, question: str) -> bool:
-        return len(question) < 80
+    def fits(self, prompt: str) -> bool:
+        return len(prompt) < 80
 
     def seed(self, *_: object) -> int:
         return 5

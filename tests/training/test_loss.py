@@ -37,7 +37,7 @@ DISTANCE = 2 - math.log(2) - 1
 
 
 def built(start: Path, work: Path, micro_batches: int = 1, **settings: Any) -> Any:
-    step: dict[str, int] = {"max_steps": 1, "batch_questions": 1, "group": 2}
+    step: dict[str, Any] = {"max_steps": 1, "batch_questions": 1, "group": 2}
     plan = plan_phase(phase.ROWS, **step, ranks=1, seed=0)
     given = phase.of(
         start,

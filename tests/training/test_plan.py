@@ -20,7 +20,7 @@ ROWS = [TrainingRow(f"q{i}", [{"role": "user", "content": str(i)}]) for i in ran
 
 
 def plan(rows: int = 11, **changes: int) -> PhasePlan:
-    values = {"batch_questions": 4, "max_steps": 9, "group": 2, "ranks": 1, "seed": 0}
+    values: dict[str, Any] = {"batch_questions": 4, "max_steps": 9, "group": 2, "ranks": 1, "seed": 0}
     return plan_phase(ROWS[:rows], **(values | changes))
 
 
