@@ -19,7 +19,7 @@ from tests.training import phase
 ROWS = [TrainingRow(f"q{i}", [{"role": "user", "content": str(i)}]) for i in range(11)]
 
 
-def plan(rows: int = 11, **changes: int) -> PhasePlan:
+def plan(rows: int = 11, **changes: Any) -> PhasePlan:
     values: dict[str, Any] = {"batch_questions": 4, "max_steps": 9, "group": 2, "ranks": 1, "seed": 0}
     return plan_phase(ROWS[:rows], **(values | changes))
 
