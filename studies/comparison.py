@@ -134,9 +134,11 @@ def exactly(differences: Sequence[float], margin: float | None = None) -> str:
 def row_of_contrast(arm: str, metric: str, differences: Sequence[float]) -> str:
     """A line of a table: the difference, its exact interval, the exact p and the pairs."""
     p, bounds = sign_flip(differences), exact_interval(differences)
-    interval = "–" if bounds is None else f"{bounds[0]:+.3f} to {bounds[1]:+.3f}"
+    interval = "–" if bounds is None else f"{signed(bounds[0])} to {signed(bounds[1])}"
     shown = "–" if p is None else f"{p:.4f}"
-    return f"| `{arm}` | {metric} | {fmean(differences):+.3f} | {interval} | {shown} | {len(differences)} |"
+    return (
+        f"| `{arm}` | {metric} | {signed(fmean(differences))} | {interval} | {shown} | {len(differences)} |"
+    )
 
 
 def exact(runs: list[dict[str, Any]], variant: str, metric: str) -> float | None:
@@ -247,8 +249,13 @@ def finding(low: float, high: float, margin: float | None = None) -> str:
 
 def report(difference: float, bounds: tuple[float, float], kind: str, seeds: int, carries: str) -> str:
     """A difference with its 95% interval, the kind of interval, and what it carries."""
-    low, high = bounds
-    return f"{difference:+.3f} ({kind} 95%: {low:+.3f} to {high:+.3f}, {count(seeds, 'seed')}): {carries}"
+    low, high = map(signed, bounds)
+    return f"{signed(difference)} ({kind} 95%: {low} to {high}, {count(seeds, 'seed')}): {carries}"
+
+
+def signed(value: float) -> str:
+    """With three digits; a zero that rounding made negative has no minus."""
+    return f"{0.0 if abs(value) < 1e-9 else value:+.3f}"
 
 
 def power_of_gain(deviation: float, pairs: int, true: float) -> float:
