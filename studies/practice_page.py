@@ -301,8 +301,8 @@ def sentence(rows: Rows, base: Rows) -> str:
         return ""
     lines = [
         f"At equal practice [{verdict(rows)}](docs/reference/study-practice.md). So reads the rule of a plan",
-        "that was committed before its first run. It reads otherwise where the difference from a curriculum by",
-        "difficulty is 0.01 or more and its interval above 0. Of that world's fourteen families three are",
+        "that was committed before its first run. It reads otherwise where the difference from a curriculum",
+        "by difficulty is 0.01 or more and its interval above 0. Of that world's fourteen families three are",
         "broken, three noisy and eight right. Each arm practises as much, from four base weights. No p is",
         "corrected. On the broken families `full` against",
         "",

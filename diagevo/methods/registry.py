@@ -11,6 +11,14 @@ from diagevo.methods.spice import Spice
 
 def method_of(context: PlayContext) -> Method:
     """The method that the configuration names."""
-    methods = {"diagevo": SelfPlay, "r-zero": SelfPlay, "r-few": RFew, "absolute-zero": AbsoluteZero}
-    methods |= {"darc": Darc, "spice": Spice}
-    return methods[context.config.method](context)
+    match context.config.method:
+        case "diagevo" | "r-zero":
+            return SelfPlay(context)
+        case "r-few":
+            return RFew(context)
+        case "absolute-zero":
+            return AbsoluteZero(context)
+        case "darc":
+            return Darc(context)
+        case "spice":
+            return Spice(context)
