@@ -16,6 +16,7 @@ from diagevo.arithmetic.wordings import kind_of
 from diagevo.loop.round import Round
 from diagevo.memory.state.projected_schedule import Draw
 from studies import practice, practice_page
+from studies.comparison import paired
 from studies.content import BROKEN
 
 DOUBLING = "double 3 , add 4 and double again"
@@ -171,3 +172,18 @@ def test_the_page_is_made_from_the_results() -> None:
         assert practice_page.PICTURE.read_text(encoding="utf-8") == practice_page.draw(rows)
     readme = practice_page.README.read_text(encoding="utf-8")
     assert readme == practice_page.with_sentence(readme, rows, base)
+
+
+def test_a_pair_is_of_one_digest_of_the_base_weights() -> None:
+    def row(arm: str, seed: int | None, digest: str, score: float) -> dict[str, Any]:
+        return {"arm": arm, "seed": seed, "weights": "w", "weights_sha256": digest, "score": score}
+
+    rows = [
+        row("full", 1, "a", 0.5),
+        row("free", 1, "b", 0.25),
+        row("full", 2, "b", 0.75),
+        row("free", 2, "b", 0.5),
+    ]
+    assert paired(rows, "full", "free", "score") == [0.25]
+    base = [row("base", None, "a", 0.25), row("base", None, "b", 0.125)]
+    assert paired([*rows, *base], "full", "base", "score") == [0.25, 0.625]

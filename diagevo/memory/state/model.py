@@ -264,10 +264,6 @@ class MemoryState:
         return batch_of(self.superseded, round)
 
     @property
-    def next_batch(self) -> int:
-        """The first batch that no round was ever made of: what is ingested goes there, or behind it."""
-        return max((self.batch(number) for number in range(1, self.last_opened + 1)), default=0) + 1
-
     def counted(self, rounds: Iterable[int] | None = None) -> list[int]:
         """Those of the rounds, or of all that were opened, that were not superseded."""
         of = range(1, self.last_opened + 1) if rounds is None else rounds
