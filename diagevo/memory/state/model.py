@@ -263,7 +263,6 @@ class MemoryState:
         """The number under which the groups of a round were ingested (`batch_of`)."""
         return batch_of(self.superseded, round)
 
-    @property
     def counted(self, rounds: Iterable[int] | None = None) -> list[int]:
         """Those of the rounds, or of all that were opened, that were not superseded."""
         of = range(1, self.last_opened + 1) if rounds is None else rounds
