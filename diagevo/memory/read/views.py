@@ -37,6 +37,8 @@ ABOUT: dict[str, str] = {
     "v_question": "one row per scored question, with its text and those of its causes; votes, label, truth",
     "v_trajectory": "one row per observed failure, with its texts; label, truth, the cause it "
     "was counted under",
+    "v_response": "one row per response whose text the log keeps: of another trainer's rollouts, else the"
+    " failures; verdict, reward, model and tags, the cause that it is counted under, its texts",
     "v_stage": "one row per attempt of a stage that ended: how, its seconds and mean reward",
     "v_checkpoint": "one row per measurement of a policy: benchmark, questions, conditions and metrics",
     "v_phase": "one row per phase of training: what it measured of itself",
@@ -121,6 +123,23 @@ def views(dialect: str) -> dict[str, str]:
     one_reward = "r.value" if sqlite else "r::double precision"
     place = "e.run_id, e.position, e.round"
 
+    def elements(list_: str, name: str) -> str:
+        """A list in a payload as rows."""
+        if sqlite:
+            return f"json_each(e.payload, '$.{list_}') {name}"
+        return f"json_array_elements(e.payload::json -> '{list_}') WITH ORDINALITY {name}(value, number)"
+
+    nth = "{0}.key" if sqlite else "({0}.number - 1)::integer"
+
+    def member(name: str, field: str, kind: str = "text") -> str:
+        """A field of such a row, which is a record."""
+        if sqlite:
+            return f"json_extract({name}.value, '$.{field}')"
+        found = f"({name}.value ->> '{field}')"
+        return {"int": f"{found}::integer"}.get(kind, found)
+
+    plain = "{0}.value" if sqlite else "({0}.value #>> '{{}}')"
+
     def listed(table: type[SQLModel], name: str) -> str:
         """The columns of a table. What a commit recorded of the next round is called so: later settings or a
         dismissal may change it before that round is drawn."""
@@ -134,6 +153,90 @@ def views(dialect: str) -> dict[str, str]:
             FROM moved_failure GROUP BY run_id, round, question_id, cause_id) m
             ON m.run_id = q.run_id AND m.round = q.round AND m.question_id = q.question_id
             AND m.cause_id = q.cause_id"""
+    # Materialized: asked for each failure, it would be read as often as there are failures.
+    under_cause = f"""under AS MATERIALIZED (SELECT e.run_id, e.round,
+            {read("failure_id")} AS failure_id, COALESCE({read("via")}, 'new cause') AS via, e.cause_id
+            {counted("CauseMatched", "CauseCreated")}),
+        said AS MATERIALIZED (SELECT run_id, failure_id, CASE WHEN failures > 0 THEN cause_id END AS cause_id
+            FROM (SELECT m.*, row_number() OVER (PARTITION BY run_id, failure_id ORDER BY position DESC)
+                AS place FROM moved_failure m) latest WHERE place = 1)"""
+
+    def spelled(round_: str, question: str, sample: str | None = None) -> str:
+        """An id: r1.q7, or r1.q7.a3."""
+        return f"'r' || {round_} || '.q' || {question}" + (f" || '.a' || {sample}" if sample else "")
+
+    passed_count = (
+        "json_array_length(e.payload, '$.passed')"
+        if sqlite
+        else "json_array_length(e.payload::json -> 'passed')"
+    )
+    first_alone = f"COALESCE({passed_count}, 0) = 0"
+    place_of_sample = (
+        "CAST(substr(f.failure_id, instr(f.failure_id, '.a') + 2) AS INTEGER)"
+        if sqlite
+        else "split_part(f.failure_id, '.a', 2)::integer"
+    )
+    # What a group says of its samples stands in four lists. They are put beside each other by adding them up,
+    # in time that grows with the group, as a join of two lists would not.
+    sampled = f"""SELECT max(sample) AS sample, max(reward) AS reward, max(failed) AS failed,
+        max(passed) AS passed, max(feedback) AS feedback FROM (
+            SELECT CASE WHEN max(failed) IS NULL THEN 1 ELSE 0 END AS passing,
+                row_number() OVER (PARTITION BY CASE WHEN max(failed) IS NULL THEN 1 ELSE 0 END
+                    ORDER BY sample) - 1 AS place,
+                sample, max(reward) AS reward, max(failed) AS failed, max(feedback) AS feedback,
+                CAST(NULL AS TEXT) AS passed
+            FROM (SELECT {nth.format("s")} AS sample, CAST({plain.format("s")} AS {real}) AS reward,
+                    CAST(NULL AS TEXT) AS failed, CAST(NULL AS TEXT) AS feedback
+                    FROM {elements("rewards", "s")}
+                UNION ALL SELECT {member("s", "sample", "int")}, NULL, {member("s", "trajectory")}, NULL
+                    FROM {elements("failed", "s")}
+                UNION ALL SELECT {member("s", "sample", "int")}, NULL, NULL, {member("s", "text")}
+                    FROM {elements("feedback", "s")}) told
+            GROUP BY sample
+            UNION ALL SELECT 1, {nth.format("s")}, NULL, NULL, NULL, NULL, {plain.format("s")}
+                FROM {elements("passed", "s")}
+            UNION ALL SELECT 1, 0, NULL, NULL, NULL, NULL, {read("reference")}
+                WHERE {first_alone}) beside
+        GROUP BY passing, place"""
+    # SQLite has no subquery that reads the row beside it, but a function that does.
+    sampling = (
+        f"""json_each((SELECT json_group_array(json_array(sample, reward, failed, passed, feedback))
+            FROM ({sampled}) each)) s"""
+        if sqlite
+        else f"LATERAL ({sampled}) s"
+    )
+    names = ("sample", "reward", "failed", "passed", "feedback")
+    told = {n: f"json_extract(s.value, '$[{k}]')" if sqlite else f"s.{n}" for k, n in enumerate(names)}
+    tag, is_model = plain.format("t"), f"substr({plain.format('t')}, 1, 6) = 'model='"
+    models, classes = (
+        (f"min(substr({tag}, 7))", f"json_group_array({tag})")
+        if sqlite
+        else (f"min(substr({tag}, 7))", f"COALESCE(json_agg({tag} ORDER BY t.number), '[]')::text")
+    )
+    tags = (
+        "json_each(g.tags) t"
+        if sqlite
+        else "json_array_elements(g.tags::json) WITH ORDINALITY t(value, number)"
+    )
+    of_groups = f"""SELECT g.run_id, g.position, g.round, g.step,
+        {spelled("g.round", "g.place")} AS question_id, {told["sample"]} AS sample, g.question,
+        COALESCE({told["failed"]}, {told["passed"]}) AS trajectory,
+        CASE WHEN {told["failed"]} IS NULL THEN 'passed' ELSE 'failed' END AS verdict,
+        {told["reward"]} AS reward, (SELECT {models} FROM {tags} WHERE {is_model}) AS model,
+        (SELECT {classes} FROM {tags} WHERE NOT {is_model}) AS tags, {told["feedback"]} AS feedback,
+        f.failure_id, f.cause_id
+        FROM (SELECT g.run_id, g.position, {placed} AS round, g.step, g.question, g.tags,
+            row_number() OVER (PARTITION BY g.run_id, {placed} ORDER BY g.position) - 1 AS place
+            FROM ingested_group g {placing}) g
+        JOIN event e ON e.position = g.position
+        CROSS JOIN {sampling}
+        LEFT JOIN failure f ON f.run_id = g.run_id AND f.trajectory = {told["failed"]}
+            AND f.failure_id = {spelled("g.round", "g.place", told["sample"])}
+        WHERE COALESCE({told["failed"]}, {told["passed"]}) IS NOT NULL"""
+    of_failures = f"""SELECT f.run_id, f.position, f.round, f.step, f.question_id,
+        {place_of_sample} AS sample, f.question, f.trajectory, 'failed', CAST(NULL AS {real}),
+        CAST(NULL AS TEXT), '[]', f.feedback, f.failure_id, f.cause_id
+        FROM failure f WHERE NOT EXISTS (SELECT 1 FROM ingested_group g WHERE g.run_id = f.run_id)"""
     return {
         "v_event": """SELECT position, event_id, run_id, sequence, round, type, cause_id, payload,
         causation_id, recorded_at FROM event""",
@@ -208,13 +311,7 @@ def views(dialect: str) -> dict[str, str]:
         LEFT JOIN artifact asked ON asked.digest = c.question
         LEFT JOIN cause aim ON aim.run_id = c.run_id AND aim.cause_id = c.cause_id
         LEFT JOIN cause beside ON beside.run_id = c.run_id AND beside.cause_id = c.stitched_cause_id""",
-        # Materialized: asked for each failure, it would be read as often as there are failures.
-        "v_trajectory": f"""WITH under AS MATERIALIZED (SELECT e.run_id, e.round,
-            {read("failure_id")} AS failure_id, COALESCE({read("via")}, 'new cause') AS via, e.cause_id
-            {counted("CauseMatched", "CauseCreated")}),
-        said AS MATERIALIZED (SELECT run_id, failure_id, CASE WHEN failures > 0 THEN cause_id END AS cause_id
-            FROM (SELECT m.*, row_number() OVER (PARTITION BY run_id, failure_id ORDER BY position DESC)
-                AS place FROM moved_failure m) latest WHERE place = 1)
+        "v_trajectory": f"""WITH {under_cause}
         SELECT f.run_id, f.position, f.round, f.failure_id, f.attempt,
         f.question_id, {text("asked")} AS question, {text("failed")} AS trajectory,
         {text("agreed")} AS reference, f.label, f.truth, f.label_true, f.right_answer, f.against,
@@ -232,6 +329,22 @@ def views(dialect: str) -> dict[str, str]:
         LEFT JOIN artifact failed ON failed.digest = f.trajectory
         LEFT JOIN artifact agreed ON agreed.digest = f.reference
         LEFT JOIN artifact feedback ON feedback.digest = f.feedback""",
+        "v_response": f"""WITH {under_cause},
+        failure AS MATERIALIZED (SELECT f.run_id, f.position, f.round, f.step, f.question_id, f.failure_id,
+            f.question, f.trajectory, f.feedback,
+            CASE WHEN said.run_id IS NULL THEN under.cause_id ELSE said.cause_id END AS cause_id
+            FROM v_failure f
+            LEFT JOIN under ON under.run_id = f.run_id AND under.round = f.round
+                AND under.failure_id = f.failure_id
+            LEFT JOIN said ON said.run_id = f.run_id AND said.failure_id = f.failure_id)
+        SELECT r.run_id, r.position, r.round, r.step, r.question_id, r.sample, r.question, r.trajectory,
+        r.feedback AS feedback_digest, r.verdict, r.reward, r.model, r.tags, r.failure_id, r.cause_id,
+        cause.description AS cause,
+        (SELECT {text("asked")} FROM artifact asked WHERE asked.digest = r.question) AS prompt,
+        (SELECT {text("given")} FROM artifact given WHERE given.digest = r.trajectory) AS response,
+        (SELECT {text("said")} FROM artifact said WHERE said.digest = r.feedback) AS feedback
+        FROM ({of_groups} UNION ALL {of_failures}) r
+        LEFT JOIN cause ON cause.run_id = r.run_id AND cause.cause_id = r.cause_id""",
         "v_stage": f"""SELECT {place}, {named("stage attempt:int")}, CASE WHEN e.type = 'StageCompleted'
             THEN 'completed' ELSE 'abandoned' END AS ended,
         {named("seconds:real reward:real parts after_step:int")}, {read("reason")} AS reason

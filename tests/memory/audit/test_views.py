@@ -150,6 +150,20 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
             ("r2.q3.a1", 2, *_told("r2.q3", "a1", 2), "8", 1, 0, "deduplication", "c3", C3),
         ],
     ),
+    "v_response": (
+        "SELECT question_id, sample, step, verdict, reward, model, tags, failure_id, prompt, response,"
+        " feedback, cause_id, cause FROM v_response WHERE question_id IN ('r1.q0', 'r2.q3')"
+        " ORDER BY position",
+        [
+            (question, n, 1, "failed", None, None, "[]", f"{question}.a{n}", *told[:2], None, *cause)
+            for question, n, told, cause in [
+                ("r1.q0", 0, _told("r1.q0", "a0"), ("c1", C1)),
+                ("r1.q0", 1, _told("r1.q0", "a1"), ("c1", C1)),
+                ("r1.q0", 2, _told("r1.q0", "a2"), ("c2", C2)),
+                ("r2.q3", 1, _told("r2.q3", "a1", 2), ("c3", C3)),
+            ]
+        ],
+    ),
     "v_stage": (
         "SELECT stage, attempt, ended, seconds, reward, after_step FROM v_stage WHERE round = 2"
         " AND stage <> 'votes' ORDER BY position",

@@ -630,6 +630,59 @@ class Oracle:
             rows.append(kept | texts | {"via": via, "cause_id": cause, "cause": self._words(cause)})
         return rows
 
+    def v_response(self) -> list[Row]:
+        """Of another trainer's rollouts, else the failures."""
+        cause_of = {(row["position"], row["failure_id"]): row["cause_id"] for row in self.v_trajectory()}
+        observed = {
+            (row["failure_id"], row["trajectory"]): cause_of[row["position"], row["failure_id"]]
+            for row in self.v_failure()
+        }
+        rows = self._kept() if self.groups else self._failed()
+        for row in rows:
+            if not self.groups:
+                row["cause_id"] = cause_of[row["position"], row["failure_id"]]
+            elif row["verdict"] == "failed":
+                failure = f"{row['question_id']}.a{row['sample']}"
+                if (failure, row["trajectory"]) in observed:
+                    row |= {"failure_id": failure, "cause_id": observed[failure, row["trajectory"]]}
+            row |= {"run_id": self.run, "cause": self._words(row["cause_id"])}
+            row |= {"prompt": self.text(row["question"]), "response": self.text(row["trajectory"])}
+            row["feedback"] = self.text(row["feedback_digest"])
+        return rows
+
+    def _kept(self) -> list[Row]:
+        """The responses of groups whose texts are stored."""
+        place = Counter[int]()
+        rows: list[Row] = []
+        for event in self.groups:
+            told, number = event.told, self._played(event.round)
+            question = f"r{number}.q{place[number]}"
+            place[number] += 1
+            failed = {one["sample"]: one["trajectory"] for one in told["failed"]}
+            said = {one["sample"]: one["text"] for one in told.get("feedback", [])}
+            passed = list(told.get("passed", [])) or [told["reference"]] * (told["reference"] is not None)
+            tags = told.get("tags", [])
+            models = [tag[len("model=") :] for tag in tags if tag.startswith("model=")]
+            for sample, reward in enumerate(told["rewards"]):
+                text = failed[sample] if sample in failed else passed.pop(0) if passed else None
+                if text is not None:
+                    row = {"position": event.position, "round": number, "step": told["step"]}
+                    row |= {"question_id": question, "sample": sample, "question": told["question"]}
+                    row |= {"trajectory": text, "feedback_digest": said.get(sample), "reward": reward}
+                    row |= {"verdict": "failed" if sample in failed else "passed"}
+                    row |= {"model": models[0] if models else None, "failure_id": None, "cause_id": None}
+                    rows.append(row | {"tags": [tag for tag in tags if not tag.startswith("model=")]})
+        return rows
+
+    def _failed(self) -> list[Row]:
+        kept = ("position", "round", "step", "question_id", "question", "trajectory", "failure_id")
+        return [
+            {name: row[name] for name in kept}
+            | {"sample": int(row["failure_id"].split(".a")[1]), "feedback_digest": row["feedback"]}
+            | {"verdict": "failed", "reward": None, "model": None, "tags": []}
+            for row in self.v_failure()
+        ]
+
     def v_stage(self) -> list[Row]:
         events = self.counted("StageCompleted", "StageAbandoned")
         rows = self._rows(events, "stage attempt seconds reward parts after_step reason")

@@ -81,7 +81,8 @@ def _value(value: Any, is_json: bool) -> Any:
 
 def _order(row: Row) -> str:
     """By what names a row: it stands in every one, and has no fractions."""
-    names = ("position", "round", "batch", "step", "tag", "cause_id", "node_id", "question_id", "question")
+    names = ("position", "round", "batch", "step", "tag", "sample", "cause_id", "node_id", "question_id")
+    names += ("question",)
     return repr([row[name] for name in names if name in row])
 
 
