@@ -6,7 +6,8 @@ Paths end in `.html` and links between them are relative, so that a folder of th
 import posixpath
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -17,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from diagevo.errors import NotFoundError
+from diagevo.errors import NotFoundError, StoreError
 from diagevo.memory.log.log import Head
 from diagevo.memory.own_ids import Named, named_so
 from diagevo.memory.read.opened_rounds import observations
@@ -39,31 +40,35 @@ RUN = r"(?P<run>[A-Za-z0-9][A-Za-z0-9._-]{0,99})"
 OTHER = r"(?P<other>[A-Za-z0-9][A-Za-z0-9._-]{0,99})"
 NUMBER = r"(?P<number>[1-9]\d{0,8})"
 PART = r"(?:\.p(?P<part>[1-9]\d{0,8}))?"
-ROUTES: tuple[tuple[str, Builder], ...] = (
-    (r"index", pages.runs),
-    (rf"{RUN}/index", pages.overview),
-    (rf"{RUN}/diagnostics", pages.diagnostics),
-    (rf"{RUN}/report(?:/since/{OTHER})?", report_page.report),
-    (rf"{RUN}/against/{OTHER}", against.against),
-    (rf"{RUN}/compare", against.compare),
-    (rf"{RUN}/live", pages.live),
-    (rf"{RUN}/causes{PART}", pages.causes),
-    (rf"{RUN}/causes/(?P<cause>c\d+){PART}", stories.cause),
-    (rf"{RUN}/nodes/(?P<node>n\d+)", stories.node),
-    (rf"{RUN}/rounds/{NUMBER}{PART}", pages.round_),
-    (rf"{RUN}/questions/(?P<question>r\d+\.q\d+)", stories.question),
-    (rf"{RUN}/failures/(?P<failure>r\d+\.q\d+\.a\d+)", stories.failure),
-    (rf"{RUN}/responses{PART}", response_pages.listed),
-    (rf"{RUN}/prompts/(?P<prompt>[0-9a-f]{{64}}){PART}", response_pages.prompt),
-    (rf"{RUN}/what-if", pages.what_if),
-    (rf"{RUN}/log(?:/(?P<kind>[A-Za-z]+))?{PART}", pages.log),
-    (rf"{RUN}/verify", pages.verified),
+SECONDS = 120.0
+"""What the queries of one served page may take: the first list of a million responses reads every text."""
+RESPONSES = "memory query 'SELECT * FROM v_response WHERE run_id = :run' --run {run}"
+ROUTES: tuple[tuple[str, Builder, str], ...] = (
+    (r"index", pages.runs, "runs list"),
+    (rf"{RUN}/index", pages.overview, "runs show {run}"),
+    (rf"{RUN}/diagnostics", pages.diagnostics, "runs show {run}"),
+    (rf"{RUN}/report(?:/since/{OTHER})?", report_page.report, "view --report FILE.html --run {run}"),
+    (rf"{RUN}/against/{OTHER}", against.against, "runs diff {run}..{other}"),
+    (rf"{RUN}/compare", against.compare, "runs diff {run}..RUN"),
+    (rf"{RUN}/live", pages.live, "runs show {run}"),
+    (rf"{RUN}/causes{PART}", pages.causes, "memory show --run {run}"),
+    (rf"{RUN}/causes/(?P<cause>c\d+){PART}", stories.cause, "memory why {cause} --run {run}"),
+    (rf"{RUN}/nodes/(?P<node>n\d+)", stories.node, "memory why {node} --run {run}"),
+    (rf"{RUN}/rounds/{NUMBER}{PART}", pages.round_, "memory replay --round {number} --run {run}"),
+    (rf"{RUN}/questions/(?P<question>r\d+\.q\d+)", stories.question, "memory why {question} --run {run}"),
+    (rf"{RUN}/failures/(?P<failure>r\d+\.q\d+\.a\d+)", stories.failure, "memory why {failure} --run {run}"),
+    (rf"{RUN}/responses{PART}", response_pages.listed, RESPONSES),
+    (rf"{RUN}/prompts/(?P<prompt>[0-9a-f]{{64}}){PART}", response_pages.prompt, RESPONSES),
+    (rf"{RUN}/what-if", pages.what_if, "memory what-if --run {run}"),
+    (rf"{RUN}/log(?:/(?P<kind>[A-Za-z]+))?{PART}", pages.log, "memory log --run {run}"),
+    (rf"{RUN}/verify", pages.verified, "memory verify --run {run}"),
 )
+"""The path of each page, what makes it, and the command that says the same and is not given up."""
 
 
 @cache
-def _routes() -> list[tuple[re.Pattern[str], Builder]]:
-    return [(re.compile(pattern), builder) for pattern, builder in ROUTES]
+def _routes() -> list[tuple[re.Pattern[str], Builder, str]]:
+    return [(re.compile(pattern), builder, command) for pattern, builder, command in ROUTES]
 
 
 class View:
@@ -79,30 +84,47 @@ class View:
 
     def render(self, path: str, query: Mapping[str, str] | None = None) -> str:
         """The page at `path` ("first/causes/c48.html"), the list of responses as a `query` asks for it.
-        Raises NotFoundError where there is none."""
+        Raises NotFoundError where there is none, StoreError where its queries take longer than SECONDS."""
         name = path.removesuffix(".html")
         if name == path:
             raise NotFoundError(f"there is no page {path}", hint="pages end in .html")
-        for pattern, builder in _routes():
+        for pattern, builder, command in _routes():
             if found := pattern.fullmatch(name):
                 given = {key: value for key, value in found.groupdict().items() if value is not None}
-                return self._page(path, builder, given, query or {})
+                with self._bounded(path, command.format(**given)):
+                    return self._page(path, builder, given, query or {})
         raise NotFoundError(f"there is no page {path}", hint="start at index.html")
+
+    @contextmanager
+    def _bounded(self, path: str, command: str) -> Generator[None]:
+        """A browser waits for a served page; a folder of pages may take its time."""
+        if not self.site.live:
+            yield
+            return
+        error = StoreError(
+            f"{path} was given up: its queries took longer than {SECONDS:g} seconds",
+            hint=f"ask where nothing is given up: diagevo {command}",
+        )
+        with self.site.database.bounded(SECONDS, error):
+            yield
 
     def by_own_id(self, path: str) -> str | None:
         """The page of a question or failure that its trainer calls as this path ends; None where none is."""
         found = re.fullmatch(rf"{RUN}/(?P<folder>questions|failures)/(?P<id>.+)", path, re.DOTALL)
-        if found is None or found["run"] not in self.site.runs():
+        if found is None:
             return None
-        log, kind = self.site.history(found["run"]).log, _KINDS[found["folder"]]
-        for own_id in (found["id"], found["id"].removesuffix(".html")):
-            if ours := named_so(log, found["run"], own_id).get(kind):
-                return f"{found['run']}/{found['folder']}/{ours}.html"
+        with self._bounded(path, "runs list"):
+            if found["run"] not in self.site.runs():
+                return None
+            log, kind = self.site.history(found["run"]).log, _KINDS[found["folder"]]
+            for own_id in (found["id"], found["id"].removesuffix(".html")):
+                if ours := named_so(log, found["run"], own_id).get(kind):
+                    return f"{found['run']}/{found['folder']}/{ours}.html"
         return None
 
     def sliders(self, run: str) -> str:
         """What the what-if page of a run loads beside itself; kept until the run goes on."""
-        with self.site.database.view():
+        with self._bounded(f"{run}/what-if.js", f"memory what-if --run {run}"), self.site.database.view():
             history, head = self.site.history(run), self.site.head(run)
             known = self._sliders.get(run)
             if known is None or known[0] != head:
@@ -114,8 +136,9 @@ class View:
         return self._rendered(path, Page("error.html", "not here", {"message": message, "hint": hint}), None)
 
     def written(self, run: str, kind: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        """The responses that a query asks for, as a file."""
-        return response_pages.written(self.site.history(run), self.site, kind, query)
+        """The responses that a query asks for, as a file; bounded until its first rows."""
+        with self._bounded(f"{run}/responses.{kind}", RESPONSES.format(run=run)):
+            return response_pages.written(self.site.history(run), self.site, kind, query)
 
     def _page(self, path: str, builder: Builder, given: dict[str, str], query: Mapping[str, str]) -> str:
         run = given.pop("run", None)

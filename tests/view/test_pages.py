@@ -63,10 +63,10 @@ def _linked(folder: Path) -> set[str]:
 
 def _kind(path: str) -> str:
     """The pattern of a page."""
-    return next(pattern for pattern, _ in ROUTES if re.fullmatch(pattern, path.removesuffix(".html")))
+    return next(pattern for pattern, *_ in ROUTES if re.fullmatch(pattern, path.removesuffix(".html")))
 
 
-ALONE = {pattern for pattern, _ in ROUTES if "/against/" not in pattern and "/compare" not in pattern}
+ALONE = {pattern for pattern, *_ in ROUTES if "/against/" not in pattern and "/compare" not in pattern}
 """Kinds of pages but those that compare evaluations, which test_against.py and test_compare.py have."""
 Visit = Callable[..., object]
 

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -46,6 +48,8 @@ CACHE = 64 * 2**20
 BUSY_SECONDS = 60
 """How long a writer waits for another one before the database counts as locked."""
 
+STEPS = 10_000
+"""Of SQLite's machine, after which the clock is looked at where reading is bounded."""
 RESTART_SECONDS = 20
 """How long a PostgreSQL server that answered before is waited for between transactions: it may restart."""
 
@@ -85,11 +89,24 @@ _MAY_FLUSH = """SELECT bool_and(has_function_privilege(oid, 'EXECUTE')) FROM pg_
 WHERE proname = 'pg_logical_emit_message'"""
 
 
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """When reading ends, and the error that says so."""
+
+    until: float
+    error: StoreError
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() > self.until
+
+
 class _Joined(threading.local):
-    """What reads and writes of this thread join: a write's connection, or a view's."""
+    """What reads and writes of this thread join: a write's connection, or a view's; and how long it reads."""
 
     connection: Connection | None = None
     viewed: bool = False
+    bound: _Bound | None = None
 
 
 class Database:
@@ -126,6 +143,7 @@ class Database:
         """
         joined = self._joined.connection
         if joined is not None:
+            self._hurry(joined)
             yield joined
             return
         with explained(self), self._readers.connect() as connection:
@@ -133,10 +151,49 @@ class Database:
                 begin(connection)
             else:  # a reader holds nobody up, and its rows may wait for who reads them
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            with _discard_on_interrupt(connection):
+            with _discard_on_interrupt(connection), self._ended_in_time(connection):
                 yield connection
             if connection.invalidated:  # whoever read took it for damage
                 raise _lost(shown(self.url), "the session ended")
+
+    @contextmanager
+    def bounded(self, seconds: float, error: StoreError) -> Generator[None]:
+        """For all that this thread reads inside: a statement that is not done after so many seconds, or that
+        would begin then, raises `error`. What Python makes of the rows meanwhile is not interrupted."""
+        self._joined.bound = _Bound(time.monotonic() + seconds, error)
+        try:
+            yield
+        finally:
+            self._joined.bound = None
+
+    def _hurry(self, connection: Connection) -> None:
+        """Raises what `bounded` was given where its time is over; else tells the server what is left."""
+        if (bound := self._joined.bound) is None:
+            return
+        if bound.over:
+            raise bound.error
+        if self.dialect == "postgresql":
+            left = ceil((bound.until - time.monotonic()) * 1000)
+            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, left)}")
+
+    @contextmanager
+    def _ended_in_time(self, connection: Connection) -> Generator[None]:
+        if (bound := self._joined.bound) is None:
+            yield
+            return
+        file: Any = connection.connection.driver_connection
+        if self.dialect == "sqlite":
+            file.set_progress_handler(lambda: bound.over, STEPS)
+        try:
+            self._hurry(connection)
+            yield
+        except DBAPIError as error:
+            if bound.over:
+                raise bound.error from error
+            raise
+        finally:
+            if self.dialect == "sqlite":
+                file.set_progress_handler(None, 0)
 
     @contextmanager
     def view(self) -> Generator[None]:
