@@ -103,10 +103,13 @@ def application(database: Database, *, host: str, token: str) -> Starlette:
     def page(request: Request) -> Response:
         path = request.path_params["path"] or "index.html"
         try:
-            return HTMLResponse(view.render(path, request.query_params))
+            try:
+                return HTMLResponse(view.render(path, request.query_params))
+            except NotFoundError:
+                if (ours := view.by_own_id(path)) is not None:
+                    return RedirectResponse(f"/{ours}", 303)
+                raise
         except NotFoundError as error:
-            if (ours := view.by_own_id(path)) is not None:
-                return RedirectResponse(f"/{ours}", 303)
             return HTMLResponse(view.error(path, error.message, error.hint), 404)
         except DamagedError as error:
             return HTMLResponse(view.error(path, f"FAULT: {error.message}", error.hint), 500)
