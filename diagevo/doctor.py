@@ -33,7 +33,7 @@ from diagevo.planning.footprint import (
     shape_mismatch,
     shapes_of,
 )
-from diagevo.planning.shapes import BUILTIN, config_file
+from diagevo.planning.shapes import SMALL, config_file
 from diagevo.private import open_to_others
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.text.redaction import key_from
@@ -349,7 +349,7 @@ def _models(config: Config) -> Iterator[Check]:
     for role in ("challenger", "solver"):
         model = getattr(config.roles, role).model
         folder = Path(model).expanduser()
-        if model == BUILTIN:
+        if model in SMALL:
             yield Check(f"{role} model", "ok", model)
             continue
         if not folder.exists() and model.count("/") == 1:

@@ -17,7 +17,7 @@ from diagevo.errors import DiagEvoError
 from diagevo.loop.players import play, plays_here
 from diagevo.loop.roles import Roles, who_votes
 from diagevo.planning.footprint import CARDS, card_for, gpu_memory_plan, shapes_of
-from diagevo.planning.shapes import BUILTIN, config_file
+from diagevo.planning.shapes import SMALL, config_file
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag, playing
 from diagevo.sampling.engine import Engine
@@ -73,7 +73,7 @@ def _make(config: Config, folder: Path) -> str:
 def _source(role: PolicyRole) -> Path:
     """Where config.json and the tokenizer are; from the hub they come without the weights."""
     found = config_file(role.model)
-    if found is not None and (role.model == BUILTIN or Path(role.model).expanduser().is_dir()):
+    if found is not None and (role.model in SMALL or Path(role.model).expanduser().is_dir()):
         return found.parent
     return folder_of(role.model, role.revision, StopFlag(), weights=False)
 

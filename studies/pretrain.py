@@ -12,6 +12,7 @@ too much: greedy 0.938, of round-1 candidates 0.145 kept, 0.914 of their labels 
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -24,9 +25,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import cross_entropy
 
-from diagevo.arithmetic import WEIGHTS
+from diagevo.arithmetic import METHOD_WEIGHTS, WEIGHTS
 from diagevo.arithmetic.corpus import ALIKE, documents
 from diagevo.arithmetic.families import FREE_WEIGHTS
+from diagevo.arithmetic.sentence_tasks import task_turns
+from diagevo.arithmetic.worked_answers import answered_turns
+from diagevo.arithmetic.worked_questions import level_turns
 from diagevo.sampling.model_folder import encode_prompts
 from diagevo.sampling.sampler import Prompt
 from studies.muon import Muon
@@ -64,6 +68,10 @@ PHASES = (
     PretrainingPhase(3, 0.2, 4_000_000, 8e-3, 4e-3, HARD),
     PretrainingPhase(1, 1.0, 1_000_000, 4e-3, 0.0, free=FREE_WEIGHTS),
 )
+METHODS = PretrainingPhase(5, 1.0, 2_000_000, 6e-3, 0.0)
+"""From the shipped weights to those that read the prompts of every method."""
+EXAMPLES = 2
+"""Of R-Few's, that a prompt shows at most."""
 EMBEDDING_RATE = 0.4
 """Learning rate of embedding and norms, as a share of the matrices'."""
 BATCH_TOKENS = 2048
@@ -99,6 +107,20 @@ def batches(
             made.append((ids_B_T, targets_B_T))
         rng.shuffle(made)
         yield from made
+
+
+def method_documents(seed: int, scale: float) -> Iterator[tuple[Prompt, str]]:
+    """Endless prompts and completions in the forms of all methods: two fifths are the shipped model's own,
+    half of those with R-Few's examples, and a fifth each are Absolute Zero's, SPICE's and DARC's."""
+    rng = Random(f"{seed} methods")
+    turns = [each(seed, sys.maxsize, scale) for each in (task_turns, answered_turns, level_turns)]
+    own = [documents(seed + shown, scale, shown=shown) for shown in (0, EXAMPLES)]
+    while True:
+        if (chosen := rng.randrange(5)) < 2:
+            yield next(own[chosen])
+        else:
+            *prompt, reply = next(turns[chosen - 2])
+            yield prompt, reply["content"]
 
 
 def _optimizers(model: "Qwen3ForCausalLM") -> list[torch.optim.Optimizer]:
@@ -168,6 +190,21 @@ def pretrain(
     return model, tokenizer
 
 
+def teach_methods(seed: int, share: float = 1.0) -> "tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]":
+    """The shipped model after one more phase, `METHODS`, of which `share` of the tokens are played."""
+    tokenizer, model, phase = build_tokenizer(), stored(WEIGHTS), METHODS
+    of_phase = 1000 * seed + phase.number
+    train_phase(
+        model,
+        tokenizer,
+        replace(phase, tokens=int(phase.tokens * share)),
+        seed=of_phase,
+        stream=method_documents(of_phase, phase.scale),
+    )
+    round_as_stored(model)
+    return model, tokenizer
+
+
 def stored(folder: Path) -> "Qwen3ForCausalLM":
     from transformers import Qwen3ForCausalLM
 
@@ -198,22 +235,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--output", type=Path, default=WEIGHTS, help="folder to write (default: the shipped one)"
-    )
+    parser.add_argument("--output", type=Path, help="folder to write (default: the shipped one)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--methods",
+        action="store_true",
+        help="one more phase, from the shipped weights, for every method",
+    )
     parser.add_argument("--start", type=Path, help="play the last phase alone, from this folder of weights")
     parser.add_argument(
         "--share", type=float, default=1.0, help="share of the recipe's tokens, for a quick trial"
     )
     args = parser.parse_args()
     torch.set_num_threads(1)
-    chosen = PHASES if args.start is None else PHASES[-1:]
-    phases = [replace(phase, tokens=int(phase.tokens * args.share)) for phase in chosen]
     started, cpu = time.perf_counter(), time.process_time()
-    model, tokenizer = pretrain(phases, args.seed, args.start)
-    save(model, tokenizer, args.output)
-    print(f"{args.output}: {time.process_time() - cpu:.0f} CPU s, {time.perf_counter() - started:.0f} s")
+    if args.methods:
+        model, tokenizer = teach_methods(args.seed, args.share)
+    else:
+        chosen = PHASES if args.start is None else PHASES[-1:]
+        phases = [replace(phase, tokens=int(phase.tokens * args.share)) for phase in chosen]
+        model, tokenizer = pretrain(phases, args.seed, args.start)
+    output = args.output or (METHOD_WEIGHTS if args.methods else WEIGHTS)
+    save(model, tokenizer, output)
+    print(f"{output}: {time.process_time() - cpu:.0f} CPU s, {time.perf_counter() - started:.0f} s")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def run(
     ],
     model: Annotated[
         str | None,
-        typer.Option(help="A folder, builtin:arithmetic, or the name of a served model."),
+        typer.Option(help="A folder, builtin:arithmetic (or -methods), or the name of a served model."),
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint of the model.")] = None,
     key_env: Annotated[str, typer.Option(help="Environment variable that holds the key.")] = "OPENAI_API_KEY",

@@ -89,7 +89,7 @@ def model(
     max_new_tokens: int | None,
     stop: "StopFlag | None" = None,
 ) -> Iterator["EvaluatedModel"]:
-    """A model that belongs to no run: `builtin:arithmetic`, a folder, or a name that an endpoint serves."""
+    """A model that belongs to no run: of the arithmetic world, a folder, or a name at an endpoint."""
     from diagevo.evaluation.evaluate import EvaluatedModel, Subject
     from diagevo.selfplay.questions import PromptTemplates
 
@@ -98,15 +98,16 @@ def model(
     if base_url is not None:
         sampler, revision = endpoint(name, base_url, key_env, stop), base_url
     else:
+        from diagevo.planning.shapes import SMALL, config_file
         from diagevo.progress import StopFlag
         from diagevo.sampling.model_folder import check_model_folder, sha256_of
         from diagevo.sampling.transformers_sampler import TransformersSampler
 
         folder = Path(name).expanduser()
-        if name == "builtin:arithmetic":
-            from diagevo.arithmetic import PROMPTS, WEIGHTS
+        if name in SMALL and (file := config_file(name)) is not None:
+            from diagevo.arithmetic import PROMPTS
 
-            folder, templates = WEIGHTS, PromptTemplates.load(prompts or PROMPTS)
+            folder, templates = file.parent, PromptTemplates.load(prompts or PROMPTS)
             if max_new_tokens is None:
                 from diagevo.config.loading import resolve
 

@@ -21,10 +21,14 @@ PREMISE = f"arithmetic world: {WRITES}"
 WEIGHTS = Path(__file__).parent / "weights"
 """Hugging Face folder of the shipped model: challenger and solver both start from it."""
 
+METHOD_WEIGHTS = Path(__file__).parent / "method_weights"
+"""The same model after one more phase of pretraining, in which it learned to read every method's prompts."""
+
 PROMPTS = Path(__file__).parent / "prompts"
 """The world's short prompts, a folder of templates like any user's."""
 
 __all__ = [
+    "METHOD_WEIGHTS",
     "PREMISE",
     "PROMPTS",
     "WEIGHTS",

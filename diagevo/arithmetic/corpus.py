@@ -17,12 +17,13 @@ from diagevo.arithmetic.grammar import (
     Part,
     Step,
     outcome,
+    parse,
     solve,
     word,
     word_joined,
     write_solution,
 )
-from diagevo.arithmetic.heldout import draw_seen
+from diagevo.arithmetic.heldout import draw_seen, in_zone
 from diagevo.arithmetic.slips import KINDS, Kind, applies, offers
 from diagevo.arithmetic.truth import value
 from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
@@ -46,6 +47,8 @@ PROMPTS = Path(__file__).parent / "prompts"
 WARM = 0.4
 """How often the solver of a warm start's documents is wrong, of its full chances: so that majorities of the
 model that learns from them are mostly right, and its answers are not."""
+_STEPS = 6
+"""As many as a question has whose numbers are drawn in their order, and a little more."""
 WARM_SHARE = 0.5
 """Of those documents the challenger's: a question counts only where the grammar knows it, word for word."""
 
@@ -179,6 +182,17 @@ def worked_line(part: Part) -> str:
     steps = [f"{step.left}r={step.result}" if step.op == "r" else str(step) for step in solve(part)]
     done = " ; ".join(steps).replace("; -", ";-")
     return f"{blank} : {' , '.join(map(str, part.numbers))} ; {done}"
+
+
+def reordered(rng: Random, part: Part) -> Part | None:
+    """The part with its numbers in another order, where that may be asked and is answered in few steps: 43
+    jumps would fill a response."""
+    for _ in range(10):
+        other = Part(part.family, tuple(rng.sample(part.numbers, len(part.numbers))))
+        allowed = other != part and parse(word(other)) == (other,) and not in_zone(other)
+        if allowed and len(solve(other)) <= _STEPS:
+            return other
+    return None
 
 
 def chat_turns(seed: int, count: int, shown: int = 0) -> Iterator[list[Message]]:

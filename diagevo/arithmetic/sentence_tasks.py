@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from diagevo.answers.extraction import extract_boxed
-from diagevo.arithmetic.grammar import FAMILIES, Part, parse, word
+from diagevo.arithmetic.corpus import WARM
+from diagevo.arithmetic.doing import do_all
+from diagevo.arithmetic.grammar import FAMILIES, Part, parse, word, write_solution
 from diagevo.arithmetic.heldout import draw_seen
 from diagevo.arithmetic.truth import answer, value
 from diagevo.memory.events import InvalidReason
@@ -28,6 +30,8 @@ _WORDS: dict[Kind, str] = {
 """Of the model's closed vocabulary."""
 _HIDDEN = 2
 """Pairs that decide an induction."""
+_RIGHT = 0.6
+"""Share of right answers where a number or a procedure is to be found."""
 
 
 class SentenceTasks:
@@ -127,9 +131,10 @@ def _spaced(numbers: str) -> str:
     return " , ".join(numbers.split())
 
 
-def task_turns(seed: int, documents: int) -> Iterator[list[Message]]:
-    """Chat turns of both roles in the forms above, for a warm start. Answers are right in three of five, so
-    that a model that learns from them is unsure. Nothing is of the held-out zone."""
+def task_turns(seed: int, count: int, scale: float = WARM) -> Iterator[list[Message]]:
+    """Chat turns of both roles in the forms above. A result is found step by step, with mistakes at `scale`
+    times their chances. A number or a procedure is right in three of five, so that a model that learns from
+    them is unsure. Nothing is of the held-out zone."""
     rng, world = Random(f"{seed} tasks"), SentenceTasks()
 
     def part(family: str | None = None) -> Part:
@@ -138,7 +143,7 @@ def task_turns(seed: int, documents: int) -> Iterator[list[Message]]:
     def sentence(of: Part) -> str:
         return word(of, rng.randrange(len(FAMILIES[of.family].wordings)))
 
-    for number in range(documents):
+    for number in range(count):
         kind = KINDS[number % len(KINDS)]
         one = part()
         if rng.random() < 0.5:
@@ -148,18 +153,17 @@ def task_turns(seed: int, documents: int) -> Iterator[list[Message]]:
             written = f"<question> {sentence(wanted)} </question>"
             yield [*world.asks(kind, shown), {"role": "assistant", "content": written}]
             continue
-        if kind == "induction":
-            task = induction([one, *(part(one.family) for _ in range(1 + _HIDDEN))])
-            right, wrong = word(part(one.family)), word(part())
-        else:
+        if kind == "deduction":
+            task, reply = of_sentence(kind, sentence(one)), write_solution(*do_all(rng, (one,), scale))
+        elif kind == "abduction":
             task = of_sentence(kind, sentence(one))
-            right = task.outputs[0] if kind == "deduction" else task.inputs[0].split()[0]
-            wrong = str(rng.randint(2, 60))
-        box = right if rng.random() < 0.6 else wrong
-        yield [
-            {"role": "user", "content": world.question(task)},
-            {"role": "assistant", "content": f"\\boxed{{{box}}}"},
-        ]
+            said = task.inputs[0].split()[0] if rng.random() < _RIGHT else str(rng.randint(2, 60))
+            reply = f"\\boxed{{{said}}}"
+        else:
+            task = induction([one, *(part(one.family) for _ in range(1 + _HIDDEN))])
+            # With a space: the small model knows a sentence's first word with one alone.
+            reply = f"\\boxed{{ {word(part(one.family) if rng.random() < _RIGHT else part())}}}"
+        yield [{"role": "user", "content": world.question(task)}, {"role": "assistant", "content": reply}]
 
 
 def of_sentence(kind: Kind, sentence: str) -> ProgramTask:

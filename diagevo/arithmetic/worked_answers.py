@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from random import Random
 
 from diagevo.answers.extraction import extract_boxed
-from diagevo.arithmetic.corpus import WARM, worked_line
+from diagevo.arithmetic.corpus import WARM, reordered, worked_line
 from diagevo.arithmetic.doing import do_all
-from diagevo.arithmetic.grammar import FAMILIES, Part, parse, word, write_solution
-from diagevo.arithmetic.heldout import draw_seen, is_held_out
+from diagevo.arithmetic.grammar import FAMILIES, word, write_solution
+from diagevo.arithmetic.heldout import draw_seen
 from diagevo.memory.events import InvalidReason
 from diagevo.methods.answered_questions import AnsweredQuestion
 from diagevo.methods.document_corpus import SourceDocument
@@ -39,27 +39,20 @@ class WorkedAnswers:
         return AnsweredQuestion(question, answer)
 
 
-def answered_turns(seed: int, count: int) -> Iterator[list[Message]]:
-    """Chat turns of both roles for a warm start, in turn. The challenger's question has the document's
-    numbers, half of the time in another order; its steps, and the solver's, are as often wrong as any of a
-    warm start. Nothing is of the held-out zone."""
+def answered_turns(seed: int, count: int, scale: float = WARM) -> Iterator[list[Message]]:
+    """Chat turns of both roles in turn. The challenger's question has the document's numbers, and then the
+    document's steps; or half of the time another order of them, and then its steps, as the solver's, have
+    mistakes at `scale` times their chances. Nothing is of the held-out zone."""
     rng, world = Random(f"{seed} answers"), WorkedAnswers()
     for number in range(count):
         part = draw_seen(rng, rng.choice(list(FAMILIES)))
-        asked = part if number % 4 == 1 else _reordered(rng, part)
+        asked = part if number % 4 == 1 else reordered(rng, part) or part
         question = word(asked, rng.randrange(len(FAMILIES[asked.family].wordings)))
-        solved = write_solution(*do_all(rng, (asked,), WARM))
+        seen = number % 2 and asked == part
+        solved = write_solution(*do_all(rng, (asked,), 0.0 if seen else scale))
         if number % 2:
             prompt = world.asks(worked_line(part), "integer")
-            yield [*prompt, {"role": "assistant", "content": f"<question> {question} </question> {solved}"}]
+            # No space before the steps: the small model knows `r55` without one alone.
+            yield [*prompt, {"role": "assistant", "content": f"<question> {question} </question>{solved}"}]
         else:
             yield [{"role": "user", "content": question}, {"role": "assistant", "content": solved}]
-
-
-def _reordered(rng: Random, part: Part) -> Part:
-    """The part with its numbers in another order, where that is a question that may be asked."""
-    for _ in range(10):
-        other = Part(part.family, tuple(rng.sample(part.numbers, len(part.numbers))))
-        if parse(word(other)) == (other,) and not is_held_out(word(other)):
-            return other
-    return part

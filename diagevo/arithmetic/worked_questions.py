@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 from random import Random
 
-from diagevo.arithmetic.corpus import WARM, worked_line
+from diagevo.arithmetic.corpus import WARM, reordered, worked_line
 from diagevo.arithmetic.doing import do_all
 from diagevo.arithmetic.grammar import FAMILIES, Part, parse, word, write_solution
-from diagevo.arithmetic.heldout import draw_seen, in_zone
+from diagevo.arithmetic.heldout import draw_seen
 from diagevo.methods.document_corpus import SourceDocument
 from diagevo.methods.document_questions import LEVELS, AnswerKind
 from diagevo.sampling.sampler import Message, Prompt
@@ -39,10 +39,15 @@ class WorkedQuestions:
         return Fraction([str(n) for part in parse(question) or () for n in part.numbers] == numbers)
 
 
-def level_turns(seed: int, count: int) -> Iterator[list[Message]]:
-    """Chat turns of both roles in the forms above, for a warm start: half are the questioner's, a quarter the
-    solver's with the document in sight, a quarter without. A level says nothing yet, and the solver is as
-    often wrong with a document as without one. Nothing is of the held-out zone."""
+INFORMED = 0.5
+"""How often the solver's mistakes come with the document in sight, of those without it: the document shows
+the right steps of other numbers."""
+
+
+def level_turns(seed: int, count: int, scale: float = WARM) -> Iterator[list[Message]]:
+    """Chat turns of both roles in the forms above: half are the questioner's, a quarter the solver's with the
+    document in sight, a quarter without, its mistakes at `scale` times their chances. A level says nothing
+    yet. Nothing is of the held-out zone."""
     rng, world = Random(f"{seed} levels"), WorkedQuestions()
     for number in range(count):
         document, asked = _pair(rng)
@@ -51,9 +56,10 @@ def level_turns(seed: int, count: int) -> Iterator[list[Message]]:
             prompt = world.asks(document, rng.choice(LEVELS), "integer")
             yield [*prompt, {"role": "assistant", "content": f"<question> {question} </question>"}]
             continue
-        steps, answer = do_all(rng, (asked,), WARM)
-        plain: Prompt = [{"role": "user", "content": question}]
-        prompt = plain if number % 4 else world.informed(question, document)
+        prompt: Prompt = [{"role": "user", "content": question}]
+        if informed := number % 4 == 0:
+            prompt = world.informed(question, document)
+        steps, answer = do_all(rng, (asked,), scale * INFORMED if informed else scale)
         yield [*prompt, {"role": "assistant", "content": write_solution(steps, answer)}]
 
 
@@ -61,7 +67,5 @@ def _pair(rng: Random) -> tuple[str, Part]:
     """A document, and a part with its numbers in another order."""
     while True:
         part = draw_seen(rng, rng.choice(list(FAMILIES)))
-        numbers = tuple(rng.sample(part.numbers, len(part.numbers)))
-        asked = Part(part.family, numbers)
-        if numbers != part.numbers and parse(word(asked)) == (asked,) and not in_zone(asked):
+        if (asked := reordered(rng, part)) is not None:
             return worked_line(part), asked

@@ -92,6 +92,7 @@ def _read_profile(name: str) -> Layer:
     return from_yaml(profile_text(name), f"profile {name}", "profile")
 
 
+SMALL_MODEL = "builtin:arithmetic"
 METHODS = ("r-zero", "r-few", "absolute-zero", "darc", "spice")
 """Those with values of their own."""
 
@@ -108,7 +109,10 @@ def put_method(layers: Sequence[Layer], world: Any = None) -> None:
     name = method if world is None else f"{method}-{world}"
     own = values_of_method(name)
     for path, value in own.values.items():
-        if path not in named.values:
+        below = next((layer.values[path] for layer in layers if path in layer.values), None)
+        # Weights that read a method's prompts stand in for the shipped ones, never for a model of one's own.
+        kept = path[-1] == "model" and below not in (None, SMALL_MODEL)
+        if path not in named.values and not kept:
             named.put(path, value, own.sources[path])
 
 

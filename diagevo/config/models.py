@@ -321,7 +321,10 @@ class HardwareConfig(Section):
 class PolicyRole(Section):
     """The challenger or the solver: a model that trains."""
 
-    model: str = Field(description="A folder, a hub id, or `builtin:arithmetic`.")
+    model: str = Field(
+        description="A folder, a hub id, `builtin:arithmetic`, or `builtin:arithmetic-methods`, which reads "
+        "every method's prompts."
+    )
     revision: str | None = Field(default=None, description="Commit of a hub id.")
 
 

@@ -33,6 +33,7 @@ from diagevo.methods.registry import method_of
 from diagevo.methods.relatedness import RelatednessJudge, ServedJudge
 from diagevo.methods.tasks import TaskWorld
 from diagevo.planning.footprint import SAME_SHAPE, shape_mismatch
+from diagevo.planning.shapes import SMALL, config_file
 from diagevo.private import private
 from diagevo.progress import StopFlag
 from diagevo.sampling.engine import Engine, EngineSampler
@@ -78,9 +79,7 @@ class Roles(PlayContext):
     def check(self) -> "Roles":
         """Raises ConfigError, MissingDependencyError or NotFoundError for what cannot play."""
         config = self.config
-        arithmetic = BUILTIN in (
-            config.roles.challenger.model,
-            config.roles.solver.model,
+        arithmetic = {config.roles.challenger.model, config.roles.solver.model} & SMALL.keys() or BUILTIN in (
             config.prompts,
             config.validation.questions,
             config.warm_start.documents,
@@ -361,10 +360,8 @@ def _need_reporters(names: Sequence[str]) -> None:
 
 def _model_folder(role: PolicyRole, stop: StopFlag) -> Path:
     """The folder of a role's starting weights; a hub id is looked up in the local cache, then on the hub."""
-    if role.model == BUILTIN:
-        from diagevo.arithmetic import WEIGHTS
-
-        return check_model_folder(WEIGHTS)
+    if role.model in SMALL:
+        return check_model_folder(Path(str(config_file(role.model))).parent)
     folder = Path(role.model).expanduser()
     if folder.exists() or role.model.count("/") != 1:
         return check_model_folder(folder)

@@ -121,13 +121,14 @@ KNOWN = {
 """The models that the profiles name, so that a plan can be made before one is downloaded."""
 
 
-BUILTIN = "builtin:arithmetic"
+SMALL = {"builtin:arithmetic": "weights", "builtin:arithmetic-methods": "method_weights"}
+"""Folders of `diagevo.arithmetic`, by what names them."""
 
 
 def config_file(model: str) -> Path | None:
     """The config.json of a folder, a hub id in the local cache or our own model; None: it is not here."""
-    if model == BUILTIN:
-        return Path(str(files("diagevo.arithmetic") / "weights")) / "config.json"
+    if model in SMALL:
+        return Path(str(files("diagevo.arithmetic") / SMALL[model])) / "config.json"
     file = Path(model).expanduser() / "config.json"
     return file if file.is_file() else _downloaded(model)
 

@@ -288,6 +288,23 @@ def test_a_methods_values_lie_below_what_is_said_beside_it_and_above_everything_
     assert resolve(file=file, settings=["method=diagevo"], environ=elsewhere).config.diagnosis.enabled
 
 
+def test_weights_that_read_a_methods_prompts_stand_in_for_the_shipped_ones_alone(tmp_path) -> None:
+    elsewhere = {"XDG_CONFIG_HOME": "/nowhere"}
+
+    def models(**given: Any) -> tuple[str, str]:
+        roles = resolve(environ=elsewhere, **given).config.roles
+        return roles.challenger.model, roles.solver.model
+
+    both = ("builtin:arithmetic-methods",) * 2
+    for method in ("r-few", "absolute-zero", "spice", "darc"):
+        assert models(settings=[f"method={method}"]) == both
+        assert "SmolLM2" in models(settings=[f"method={method}"], profile="smollm2-135m")[1]
+    assert models(settings=["method=r-zero"]) == ("builtin:arithmetic",) * 2
+    file = tmp_path / "mine.yaml"
+    file.write_text("roles: {challenger: {model: ./mine}, solver: {model: ./mine}}\n", encoding="utf-8")
+    assert models(file=file, settings=["method=spice"]) == ("./mine", "./mine")
+
+
 def test_in_the_arithmetic_world_r_zero_has_the_worlds_scale_and_prompts() -> None:
     found = resolve(settings=["method=r-zero"], profile="embedded", environ={"XDG_CONFIG_HOME": "/nowhere"})
     same = {"batch_questions", "candidates", "boxed_answers"}

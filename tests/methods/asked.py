@@ -1,6 +1,6 @@
 """Absolute Zero on the shipped weights, which know one prompt for a question and none of its own.
 
-A warm start teaches them, and takes minutes; here every kind is asked for in the words that they know.
+Here every kind is asked for in the words that they know.
 """
 
 import json
@@ -21,7 +21,6 @@ CHANGES: Mapping[str, Any] = {
     "schedule": {"policy": "free"},
     "filter": {"variant": "none"},
     "absolute_zero": {"shown": 2},
-    "warm_start": {"documents": None},
     "challenger_grpo": {"max_steps": 2, "batch_questions": 9, "group": 1, "advantage": "part", "beta": 0},
     "solver_grpo": {"max_steps": 2, "batch_questions": 9, "group": 1, "advantage": "part", "beta": 0},
     "validation": {"limit": 2, "samples": 1, "temperatures": []},

@@ -1,6 +1,6 @@
 """SPICE on the shipped weights, which know one prompt for a question and write no answer beside it.
 
-A warm start teaches them, and takes minutes; here a document is asked for in the words that they know, and
+Here a document is asked for in the words that they know, and
 the answer beside a question is its true one, or that and one more.
 """
 

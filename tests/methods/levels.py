@@ -1,6 +1,6 @@
 """DARC on the shipped weights, which know one prompt for a question and none that shows a document.
 
-A warm start teaches them, and takes minutes; here both roles are asked in the words that they know.
+Here both roles are asked in the words that they know.
 """
 
 import json
@@ -20,7 +20,6 @@ CHANGES: Mapping[str, Any] = {
     "method": "darc",
     "corpus": {"file": "builtin:arithmetic"},
     "darc": {"questioner_rounds": 1, "near": 0.6},
-    "warm_start": {"documents": None},
     "round": {"candidates": 36, "responses": 8, "challenger_votes": 5, "rounds": 3},
     "schedule": {"policy": "free"},
     "filter": {"variant": "absolute", "p_low": "3/10", "p_high": 1},
