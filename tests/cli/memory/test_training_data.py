@@ -170,16 +170,71 @@ def test_half_of_the_pairs_are_never_written(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+SYSTEM = {"role": "system", "content": "Answer with one number."}
+
+
+def asked_of(n: int) -> list[dict[str, str]]:
+    """A conversation up to its second question."""
+    first = {"role": "user", "content": f"What is {n} + 1?"}, {"role": "assistant", "content": f"{n + 1}"}
+    return [SYSTEM, *first, {"role": "user", "content": "And one more?"}]
+
+
+@pytest.fixture
+def conversations(tmp_path: Path) -> Ask:
+    """Of another trainer, four with a pass and a failure each."""
+    rows = [
+        {"prompt": asked_of(n), "response": [{"role": "assistant", "content": said}], "reward": reward}
+        | {"answer": str(n + 2)}
+        for n in range(4)
+        for said, reward in ((f"{n + 2}", 1), (f"{n + 3}", 0))
+    ]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    env = {"DIAGEVO_HOME": str(tmp_path / "home")}
+    assert (
+        told := invoke("ingest", "jsonl", tmp_path / "own.jsonl", "--run", "own", env=env)
+    ).exit_code == 0, told
+    assert invoke("diagnose", "--run", "own", "--local", env=env).exit_code == 0
+    return lambda *given: invoke("runs", "export", "own", *given, env=env)
+
+
+def test_messages_stay_messages(conversations: Ask) -> None:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for kind in ("dpo", "sft", "prompts"):
+        found[kind] = rows(conversations, "--as", kind)
+        Path("data.jsonl").unlink()
+    pairs, taught, asked = found.values()
+    for n in range(4):
+        passed, failed = ([{"role": "assistant", "content": f"{n + more}"}] for more in (2, 3))
+        assert pairs[n]["prompt"] == asked[n]["prompt"] == asked_of(n)
+        assert (pairs[n]["chosen"], pairs[n]["rejected"]) == (passed, failed)
+        assert taught[n]["messages"] == [*asked_of(n), *passed]
+        assert asked[n]["answer"] == str(n + 2)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sft", "dpo"])
-def test_trls_trainer_takes_a_step_on_it(ask: Ask, kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", ["ask", "conversations"])
+@pytest.mark.parametrize("kind", ["sft", "dpo", "prompts"])
+def test_trls_trainer_takes_a_step_on_it(
+    of: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     trl = pytest.importorskip("trl")
     datasets = pytest.importorskip("datasets")
     from diagevo.arithmetic import WEIGHTS
 
-    assert ask("--as", kind, "-o", "hard").exit_code == 0
+    assert request.getfixturevalue(of)("--as", kind, "-o", tmp_path / "hard").exit_code == 0
     data = datasets.load_dataset(str(tmp_path / "hard"), split="train", cache_dir=str(tmp_path / "cache"))
-    config, trainer = {"sft": (trl.SFTConfig, trl.SFTTrainer), "dpo": (trl.DPOConfig, trl.DPOTrainer)}[kind]
+    seen: list[tuple[Any, str]] = []
+
+    def right(prompts: list[Any], completions: list[Any], answer: list[str], **_: Any) -> list[float]:
+        """What GRPO's reward function is given: messages, and the column of answers."""
+        seen.extend(zip(prompts, answer, strict=True))
+        return [float(a in said[-1]["content"]) for a, said in zip(answer, completions, strict=True)]
+
+    config, trainer, more = {
+        "sft": (trl.SFTConfig, trl.SFTTrainer, {}),
+        "dpo": (trl.DPOConfig, trl.DPOTrainer, {}),
+        "prompts": (trl.GRPOConfig, trl.GRPOTrainer, {"reward_funcs": right}),
+    }[kind]
     settings = config(
         output_dir=str(tmp_path / "out"),
         max_steps=1,
@@ -188,5 +243,10 @@ def test_trls_trainer_takes_a_step_on_it(ask: Ask, kind: str, tmp_path: Path) ->
         save_strategy="no",
         use_cpu=True,
         bf16=False,
+        **({"num_generations": 2, "max_completion_length": 8} if kind == "prompts" else {}),
     )
-    assert trainer(str(WEIGHTS), args=settings, train_dataset=data).train().global_step == 1
+    trained = trainer(str(WEIGHTS), args=settings, train_dataset=data, **more)
+    assert trained.train().global_step == 1
+    if kind == "prompts":
+        assert seen
+        assert all((p, a) in [(row["prompt"], row["answer"]) for row in data] for p, a in seen)
