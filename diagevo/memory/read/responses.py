@@ -3,6 +3,9 @@
 What is searched is made from the log when it is first asked for, in a database that SQLite keeps for this
 process alone and drops with it. So a search needs no right to write, works the same over PostgreSQL, and is
 no part of what `verify` believes; a text that is shown is read from the log, by its digest.
+
+PostgreSQL's own index is not used. At 100,000 responses of 580 characters a GIN over `to_tsvector('simple', …)`
+took 16.2 CPU seconds, where their whole ingest took 17.7; and its words are others: `t.user_id` is one.
 """
 
 import re
@@ -55,7 +58,9 @@ CREATE TABLE response (
     text INTEGER, feedback INTEGER, verdict TEXT, reward REAL, model TEXT, length INTEGER, failure TEXT,
     cause TEXT
 );
-CREATE VIRTUAL TABLE words USING fts5(body, content='', tokenize='unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE words USING fts5(
+    body, content='', columnsize=0, tokenize='unicode61 remove_diacritics 2'
+);
 """
 # Scripts that part no words: each sign is a word, and what is searched for is a row of them.
 _SIGNS = re.compile("([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003134f])")
