@@ -4,8 +4,8 @@ What is searched is made from the log when it is first asked for, in a database 
 process alone and drops with it. So a search needs no right to write, works the same over PostgreSQL, and is
 no part of what `verify` believes; a text that is shown is read from the log, by its digest.
 
-PostgreSQL's own index is not used. At 100,000 responses of 580 characters a GIN over `to_tsvector('simple', …)`
-took 16.2 CPU seconds, where their whole ingest took 17.7; and its words are others: `t.user_id` is one.
+PostgreSQL's own index is not used. At 100,000 responses of 580 characters a GIN over `to_tsvector` took 16.2
+CPU seconds, where their whole ingest took 17.7; and its words are others: `path/to/file.py` is one.
 """
 
 import re
