@@ -74,10 +74,21 @@ def sign_flip(differences: Sequence[float]) -> float | None:
     least as far from 0. Of n pairs it is 2/2ⁿ at least: .25 of three, .0625 of five. None of fewer than 2."""
     if len(differences) < 2:
         return None
+    first, second = (np.sort(_signed_sums(differences[half::2])) for half in (0, 1))
+    least = abs(sum(differences)) * (1 - 1e-12)
+    if not least:
+        return 1.0
+    # Forty pairs have 2⁴⁰ assignments: each of one half is counted against the sorted ones of the other.
+    above = len(second) - np.searchsorted(second, least - first, side="left")
+    below = np.searchsorted(second, -least - first, side="right")
+    return float((above.sum() + below.sum()) / 2 ** len(differences))
+
+
+def _signed_sums(differences: Sequence[float]) -> np.ndarray:
     sums = np.zeros(1)
     for difference in differences:
         sums = np.concatenate([sums + difference, sums - difference])
-    return float(np.mean(np.abs(sums) >= abs(sum(differences)) * (1 - 1e-12)))
+    return sums
 
 
 def exact_interval(differences: Sequence[float], level: float = 0.05) -> tuple[float, float] | None:
@@ -89,7 +100,7 @@ def exact_interval(differences: Sequence[float], level: float = 0.05) -> tuple[f
 
     def bound(refused: float) -> float:
         kept = centre
-        for _ in range(40):
+        while abs(refused - kept) > far * 1e-12:
             middle = (kept + refused) / 2
             p = sign_flip([each - middle for each in differences])
             kept, refused = (middle, refused) if p is not None and p > level else (kept, middle)

@@ -53,11 +53,37 @@ def t_interval(pairs: Pairs) -> tuple[float, float]:
 @cache
 def exact_interval(pairs: Pairs) -> tuple[float, float]:
     n = len(pairs)
+    if n > 16:
+        return _exact_by_counts(pairs)
     chosen = np.arange(1, 2**n)[:, None] >> np.arange(n) & 1
     means = np.sort(chosen @ np.array(pairs) / chosen.sum(axis=1))
     # Below the k-th smallest mean a shift leaves fewer than k of them on its far side: p is 2k/2ⁿ at most.
     beyond = floor(0.05 * 2 ** len(pairs) / 2)
     return float(means[beyond - 1]), float(means[-beyond])
+
+
+def _exact_by_counts(pairs: Pairs, step: float = 2e-5) -> tuple[float, float]:
+    """The same for many pairs, whose subsets are too many: the shifts whose p is above .05, by counting the
+    sums of all signs on a grid."""
+
+    def p(shift: float) -> float:
+        steps = [round((each - shift) / step) for each in pairs]
+        reach = sum(map(abs, steps))
+        counts = np.zeros(2 * reach + 1)
+        counts[reach] = 1.0
+        for each in steps:
+            counts = (np.roll(counts, each) + np.roll(counts, -each)) / 2  # no sum goes beyond the reach
+        far = abs(sum(steps))
+        return float(counts[: reach - far + 1].sum() + counts[reach + far :].sum())
+
+    def bound(refused: float) -> float:
+        kept = fmean(pairs)
+        while abs(refused - kept) > step:
+            middle = (kept + refused) / 2
+            kept, refused = (middle, refused) if p(middle) > 0.05 else (kept, middle)
+        return kept
+
+    return bound(min(pairs) - step), bound(max(pairs) + step)
 
 
 @cache
@@ -73,7 +99,7 @@ def contrasts() -> dict[str, list[tuple[str, Pairs]]]:
     exact = list(
         _pairs(of["content"], [(metric, metric) for metric in sampled] + [("broken", "broken_greedy")])
     )
-    exact += _practice()
+    exact += [*_practice(), *_capped(content)]
     for name, file in (("study", "results.jsonl"), ("lm", "results-lm.jsonl")):
         for row in rows(file):
             plan = row["run"].partition(".")[0].removeprefix("study")
@@ -102,6 +128,19 @@ def _practice() -> list[tuple[str, Pairs]]:
     metrics = [f"broken_at_{heat}" for heat in ("1", "0.5", "0.25")]
     metrics += [f"{which}_greedy" for which in ("broken", "noisy", "right", "all")]
     return [(f"practice: {name}", pairs) for name, pairs in _pairs(of, [(each, each) for each in metrics])]
+
+
+def _capped(content: Sequence[dict]) -> Iterator[tuple[str, Pairs]]:
+    """Those of the thirty capped pairs, of the first ten, and of both; at the temperature of that page."""
+    names = ("full-capped", "uniform-capped")
+    first = {(row["arm"], row["seed"]): row for row in content if row["arm"] in names}
+    new = {
+        (row["arm"], row["seed"]): row | {"broken": row["broken_by_temperature"]["0.5"]}
+        for row in (rows("results-capped.jsonl") if (STUDIES / "results-capped.jsonl").exists() else [])
+    }
+    for name, of in (("new", new), ("all", first | new)):
+        for each, pairs in _pairs(of, [(metric, metric) for metric in ("broken", "broken_greedy")]):
+            yield f"{name} {each}", pairs
 
 
 def _pairs(of: Mapping[tuple[str, int], dict], metrics: list[tuple[str, str]]) -> Iterator[tuple[str, Pairs]]:
@@ -255,7 +294,7 @@ def test_every_interval_names_its_kind_and_is_what_the_rows_give(page: Path) -> 
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_every_row_of_a_table_is_what_the_rows_give(page: Path) -> None:
-    kind = "exact" if page.name in ("study-content.md", "study-practice.md") else "t"
+    kind = "exact" if page.name in ("study-content.md", "study-capped.md", "study-practice.md") else "t"
     text = page.read_text(encoding="utf-8")
     printed = ROW.findall(text)
     assert [row for row in printed if not given(kind, row)] == []

@@ -7,8 +7,9 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -413,6 +414,13 @@ def test_an_exact_test_counts_the_signs_that_come_as_far() -> None:
     assert sign_flip([1, 2, 4]) == 2 / 8
     assert sign_flip([0.1] * 5) == 2 / 32
     assert sign_flip([0.3]) is None
+    assert sign_flip([1, -1]) == 1.0
+    for seed in range(20):
+        pairs = [round(Random(f"{seed} {n}").gauss(0.02, 0.03), 3) for n in range(11)]
+        signed = (map(float.__mul__, pairs, signs) for signs in product((1.0, -1.0), repeat=11))
+        sums = [abs(sum(each)) for each in signed]
+        assert sign_flip(pairs) == sum(each >= abs(sum(pairs)) - 1e-12 for each in sums) / 2**11
+    assert sign_flip([0.1] * 40) == 2 / 2**40
 
 
 def test_nothing_is_shown_on_three_seeds() -> None:
