@@ -147,9 +147,7 @@ def row_of_contrast(arm: str, metric: str, differences: Sequence[float]) -> str:
     p, bounds = sign_flip(differences), exact_interval(differences)
     interval = "–" if bounds is None else f"{signed(bounds[0])} to {signed(bounds[1])}"
     shown = "–" if p is None else f"{p:.4f}"
-    return (
-        f"| `{arm}` | {metric} | {signed(fmean(differences))} | {interval} | {shown} | {len(differences)} |"
-    )
+    return f"| {arm} | {metric} | {signed(fmean(differences))} | {interval} | {shown} | {len(differences)} |"
 
 
 def exact(runs: list[dict[str, Any]], variant: str, metric: str) -> float | None:

@@ -74,7 +74,7 @@ def page(rows: Rows, base: Rows) -> str:
     for arm in ARMS:
         for metric in ("broken", "broken_greedy", "overall") if arm != "full" else ():
             if found := paired(rows, arm, _against(arm), metric):
-                lines.append(row_of_contrast(arm, metric, found))
+                lines.append(row_of_contrast(f"`{arm}`", metric, found))
     return "\n".join(lines) + "\n"
 
 

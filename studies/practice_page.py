@@ -100,7 +100,7 @@ def page(rows: Rows, base: Rows) -> str:
             "| contrast | metric | difference | exact 95% | exact p | seeds |",
             "|---|---|---|---|---|---|",
             *(
-                row_of_contrast(arm, name, paired(rows, arm, "full", metric))
+                row_of_contrast(f"`{arm}`", name, paired(rows, arm, "full", metric))
                 for arm in arms
                 for metric, name in METRICS.items()
             ),
