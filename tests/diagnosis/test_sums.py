@@ -37,7 +37,13 @@ Suppose 2 + 2 = 5.|2 + 2 = 5 is false|We do not get 4 + 4 = 9|We don't get 4 + 4
 10 - 3 * 2 = 14 (left to right)|in base 2, 1 + 1 = 10|4 + 4 = 9, which can't be right|4 + 4 = 9 ✗
 1.66 * 2430 * 59 = 238000|3.3 * 2430 * 54 = 433000
 9-5 = 8 hours|9 – 5 = 8 working hours per day|22-6 = 8 hours|11-1 = 2 hrs.|12 ^ 10 = 6|3 ^ 4 ^ 5 = 2|5 ^ 5 = 0
-2-1/2 = 2.5|27^1/3 = 3|So is it 4 + 4 = 9 then?|instead of 4 + 4 = 9 it is 8"""
+2-1/2 = 2.5|27^1/3 = 3|So is it 4 + 4 = 9 then?|instead of 4 + 4 = 9 it is 8
+2^{3+1} = 16|$2^{2 \\cdot 3} = 64$|$2^{1/2} \\cdot 2^{1/2} = 2$|$4^{3/2} = 8$
+\\{5 + 3\\} * 2 = 16|{5 + 3} * 2 = 16
+10 + 5 = 3 pm|23 + 2 = 1 AM|9 + 5 = 2 p.m.|11 + 3 = 2 o'clock|in binary: 101 + 11 = 1000|101 + 11 = 1000
+Step 1 - 5 + 3 = 8|Day 1 – 5 + 3 = 8|1- 5 + 3 = 8|1 - 10 = 10 numbers|seats 3 – 8 = 6 seats|5 + 3 = 8 - 2 = 6
+12 + 5 = 17 - 2 = 15 * 2 = 30|Mistake: 5 + 3 = 9|**Wrong**: 5 + 3 = 9|"5 + 3 = 9" is a common mistake
+He wrote 5 + 3 = 9|She thinks that 5 + 3 = 9|Tom claims 5 + 3 = 9|0.1 + 0.2 = 0.30000000000000004"""
 
 
 @pytest.mark.parametrize("line", AS_PEOPLE_WRITE.replace("\n", "|").strip("|").split("|"))
@@ -54,7 +60,9 @@ He bought 5 apples and spent 5 * 2 = 11 dollars|(5 + 3 = 9)|So 5 apples + 3 appl
 (so 5 + 3 = 9)|*5 + 3 = 9*|1/2 of 10 = 6|50% of 80 = 41|0.5 of 10 = 6|7-5 = 3|5 - 7 = 3
 If x is 2, then 5 + 3 = 9.|It is not 7: 5 + 3 = 9.|5 + 3 = 9. Is that all?|5 + 3 = 9, not 8.
 9-5 = 3 hours|9-5 = 8|9-5 = 8 apples|39-5 = 2 hours|5 ^ 3 = 120|2^10 = 1000
-So 5 + 3 = 9; wrong units|2430 * 54 * 3 = 393700|3.3 * 2430 * 54 = 434000|3.3 * 2430 * 54 = 430000"""
+So 5 + 3 = 9; wrong units|2430 * 54 * 3 = 393700|3.3 * 2430 * 54 = 434000|3.3 * 2430 * 54 = 430000
+1/2 + 1/3 = 2/5|3/4 + 1/8 = 1/2|2^{3+1} = 15|$2^{10} = 1000$|{5 + 3} * 2 = 17|9 + 5 = 3 PM|101 + 11 = 1001
+1 - 10 = 9 numbers|Step 1 - 5 + 3 = 9|5 + 3 = 9 - 2 = 7|I said no. 5 + 3 = 9|0.1 + 0.2 = 0.4"""
 
 
 @pytest.mark.parametrize("line", FALSE.replace("\n", "|").strip("|").split("|"))
@@ -199,6 +207,10 @@ def sides(draw) -> tuple[str, Fraction]:
                 (f"{a} apples + {b} apples", Fraction(a + b)),
                 (f"${a} + ${b}", Fraction(a + b)),
                 (f"{a}% of {b * 100}", Fraction(a * b)),
+                (f"{a}^{{1 + 1}} + {b}", Fraction(a * a + b)),
+                (f"2^{{{a % 5}+{b % 5}}}{times}{c}", Fraction(2 ** (a % 5 + b % 5) * c)),
+                (f"\\{{{a} + {b}\\}}{times}{c}", Fraction((a + b) * c)),
+                (f"\\frac{{{a}}}{{{b}}} + 2^{{1/2}} - 2^{{1/2}}", Fraction(a, b)),
             ]
         )
     )

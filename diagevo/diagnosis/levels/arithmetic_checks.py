@@ -35,6 +35,7 @@ _LATEX = (
     (re.compile(r"\\(?:text|mathrm|left|right|boxed|,|;|!)"), " "),
     (re.compile(r"\\(?=[$%])"), ""),
     (re.compile(r"\*\*(?=\S)((?:(?!\*\*).)*\S)\*\*"), r" \1 "),
+    (re.compile(r"\\?\{([^{}]*[-+*/^][^{}]*)\\?\}"), r"(\1)"),  # 2^{3+1} is no 2^3 + 1
     (re.compile(r"[{}]"), " "),
 )
 _OF = re.compile(  # a share: 3 of 4 is no product
@@ -80,6 +81,11 @@ _FRACTION_BEHIND = re.compile(r"(?<!\d)\d{1,3}-\d{1,2}/\d{1,2}(?!\d)|\^\d+/\d")
 """2-1/2 is read as two and a half as well, and 27^1/3 as the cube root."""
 _CLOCK = re.compile(r"(\d{1,2})\s*[-–−]\s*(\d{1,2})\s*=\s*(\d{1,2})")
 _HOURS = re.compile(r"\s*(?:[^\W\d_]+\s+)?(?:hours?|hrs?|h)\b", re.IGNORECASE)
+_OF_DAY = re.compile(r"\s*(?:[ap]\.?m\b|o['’]clock\b|noon\b|midnight\b)", re.IGNORECASE)
+_BINARY = re.compile(r"[01]+(?:\s*[-+*]\s*[01]+)+\s*=\s*[01]{2,}")
+_NUMBERED = re.compile(r"\d{1,2}\s*[-–]\s+(?=\d)")
+"""Step 1 - 5 + 3 = 8."""
+_COUNTED_UP = re.compile(r"(\d{1,9})\s*[-–]\s*(\d{1,9})\s*=\s*(\d{1,9})")
 _XOR = re.compile(r"\d{1,18}(?:\s*\^\s*\d{1,18})+\s*=\s*\d{1,18}")
 _SHARE_OF_IT = re.compile(r"[-+−–]\s*[\d.,]+\s*%")
 _NAMES = re.compile(r"[^\W\d_]{2,}|[$€£]")
@@ -93,12 +99,14 @@ DIGITS = 3
 UNIT = 12
 """Characters behind an expression that may be its unit."""
 _UNCLAIMED = re.compile(
-    r"(?:\b(?:not|never|cannot|suppos\w+|assum\w+|imagine|if|unless|whether|instead|rather)\b|n['’]t\b)"
-    r"(?!.*[.;:!?,]\s)|\bbase[- ]?\w",
+    r"(?:\b(?:not|never|cannot|suppos\w+|assum\w+|imagine|if|unless|whether|instead|rather"
+    r"|says|said|claim(?:s|ed)|thinks|thought|wrote|writes|believe[sd])\b|n['’]t\b)(?!.*[.;:!?,]\s)"
+    r"|\b(?:wrong|false|incorrect|mistaken?|error)[*\s]*:\W*\Z|\bbase[- ]?\w",
     re.IGNORECASE | re.DOTALL,
 )
 _TAKEN_BACK = re.compile(
-    r"[^.!;]*?(?:\?|[✗✘❌]|\b(?:wrong|false|incorrect|untrue|impossible|contradiction|left to right)\b"
+    r"[^.!;]*?(?:\?|[✗✘❌]|\b(?:wrong|false|incorrect|untrue|impossible|contradiction)\b"
+    r"|\b(?:mistaken?|error|left to right)\b"
     r"|(?:\bnot|n['’]t) (?:be )?(?:true|right|correct|possible)\b|[(,–—-]\s*no\b)",
     re.IGNORECASE,
 )
@@ -188,8 +196,15 @@ def _of_line(line: int, text: str, known: Mapping[str, Fraction]) -> Iterator[Eq
         pairs = [(a, b), (a * 100, b), (a, b * 100)] if percent else [(a, b)]
         holds = any(_agree(one, other, right[5]) for one, other in pairs) or _is_rounded(a, b, left[4])
         behind = text[right[2].stop :]
-        if not holds and (
-            _units_differ(left, right) or _is_ambiguous(shown) or _holds_otherwise(shown, behind)
+        if (
+            not holds
+            and (
+                _units_differ(left, right)
+                or _is_ambiguous(shown)
+                or _holds_otherwise(shown, behind, a - b)
+                or (place + 2 < len(parts) and right[1] and right[4][0] == a)  # 5 + 3 = 8 - 2 = 6
+                or ((label := _NUMBERED.match(shown)) and _all_hold(shown[label.end() :]))
+            )
         ):
             continue  # 15 minutes * 4 = 1 hour
         if not holds and (_UNCLAIMED.search(text[: left[2].start]) or _TAKEN_BACK.match(behind)):
@@ -215,8 +230,23 @@ def _is_ambiguous(equation: str) -> bool:
     return _SHARE_OF_IT.search(equation) is not None or 0 < points == len(_THREE_PLACES.findall(equation))
 
 
-def _holds_otherwise(equation: str, behind: str) -> bool:
-    """Whether it holds of hours of the day (9-5 = 8 hours), or where ^ is the exclusive or (12 ^ 10 = 6)."""
+def _all_hold(text: str) -> bool:
+    found = list(equations([(0, text)]))
+    return bool(found) and all(each.holds for each in found)
+
+
+def _holds_otherwise(equation: str, behind: str, off: Fraction) -> bool:
+    """Whether it holds of hours of the day (9-5 = 8 hours, 9 + 5 = 2 PM), of a range that is counted (3 - 7 =
+    5), in binary, or where ^ is the exclusive or (12 ^ 10 = 6). `off`: how much the left side is more."""
+    if _OF_DAY.match(behind) and off % 12 == 0:
+        return True
+    if (span := _COUNTED_UP.fullmatch(equation)) and re.match(r"\s*[^\W\d_]", behind):
+        first, last, counted = map(int, span.groups())
+        if first < last and last - first + 1 == counted:
+            return True
+    if _BINARY.fullmatch(equation):
+        found = list(equations([(0, re.sub(r"[01]+", lambda digits: str(int(digits[0], 2)), equation))]))
+        return all(each.holds for each in found)
     if (clock := _CLOCK.fullmatch(equation)) and _HOURS.match(behind):
         begins, ends, hours = map(int, clock.groups())
         return max(begins, ends) <= 24 and (ends - begins - hours) % 12 == 0
@@ -232,7 +262,9 @@ def _agree(a: Fraction, b: Fraction, decimals: int) -> bool:
         return True
     if decimals == 0 and a.denominator == 1:
         return False
-    return abs(a - b) < Fraction(1, 10**decimals) if decimals or a.denominator != 1 else False
+    if decimals == 0 and b.denominator != 1:  # 1/2 + 1/3 is no 2/5
+        return False
+    return abs(a - b) < Fraction(1, 10 ** min(decimals, 12))  # 0.30000000000000004 is what a machine prints
 
 
 def _is_rounded(a: Fraction, b: Fraction, numbers: Sequence[Fraction]) -> bool:
