@@ -58,11 +58,14 @@ _ENVIRONMENTS = re.compile(
     r"\\(?:begin|end)\s*+\{\w++\}|&|\\mathbb\s*+\{?\s*+[A-Z]\s*+\}?|\\lim\s*+_\s*+\{[^{}]*+\}"
 )
 _PRODUCT = re.compile(r"(?:[A-Z]|\\mathbb\{[A-Z]\})(?:\s*+\\times\s*+(?:[A-Z]|\\mathbb\{[A-Z]\}))+")
-_LETTERS = re.compile(r"[A-Z](?:\s?(?:,|and|or|,\s?(?:and|or))\s?[A-Z](?![A-Za-z]))++")
+_LETTERS = re.compile(
+    r"[A-Z](?:\s?(?:,|and|or|,\s?(?:and|or))\s?[A-Z](?![A-Za-z]))++|[a-z](?: (?:and|or) [a-z](?![a-z]))++"
+)
 _LINK = re.compile(r"and|or")
+_GROUPED = re.compile(r"(?:[()\s]|not|neg|\\|[A-Za-z](?![A-Za-z])|and|or)++")
 _INTERVALS = {"union", "()", "(]", "[)", "[]"}
 _LISTS = {"list", "braces"}
-_TYPED = {"sequence", "range", "remainder", "set"}
+_TYPED = {"sequence", "range", "remainder", "set", "size"}
 """Kinds that agree with their own kind alone."""
 
 MAX_COMPARISONS = 2_500
@@ -111,8 +114,12 @@ def _joined(spelling: str) -> str | None:
     which may be of sets or vectors, not B \times A."""
     if _PRODUCT.fullmatch(spelling):
         return spelling.replace(" ", "")
-    words = set(_LINK.findall(spelling)) if _LETTERS.fullmatch(spelling) else set()
-    return words.pop() if len(words) == 1 else None
+    linked = spelling.replace("AND", "and").replace("OR", "or")
+    words = set(_LINK.findall(linked)) if _LETTERS.fullmatch(linked) else set()
+    if len(words) == 1:
+        return words.pop()
+    both = "and" in linked and "or" in linked
+    return linked.replace(" ", "") if both and _GROUPED.fullmatch(linked) else None
 
 
 def expressions(a: str, b: str) -> tuple[str, str] | None:

@@ -19,6 +19,8 @@ asked after its pairs together have taken `QUESTION` times that. The rules, wher
 - The type comes before arithmetic: 5-7 is a range, 2023-01-05 a date, v1.10 a version, BAC and A1 are codes,
   3 R 2 is a division with remainder, 3 mod 7 a residue (and 10 mod 7 the same one). Spaced and falling, 7 - 5
   is a difference. A date like 1/5/2023 agrees with itself alone: which is the month, nobody knows.
+- A letter that a sum binds or that has a power is no unit: Σ k² is not Σ k. The labels of parts are no
+  factors: (a) 5 (b) 3 is the pair (5, 3). 3 by 4 is a size, not 12. "x > 1 and x < 2" is (1, 2).
 - Text is compared after NFKC; powers, fractions and accents in Unicode are what they are in LaTeX. 0x1F,
   0.(3), 0.333…, "twenty-five", 5k, 2 dozen and 3 lakh are numbers.
 - Numbers are compared as fractions: 649 is 3245/5, 0.5 is 1/2. A decimal also agrees with what rounds to it

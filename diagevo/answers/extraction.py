@@ -111,7 +111,7 @@ _DIGIT = re.compile(r"\d")
 PREFIX = re.compile(
     r"(?i:(?:the\s++)?(?:final\s++)?answer\s*+(?:is|:)\s*+:?|(?:答案|答え|答)\s*+[是为為は]?\s*+:?"
     r"|(?:antwort|respuesta|réponse|resposta|risposta|ответ)\s*+:"
-    r"|about|approximately|roughly|approx\.?|around|\\approx|=)\s*+"
+    r"|(?:therefore|thus|hence)\s?,|about|approximately|roughly|approx\.?|around|\\approx|=)\s*+"
 )
 _MARKED = re.compile(r"(?:^|(?<=\s))####(?!#)\s*+(?P<answer>[^\n#]++)\s*+\Z")
 """GSM8K's mark of a final answer."""

@@ -189,7 +189,7 @@ MAX_NESTING = 60
 _SIGN_NAMES = """× times √ sqrt ∞ infty ≠ ne ≈ approx ∪ cup ∩ cap ∈ in ± pm ∓ mp ∅ emptyset ≡ equiv → to ∑ sum
 ∏ prod ∫ int ∖ setminus · cdot ⋅ cdot ∙ cdot ≤ le ⩽ le ≥ ge ⩾ ge ⌊ lfloor ⌋ rfloor ⌈ lceil ⌉ rceil ¬ neg"""
 _PLAIN_SIGNS = r"""− - – - — - ‐ - ‑ - ‒ - “ " ” " ″ " ’ ' ‘ ' ′ ' 。 . 【 [ 】 ] ÷ / ⁄ / ∛ \sqrt[3]
-∜ \sqrt[4] º ° 、 , € EUR £ GBP ¥ JPY ₹ INR"""
+∜ \sqrt[4] º ° ∧ and ∨ or 、 , € EUR £ GBP ¥ JPY ₹ INR"""
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
@@ -222,6 +222,7 @@ _ALIASES = {
     "pounds": "GBP", "euro": "EUR", "yen": "JPY", "textdollar": "USD",
     "langle": "(", "rangle": ")",
     "mid": "|", "gt": ">", "lt": "<", "div": "/", "land": "and", "lor": "or", "infin": "infty",
+    "nicefrac": "frac", "sfrac": "frac",
 }  # fmt: skip
 _DROPPED_NAMES = """\
 left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits
@@ -239,6 +240,9 @@ _GAP = re.compile(
     r"\{(?:[^{}]|\{[^{}]*+\})*+\})|~"
 )
 _COMMAND = re.compile(r"\\([A-Za-z]++)")
+_PLAIN_SET = re.compile(r"\s*+\{[^{},|:]++(?:,|\||:(?=[^{}]*+(?:[<>]|\\[lg]e)))[^{}]++\}\s*+")
+"""{1, 2} and {x | x > 2} without the marks of LaTeX, which are no group of a formula."""
+_PLAIN_NUMBER = re.compile(r"\s*+\{[-+]?\d{0,3}(?:,(?:\d{3})?)++(?:\.\d++)?\}\s*+")
 _MATRIX = re.compile(r"\\begin\s*+\{|\\\\\s*+\[")
 _ESCAPED_TWICE = re.compile(r"\\\\(?=[A-Za-z(){}\[\]])")
 _TIGHT = re.compile(r"\\!\s*+")
@@ -282,6 +286,9 @@ _MOD = re.compile(
     r"\\pmod\s*+(?:\{([^{}]*+)\}|(\d++|\w))|\\[bp]?mod(?![A-Za-z])|\(\s*+mod\s++([^()]*+)\)|(?<![a-z])modulo(?![a-z])"
 )
 _CHOOSE = re.compile(r"\{\s*+([^{}\\]*+)\\choose\s*+([^{}\\]*+)\}")
+_OVER = re.compile(
+    r"\{\s*+([^{}\\]*+)\\over(?![A-Za-z])\s*+([^{}\\]*+)\}|\A([^{}\\]++)\\over(?![A-Za-z])\s*+([^{}\\]++)\Z"
+)
 _COMBINATIONS = re.compile(
     r"(?<![\w)}])(?:\{\s*+\}\s*+)?[\^_]\s*+(?:\{\s*+)?(\d++|[a-z])\s*+\}?\s*+\{?([CP])\}?\s*+_\s*+(?:\{\s*+)?(\d++|[a-z])\s*+\}?"
 )
@@ -475,10 +482,14 @@ def normalise(text: str) -> str:
     if is_number(text):
         return text
     text = plain_unicode(text)
+    if _PLAIN_SET.fullmatch(text) and not _PLAIN_NUMBER.fullmatch(text):
+        text = f"\\{text.strip()[:-1]}\\}}"
     if "~" in text and "\\" not in text:
         text = _NEGATION.sub(r"\\neg ", text)
     text = _TEX_ACCENT.sub(lambda m: unicodedata.normalize("NFC", (m[2] or m[3]) + _MARKS[m[1]]), text)
     text = _CHOOSE.sub(lambda m: f"\\binom{{{(m[1] or m[3]).strip()}}}{{{m[2] or m[4]}}}", text)
+    if "\\over" in text:
+        text = _OVER.sub(lambda m: f"\\frac{{{(m[1] or m[3]).strip()}}}{{{m[2] or m[4]}}}", text)
     text = strip_wrappers(_DOTS.sub(r"\\dots ", plain_numbers(text))).rstrip("\\ ")
     if "\\\\" in text and not _MATRIX.search(text):
         text = _ESCAPED_TWICE.sub(r"\\", text)  # a string that was escaped once too often

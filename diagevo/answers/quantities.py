@@ -282,6 +282,8 @@ _CURRENCY = re.compile(rf"(?P<sign>[-+]?)\s*+(?P<name>{CURRENCIES}|Rs\.?)\s*+(?P
 _STEP = re.compile(
     r"(?P<value>\d++(?:\.\d++)?)\s*+(?P<name>[A-Za-z]++\.?|''?|\")\s*+(?:(?:,|and(?![a-z]))\s*+)?"
 )
+_BOUND = re.compile(r"\\(?:sum|prod|int|lim)(?![A-Za-z])")
+"""What binds a letter, which is then no unit."""
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _SHORT_LIST = """\
 the and for not are was its can all one two six ten men day way odd yes red cup cat dog car egg box bag
@@ -336,6 +338,8 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
         return text, None
     times, unit = read
     value = f"{text[:-MAX_UNIT]}{match['value']}".strip()
+    if unit.ambiguous and (_BOUND.search(value) or (times and not value[-1].isdigit())):
+        return text, None
     return f"({value})*{times}" if times else value, unit
 
 
@@ -366,6 +370,8 @@ def _atoms(text: str, apart: bool) -> tuple[str, Unit] | None:
         exponent = (int(atom["power"]) if atom["power"] else power) * (-1 if atom["over"] else sign)
         power = sign = 1
         if factor is not None and canonical is None:
+            if exponent != 1:
+                return None  # 5 k^2 is no thousand
             times.append(factor)
         elif canonical is None:
             words += [] if linked or name == "the" else [name.casefold().rstrip(".").removesuffix("s")]

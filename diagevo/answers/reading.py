@@ -44,7 +44,7 @@ from diagevo.answers.quantities import (
     split_unit,
     with_decimal_comma,
 )
-from diagevo.answers.terms import closed, infinite, parse, rounds
+from diagevo.answers.terms import closed, infinite, parse, rounds, value_at
 
 MAX_WORK = MAX_NESTING * MAX_ANSWER
 """Characters that the reading of one answer looks at, those it looks at again included."""
@@ -58,7 +58,7 @@ MAX_DEPTH = 2 * MAX_NESTING
 
 _NAMED = (
     r"(?:(?:\\(?:vec|hat|bar|tilde|d?dot|mathcal|Delta|delta)\s?+)?+(?:\{[A-Za-z]\}|\\?[A-Za-z]++)"
-    r"(?:_(?:\{[^{}]*+\}|\w|\\[A-Za-z]++))?(?:\^(?:\*|\{\*\}))?'*+|\\[Dd]elta)"
+    r"(?:_(?:\{[^{}]*+\}|\w|\\[A-Za-z]++))?(?:\^(?:\*|\{\*\}|\{?-1\}?(?=\s?\()))?'*+|\\[Dd]elta)"
 )
 _NAME = re.compile(
     rf"\s*+(?:(?:\\angle|\\triangle)?\s*+{_NAMED}(?:\s*+\([^()]*+\))?|\\frac\{{(?:d\^\d)?{_NAMED}\}}\{{{_NAMED}(?:\^\d)?\}}"
@@ -127,6 +127,13 @@ _NO_SOLUTION = frozenset(
     for s in ("", "s")
 ) | {"none", "empty set", "the empty set", "does not exist", "dne", "\\emptyset", "\\{\\}", "\\{ \\}"}
 _PARTS = {"%": 100, "‰": 1000, "‱": 10_000}
+_CONDITION = re.compile(r"(?<![A-Za-z\\])(?:if|iff|unless|but|nor)(?![A-Za-z])")
+"""Words that are no product of letters."""
+_LABEL = re.compile(r"(?:\A|(?<=[\s,;]))\(?(?P<name>[a-e]|i{1,3}|iv|[1-5])\)(?=\s)")
+_LABELS = (list("abcde"), ["i", "ii", "iii", "iv"], list("12345"))
+_SIZE = re.compile(
+    r"(?P<rows>\d++)\s*+(?P<sign>by|\\times|x)\s*+(?P<columns>\d++)(?P<shape>\s*+(?:matrix|grid|array|board|table))?+"
+)
 _WORDY = re.compile(r"\s*+\\?[A-Za-z][\w '()\\-]*+")
 _SHARE = re.compile(r"\d++ (?:in|of|on|at|vs) \d++")
 """3 in 5, whose word is no product of letters."""
@@ -306,6 +313,17 @@ def _rows(text: str) -> list[list[str]] | None:
     return cells if cells and len(cells) == len(rows) and len(set(map(len, cells))) == 1 else None
 
 
+def _labelled(text: str) -> list[str]:
+    """The parts of `(a) 5 (b) 3`, whose labels are no factors; none where there are not two."""
+    marks = list(_LABEL.finditer(text))
+    names = [mark["name"] for mark in marks]
+    if len(marks) < 2 or marks[0].start() or not any(names == labels[: len(names)] for labels in _LABELS):
+        return []
+    ends = [*(mark.start() for mark in marks[1:]), len(text)]
+    parts = [text[mark.end() : end].strip(" ,;") for mark, end in zip(marks, ends, strict=True)]
+    return parts if all(parts) else []
+
+
 def _interval(text: str) -> Answer:
     """`1 < x ≤ 2`, `x > 2` and `|x| < 2` as a name and its interval; other inequalities are opaque."""
     signs = [sign.replace("\\le", "<=").replace("\\ge", ">=") for sign in _ORDER.findall(text)]
@@ -326,8 +344,40 @@ def _interval(text: str) -> Answer:
     return Assignment(_NAME_NOISE.sub("", parts[1]), Collection(kind, (_scalar(parts[0]), _scalar(parts[2]))))
 
 
+def _meeting(items: Sequence[Answer]) -> Answer | None:
+    """x > 1 and x < 2 as one interval; x < 1 and x > 2, which none is, as people mean it. None for others."""
+    ends: dict[bool, tuple[str, Answer, str]] = {}
+    for item in items:
+        if not isinstance(item, Assignment) or not isinstance(item.value, Collection):
+            return None
+        low, high = item.value.items
+        if not isinstance(low, Scalar) or not isinstance(high, Scalar):
+            return None
+        below = low.value == "-\\infty"
+        if below == (high.value == "\\infty"):
+            return None
+        ends[below] = (item.name, high if below else low, item.value.kind[below])
+    if len(items) != 2 or len(ends) != 2 or ends[True][0] != ends[False][0]:
+        return None
+    (name, low, opening), (_, high, closing) = ends[False], ends[True]
+    assert isinstance(low, Scalar)
+    assert isinstance(high, Scalar)
+    terms = [parse(end.value) for end in (low, high)]
+    values = [value_at(term, {}) if term else None for term in terms]
+    if None in values:
+        return None
+    first, last = (complex(value or 0).real for value in values)
+    return (
+        Assignment(name, Collection(opening + closing, (low, high)))
+        if first < last
+        else Collection("union", tuple(items))
+    )
+
+
 def _scalar(text: str) -> Answer:
     text = text.strip()
+    if _CONDITION.search(text):
+        return Words(as_spelled(text))
     based = _BASE.fullmatch(text)
     if based:
         base = SMALL_NUMBERS.get(based["base"], based["base"])
@@ -372,6 +422,12 @@ class _Reader:
 
     def _read(self, text: str) -> Answer:
         text = strip_wrappers(PREFIX.sub("", text, count=1) if PREFIX.match(text) else text)
+        labelled = _labelled(text) if ")" in text else []
+        if labelled:
+            return Collection("()", tuple(map(self.read, labelled)))
+        size = _SIZE.fullmatch(text)
+        if size and ("by" in size["sign"] or size["shape"]):
+            return Collection("size", (_scalar(size["rows"]), _scalar(size["columns"])))
         text = _in_digits(text)
         words = _words(text)
         if words is not None:
@@ -456,10 +512,10 @@ class _Reader:
 
     def _parts(self, text: str) -> Answer:
         """Lists first, then unions, brackets, relations; what is left is a scalar."""
-        text = _SEPARATOR.sub(",", text)
+        spelled, text = text, _SEPARATOR.sub(",", text)
         parts = _items(text)
         if len(parts) > 1:
-            return self._list(text, parts)
+            return self._list(spelled, parts)
         text = parts[0] if parts else text
         unions = text.split("\\cup")
         if len(unions) > 1:
@@ -532,5 +588,7 @@ class _Reader:
             for item, in_order in zip(items, ordered, strict=True)
         ]
         if any(intervals):  # x < 1 or x > 2
-            return Opaque(text) if not all(intervals) or _AND.search(text) else Collection("union", items)
+            if not all(intervals):
+                return Opaque(text)
+            return _meeting(items) or Opaque(text) if _AND.search(text) else Collection("union", items)
         return Collection("sequence" if any("\\dots" in part for part in parts) else "list", items)

@@ -92,6 +92,14 @@ DIFFERENT = [
 ]  # fmt: skip
 
 SAME_BY_A_NAME = [
+    (r"{a \over b}", "a/b"), (r"a\over b", "a/b"), (r"\nicefrac{1}{2}", "1/2"), ("Therefore, x = 3.", "3"),
+    (r"f^{-1}(x)=\frac{x-1}{2}", r"\frac{x-1}{2}"), ("{x | -1 ≤ x ≤ 1}", "[-1,1]"),
+    ("{x : x > 2}", "(2, inf)"),
+    ("p ∧ q", r"p \land q"), ("x > 1 and x < 2", "(1,2)"), ("x >= 1 and x < 2", "[1,2)"),
+    ("x < 1 and x > 2", "x < 1 or x > 2"), ("(a) 5 (b) 3", "(5, 3)"), ("(a) 5, (b) 3", "a) 5; b) 3"),
+    (r"\text{(a) } 5 \text{ (b) } 3", "5, 3"), ("(i) 5 (ii) 3", "i) 5; ii) 3"),
+    ("3 by 4 matrix", "3x4 matrix"),
+    ("{1, 2}", "1, 2"), ("{1, 2}", r"\{2, 1\}"), ("{1,000}", "1000"), ("5 k", "5000"), ("$5k", "$5000"),
     ("3,14", "3.14"), ("x = 3,14", "3.14"), (r"\frac{1,5}{2}", "0.75"), ("-0,5", "-1/2"),
     ("1.234,56", "1234.56"), ("1 234,56", "1234.56"), ("0,125", "1/8"), ("2,5 cm", "2.5 cm"),
     ("3{,}5", "3.5"), ("0{,}5", "1/2"), (r"x = \frac13 \approx 0.333", "1/3"),
@@ -205,6 +213,16 @@ SAME_BY_A_NAME = [
 """Names in letters, digits, decimal commas, chains, sentences."""
 
 DIFFERENT_BY_A_NAME = [
+    (r"\sum_{k=1}^{n} k", r"\sum_{k=1}^{n} k^2"), (r"\prod_{k=1}^n k", r"\prod_{k=1}^n k^2"),
+    (r"\int_0^1 k", r"\int_0^1 k^2"), (r"\sum_{m=1}^n m", r"\sum_{m=1}^n s"), ("5k^2", "5k"),
+    ("5 k^2", "5000"),
+    ("3k^2", "3k^3"), ("n k", "n k^2"), ("n k", "1000n"), (r"\pi k", r"\pi k^2"), ("(n+1) k", "(n+1) k^2"),
+    ("5 million^2", "5 million"), ("n! k", "n! k^2"), (r"\binom{n}{k} k", r"\binom{n}{k} k^2"),
+    ("p AND q", "p OR q"), ("A AND B", "A OR B"), ("(p or q) and r", "p or (q and r)"),
+    ("A and (B or C)", "(A and B) or C"), ("x>1 and x<2", "x>1 or x<2"), ("a if b", "b if a"),
+    ("(a) 5 (b) 3", "(a) 3 (b) 5"), (r"\text{(a) } 5 \text{ (b) } 3", r"\text{(a) } 3 \text{ (b) } 5"),
+    ("(a) 5 (b) 3", "15"), ("3 by 4", "4 by 3"), ("3 by 4", "12"), ("5×6 matrix", "6×5 matrix"),
+    ("3 x 4 grid", "4 x 3 grid"), ("{1,2}", "(1,2)"), ("{1,2}", "[1,2]"),
     ("alpha/beta", "alpha*beta"), ("alpha/beta", "alpha-beta"), ("alpha+beta", "alpha beta"),
     ("floor(7/2)", "floor(7*2)"), ("floor(7/2)", "ceil(7/2)"), ("sin(x)", "cos(x)"),
     ("arcsin(x)", "arccos(x)"), ("max(2,3)", "min(2,3)"), ("gcd(4,6)", "lcm(4,6)"), ("abs(-3)", "-3"),

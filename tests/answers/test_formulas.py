@@ -194,6 +194,38 @@ def test_a_formula_differs_from_it_with_one_thing_changed(tree, seed):
             assert decide(a, b) is not True, (a, b)
 
 
+FACTORS = [
+    "5",
+    "n",
+    "(n+1)",
+    "2^n",
+    "n!",
+    r"\pi",
+    r"\frac{1}{2}",
+    r"\sum_{k=1}^n",
+    r"\int_0^1",
+    r"\prod_{s=1}^n",
+]
+
+
+@given(st.sampled_from(FACTORS), st.sampled_from("kKmsghLNM"), st.integers(2, 9), st.sampled_from(["", " "]))
+def test_a_letter_behind_a_term_keeps_its_power_whatever_unit_it_may_be(factor, letter, power, gap):
+    assert decide(f"{factor}{gap}{letter}^{power}", f"{factor}{gap}{letter}") is not True
+    assert decide(f"{factor}{gap}{letter}^{power}", f"{factor}{gap}{letter}^{power + 1}") is not True
+
+
+@given(st.lists(st.integers(1, 99), min_size=2, max_size=5), st.sampled_from(["({})", "{})"]), st.data())
+def test_the_labels_of_parts_are_no_factors_and_their_order_counts(values, mark, data):
+    def written(values):
+        return " ".join(
+            f"{mark.format(label)} {value}" for label, value in zip("abcde", values, strict=False)
+        )
+
+    other = data.draw(st.permutations(values))
+    assert decide(written(values), written(other)) is (values == other)
+    assert decide(written(values), f"({', '.join(map(str, values))})") is True
+
+
 # Digits
 
 GAPS = [" ", "  ", "\\quad ", "\\qquad ", "\\;", "\\: ", "\\,", "\\ ", "~", "\u2009", "\u00a0", "{} {}"]
