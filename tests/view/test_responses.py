@@ -22,6 +22,7 @@ from diagevo.memory.read import responses
 from diagevo.memory.read.responses import Chosen, Responses, excerpt, phrases
 from diagevo.text.escaping import storable, visible
 from diagevo.view.page import Site
+from diagevo.view.response_pages import NAMES
 from diagevo.view.site import View
 from tests.attack.hostile import KINDS
 from tests.cli.program import invoke
@@ -127,6 +128,24 @@ def test_what_is_listed_is_what_the_file_has(view: View) -> None:
     assert "35 responses of 450" in page
     assert "Of 600 responses the log keeps 450" in page
     assert len(cells(page)) == 35
+
+
+@pytest.mark.parametrize(
+    ("query", "where"),
+    [
+        ({}, "1 = 1"),
+        ({"verdict": "failed", "cause": "c1"}, "verdict = 'failed' AND cause_id = 'c1'"),
+        ({"verdict": "passed", "step": "1"}, "verdict = 'passed' AND step = 1"),
+    ],
+)
+def test_sql_lists_what_the_page_does(sql: Home, view: View, query: dict[str, str], where: str) -> None:
+    asked = (
+        f"SELECT {', '.join(NAMES)} FROM v_response WHERE run_id = :run AND {where} ORDER BY position, sample"
+    )
+    rows = json.loads(sql.run("memory", "query", asked, "--run", "sql", "--format", "json"))["data"]
+    every = rows_of(view.written("sql", "json", query))
+    assert every
+    assert [row | {"tags": json.loads(row["tags"])} for row in rows] == every
 
 
 def test_words_are_found_in_a_response_its_prompt_or_its_feedback(tmp_path: Path) -> None:
