@@ -71,12 +71,12 @@ def ingest(
         str | None, typer.Option(metavar="FIELD", help="Field of the reward, or a sum of fields: a+0.1*b.")
     ] = None,
     map: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="FIELD=PATH,…",
             help="For jsonl: the path of each field: prompt, response, reward, group, answer, step, feedback,"
-            " tags (messages.0.content; messages.:-1 for all but the last; samples.*.text makes a rollout of"
-            " each; tags=topic+level).",
+            " tags (messages.0.content; messages.:-1 for all but the last; messages.user for those of a role;"
+            " samples.*.text makes a rollout of each; tags=topic+level).",
         ),
     ] = None,
     pass_at: Annotated[
@@ -133,11 +133,11 @@ def ingest(
         from diagevo.ingest.formats.recognised import recognised
 
         path = Path(what)
-        format, why = ("jsonl", None) if map is not None else recognised(path)
+        format, why = ("jsonl", None) if map else recognised(path)
     else:
         format = _named(what)
     chosen = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
-    chosen["map"] = None if map is None else _mapped(map, format, reward)
+    chosen["map"] = _mapped(",".join(map), format, reward) if map else None
     chosen = {name: value for name, value in chosen.items() if value is not None}
     report, stop = IngestSummary(), StopFlag("continue with the same command")
     if why is not None:

@@ -326,6 +326,28 @@ def test_a_slice_is_pythons_and_an_empty_one_is_missing(
     assert step.rollouts[0].prompt == messages(said[first:last])
 
 
+@pytest.mark.parametrize("role", ["role", "from"])
+def test_a_role_takes_its_messages_and_maps_add_up(tmp_path: Path, role: str) -> None:
+    """Wherever they stand; an option that is given twice says both."""
+    said = [
+        ("system", "Be brief."),
+        ("user", "2 + 2?"),
+        ("assistant", "4"),
+        ("user", "and 3?"),
+        ("assistant", "7"),
+    ]
+    turns = [{role: who, "content": text} for who, text in said]
+    (tmp_path / "a.jsonl").write_text(lines([{"m": turns, "ok": n} for n in (0, 1)]))
+    [step] = steps(tmp_path, {"prompt": "m.user", "response": "m.assistant.-1.content", "reward": "ok"})
+    assert [(one.prompt, one.response) for one in step.rollouts] == [
+        (messages([turns[1], turns[3]]), "7")
+    ] * 2
+    with pytest.raises(ConfigError, match=r"has no m\.tool, which is its prompt"):
+        steps(tmp_path, {"prompt": "m.tool", "response": "m.assistant", "reward": "ok"})
+    words = ["--map", "prompt=m.user,response=m.assistant", "--map", "reward=ok"]
+    assert "2 rollouts in 1 group" in said_by("ingest", "jsonl", tmp_path / "a.jsonl", "--run", "a", *words)
+
+
 def test_messages_between_those_that_are_mapped_are_reported(tmp_path: Path) -> None:
     short = chat(1, "2", 1)
     long = short | {"messages": [{"role": "system", "content": "Be brief."}, *short["messages"]]}

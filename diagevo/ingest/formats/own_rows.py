@@ -541,8 +541,8 @@ def _place(key: str) -> int | slice:
 
 
 def _at(value: Any, path: tuple[str, ...], sample: int) -> Any:
-    """What stands at a path of keys and places in lists, `*` for the sample's; _ABSENT where nothing does. A
-    name with dots, as of a column, counts first."""
+    """What stands at a path of keys and places in lists, `*` for the sample's, a role for the messages of it;
+    _ABSENT where nothing does. A name with dots, as of a column, counts first."""
     if len(path) == 1:
         return value.get(path[0], _ABSENT)
     if (name := ".".join(path)) in value:
@@ -561,6 +561,12 @@ def _at(value: Any, path: tuple[str, ...], sample: int) -> Any:
                 value = value[place] or _ABSENT
             else:
                 value = value[place] if -len(value) <= place < len(value) else _ABSENT
+        elif isinstance(value, list) and (said := [one for one in value if _role(one) == key]):
+            value = said
         else:
             return _ABSENT
     return value
+
+
+def _role(message: Any) -> Any:
+    return message.get("role", message.get("from")) if isinstance(message, dict) else None
