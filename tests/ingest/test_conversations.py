@@ -477,6 +477,15 @@ def test_a_thought_that_is_a_text_is_read() -> None:
     assert "[thought] I look." in messages([{"role": "assistant", "content": "ls", "thought": "I look."}])
 
 
+def test_a_thought_and_its_summary_are_both_read() -> None:
+    part = {"type": "reasoning", "reasoning": "Look.", "summary": "Looks."}
+    found = messages([{"role": "assistant", "content": [part, {"type": "text", "text": "No."}]}])
+    assert "Look." in found
+    assert "Looks." in found
+    once = [{"role": "assistant", "content": [part | {"summary": "Look."}]}]
+    assert messages(once).count("Look.") == 1
+
+
 @pytest.mark.parametrize("failed", [{"status": "error"}, {"is_error": True}])
 def test_a_tool_that_failed_says_so(failed: dict[str, Any]) -> None:
     assert (
@@ -504,6 +513,8 @@ def test_a_whole_reply_as_gateways_log_it_is_its_message() -> None:
     choice = {"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}
     reply = {"id": "c1", "object": "chat.completion", "choices": [choice], "usage": {"total_tokens": 3}}
     assert messages(reply) == messages(json.dumps(reply)) == "Hi."
+    cited = messages(reply | {"citations": ["https://a.example"], "search_results": [{"title": "Rome"}]})
+    assert cited == 'Hi.\n[citations] https://a.example\n[search_results] {"title": "Rome"}'
     for other in (reply | {"choices": [choice, choice]}, reply | {"choices": []}):
         with pytest.raises(ConfigError):
             messages(other)

@@ -363,6 +363,34 @@ def test_messages_between_those_that_are_mapped_are_reported(tmp_path: Path) -> 
     )
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet"])
+def test_texts_beside_the_prompt_and_the_response_are_reported_unless_they_are_mapped(
+    tmp_path: Path, name: str
+) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "prompt": "Q",
+            "response": str(i),
+            "reward": i,
+            "system": "Be brief.",
+            "reasoning": ["Hm.", ""][i],
+            "n": "a b",
+        }
+        for i in range(2)
+    ]
+    if name == "a.jsonl":
+        (tmp_path / name).write_text(lines(rows))
+    elif name == "a.csv":
+        pandas.DataFrame(rows).to_csv(tmp_path / name, index=False)
+    else:
+        pandas.DataFrame(rows).to_parquet(tmp_path / name)
+    for mapped, said in ({}, "system (2), reasoning (1):"), ({"feedback": "reasoning"}, "system (2):"):
+        notes = list[str]()
+        list(read("jsonl", tmp_path / name, mapped=mapped, on_cut=pytest.fail, on_note=notes.append))
+        assert len(notes) == 1
+        assert f"not read, with the rows that have it: {said}" in notes[0]
+
+
 @pytest.mark.parametrize("step", [2**31 - 1, 2**31, 1_764_000_000_000])
 def test_a_step_that_is_read_can_be_recorded(tmp_path: Path, step: int) -> None:
     """A time in milliseconds is no step."""

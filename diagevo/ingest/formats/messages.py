@@ -70,6 +70,18 @@ _BOOKKEEPING = re.compile(
     r"|context_management|input_transformations"
 )
 """The same of a message, and of the parts that are known."""
+_REPLY = (
+    "id",
+    "object",
+    "created",
+    "model",
+    "choices",
+    "usage",
+    "system_fingerprint",
+    "service_tier",
+    "provider",
+)
+"""Of a whole reply, what is the service's own."""
 _PROSE = re.compile(r"index|object|status|usage|finish_reason|stop_reason|is_error|container|diagnostics")
 """Those that hold a word of the service, or what somebody wrote."""
 _VALUES = {"detail": ("auto", "low", "high", "original"), "phase": ("commentary", "final_answer")}
@@ -135,7 +147,7 @@ def conversation(value: Any) -> list[Message] | None:
         return found if found and all(map(_is_message, found)) else None
     if isinstance(value, dict):
         if value.get("object") == "chat.completion":  # a whole reply of OpenAI's, as gateways log it
-            value = _only_choice(value.get("choices"))
+            value = {**_beside(value), **_only_choice(value.get("choices"))}
         if set(value) != {"messages"}:
             return [only] if _is_message(only := _unpacked(value)) else None
         value = value["messages"]
@@ -149,6 +161,13 @@ def _only_choice(choices: Any) -> Message:
     only = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
     message = only.get("message") if isinstance(only, dict) else None
     return message if isinstance(message, dict) else {}
+
+
+def _beside(reply: Message) -> Message:
+    """What a gateway puts beside the choices of a reply: citations, search results."""
+    return {
+        name: value for name, value in reply.items() if name not in _REPLY and not name.startswith("prompt_")
+    }
 
 
 def _unpacked(item: Message) -> Message:
@@ -349,7 +368,10 @@ def _part(part: Message) -> Iterator[Piece]:
     if kind in _KINDS:
         yield _marked(_KINDS[kind], {name: each for name, each in fields.items() if name != "type"})
     elif kind.startswith("reasoning"):
-        yield from map(_thought, _fields({"reasoning": fields.get("summary"), **_without(fields, "summary")}))
+        summary = fields.pop("summary", None)
+        if summary != fields.get("reasoning"):  # Inspect has both
+            yield from map(_thought, _fields({"reasoning": summary}))
+        yield from map(_thought, _fields(fields))
     elif _CALL.fullmatch(kind):
         yield from _call(kind, fields)
     elif _RESULT.fullmatch(kind):

@@ -41,6 +41,12 @@ STEPS = ("global_step", "train_step", "training_step", "iteration", "iter", "rol
 """Names under which trainers write a step."""
 MODELS = ("model", "model_name", "model_id", "engine", "provider")
 """Names under which rows say who wrote the response, also as an object; the first that is there counts."""
+ASIDE = (
+    "system", "system_prompt", "instruction", "instructions", "input", "context", "passage", "documents",
+    "history", "options", "choices", "tools", "functions", "images", "reasoning", "reasoning_content",
+    "thinking", "thought", "thoughts", "chain_of_thought",
+)  # fmt: skip
+"""Names under which rows keep what belongs to the prompt or to the response beside them."""
 NAMES = ("*.jsonl", "*.csv", "*.tsv", "*.jsonl.gz", "*.csv.gz", "*.jsonl.zst", "*.csv.zst", "*.parquet")
 TABLES = (".parquet", ".arrow")
 OWN = 40
@@ -122,6 +128,9 @@ class RowReader:
         """Rollouts, those whose prompt ends with the response, and those without one."""
         self._skipping = 0
         """Rows with items of a list between the prompt's and the response's, which nobody reads."""
+        every = self._every()
+        self._aside = dict.fromkeys(ASIDE, 0) | {n: -1 for path in every for n in (path[0], ".".join(path))}
+        """Rows in which one of these holds something that nobody reads; below 0: it is read."""
         self._found: set[str] = set()
         """Of the optional fields those that a row has."""
         self.repeated: Counter[int] = Counter()
@@ -250,7 +259,7 @@ class RowReader:
         assert self._tables is not None
         every = self._every()
         columns, lines = self._tables.read(
-            file, [*{n for path in every for n in (path[0], ".".join(path))}, *STEPS, *MODELS]
+            file, [*{n for path in every for n in (path[0], ".".join(path))}, *STEPS, *MODELS, *ASIDE]
         )
         for field, path in [*self._paths.items(), *(("reward", path) for _, path in self._parts)]:
             if not {path[0], ".".join(path)} & set(columns.columns) and self._needs(field):
@@ -275,6 +284,11 @@ class RowReader:
             yield (
                 "messages between the prompt and the response are not read, in"
                 f" {count(self._skipping, 'row')}: map the whole prompt, for example prompt=messages.:-1"
+            )
+        if aside := [f"{name} ({rows:,})" for name, rows in self._aside.items() if rows > 0]:
+            yield (
+                f"not read, with the rows that have it: {', '.join(aside)}: if it is part of the prompt or"
+                " the response, write it into that"
             )
         for name in sorted(name for name, values in self._like.items() if len(values) > 1):
             yield (
@@ -302,6 +316,9 @@ class RowReader:
                     and len(seen := self._like.setdefault(name, set())) < 2
                 ):
                     seen.add(row[name])
+        for name in ASIDE:
+            if row.get(name) and self._aside[name] >= 0:
+                self._aside[name] += 1
         values: dict[str, Any] = {}
         for field, path in self._paths.items():
             value = _at(row, path, sample)
