@@ -1,10 +1,12 @@
 """A state of a cause that is new: whoever reads states must say what it means there."""
 
+import ast
 import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -20,6 +22,13 @@ READERS = (
     "diagevo/memory/stories/story_wording.py",
 )
 """Those in which states differ; what follows from them reads them there."""
+NAMED = {
+    "diagevo/memory/memory.py": ["dismiss", "reinstate"],
+    "diagevo/memory/state/fold.py": ["_dismissed", "_reinstated"],
+    "diagevo/memory/compare/memory_diff.py": ["_what", "_what"],
+}
+"""Who may ask for one state by its name: what brings a cause into it or out of it; and a cause that is new
+names its state, whichever it is, beside pairs of states that pyright checks."""
 
 
 @pytest.mark.slow
@@ -33,6 +42,38 @@ def test_pyright_names_every_reader_that_leaves_a_new_state_out(tmp_path: Path) 
     found = json.loads(done.stdout)["generalDiagnostics"]
     named = {Path(one["file"]).relative_to(tmp_path.resolve()).as_posix() for one in found}
     assert named == set(READERS), done.stdout
+
+
+def comparisons(file: Path) -> Iterator[str]:
+    """The functions that compare something with a state's name, one for each comparison."""
+    for function in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.Compare):
+                said = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
+                if said & set(get_args(CauseState)):
+                    yield function.name
+
+
+def test_nobody_compares_a_state_by_its_name_where_pyright_would_miss_a_new_one() -> None:
+    found = {
+        file.relative_to(ROOT).as_posix(): names
+        for folder in ("diagevo", "cli")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if (names := sorted(comparisons(file)))
+    }
+    assert found == NAMED
+
+
+def test_no_statement_and_no_page_names_a_state() -> None:
+    """In Python only SQL has single quotes; pages take their states from `CauseState`."""
+    names = "|".join(get_args(CauseState))
+    for pattern, quotes in (("*.py", "'"), ("*.html", "['\"]")):
+        named = re.compile(f"{quotes}({names}){quotes}")
+        for folder in ("diagevo", "cli", "migrations"):
+            for file in (ROOT / folder).rglob(pattern):
+                assert not named.findall(file.read_text("utf-8")), file
 
 
 def test_every_state_has_its_colour() -> None:

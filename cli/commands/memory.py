@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -48,6 +48,7 @@ def show(
     run's policy gets both. For one cause with its evidence: `memory why`."""
     from dataclasses import replace
 
+    from diagevo.equations.states import CauseState, part_in_schedule
     from diagevo.memory.compare.replay import by_frequency, committed_otherwise, describe
     from diagevo.memory.stories.failures import contradicted_causes
 
@@ -77,11 +78,12 @@ def show(
         place["notes"].append(f"{of} compared with the known answer, because no response passed")
     if tree:
         return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, width())}", **place)
-    shown = [cause for cause in memory.causes if cause.state != "dismissed"]
+    shown = [cause for cause in memory.causes if part_in_schedule(cause.state)]
     place["notes"] += [f"{cause}: {why}" for cause, why in contradicted.items()]
-    if memory.dismissed:
-        of = {cause.id: cause.frequency for cause in memory.causes if cause.state == "dismissed"}
-        place["notes"].append(f"{memory_text.dismissed(of)} --run {history.run_id}")
+    for state in get_args(CauseState):
+        of = {cause.id: cause.frequency for cause in memory.causes if cause.state == state}
+        if of and part_in_schedule(state) is None:
+            place["notes"].append(f"{memory_text.left_out(state, of)} --run {history.run_id}")
     if rates is None:
         return Result(memory, memory_text.CAUSES, rows=shown, title=title, **place)
     if rates.left is not None:

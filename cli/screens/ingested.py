@@ -13,7 +13,7 @@ from diagevo.text.steps import common_head
 from ..render.console import row_of
 from ..render.result import Rows
 from ..render.table import Column, columns
-from .memory import dismissed, held
+from .memory import held, left_out
 
 if TYPE_CHECKING:
     from diagevo.memory.compare.matched_causes import MatchedCause
@@ -84,8 +84,8 @@ def answer(
     if rates.dismissed:
         number = sum(one.failures for one in rates.dismissed)
         share = f"{number / max(failed, 1):.0%}"
-        of = {one.cause_id: one.failures for one in rates.dismissed}
-        lines.append(f"{share:>5}  {dismissed(of)} --run {run}")
+        gone = left_out("dismissed", {one.cause_id: one.failures for one in rates.dismissed})
+        lines.append(f"{share:>5}  {gone} --run {run}")
     if rates.without_cause:
         share = f"{rates.without_cause / max(failed, 1):.0%}"
         lines.append(

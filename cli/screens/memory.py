@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from diagevo.equations.policy import BUILT_IN
+from diagevo.equations.states import part_in_schedule
 from diagevo.text.lines import sub
 from diagevo.text.numbers import count, number
 
@@ -43,7 +44,7 @@ def sums(memory: "Rebuilt") -> list[str]:
     """F, F₁, z and ε of the next round, each with its numbers put in."""
     t = memory.open_round or memory.round
     r = memory.reference_round
-    terms = [str(c.frequency) for c in memory.causes if c.state == "active"]
+    terms = [str(c.frequency) for c in memory.causes if part_in_schedule(c.state) == "target"]
     shown = " + ".join(terms[:_TERMS]) + (f" + … ({len(terms)} in all)" if len(terms) > _TERMS else "")
     over = f"F{sub(t)} = Σ f{sub(t)}(e) over {count(memory.active, 'Active cause')}"
     lines = [f"{over} = {shown} = {memory.failures}" if len(terms) > 1 else f"{over} = {memory.failures}"]
@@ -83,8 +84,8 @@ def _by(memory: "Rebuilt") -> str:
 def with_failures(memory: "Rebuilt", rates: "PassRates") -> list[dict]:
     """Rows of causes with the failures of all rounds, most first."""
     known = {cause.cause_id: cause for cause in rates.causes}
-    shown = (c for c in memory.causes if c.frequency or c.state == "mastered")
-    shown = (c for c in shown if c.state != "dismissed")
+    parts = ((c, part_in_schedule(c.state)) for c in memory.causes)
+    shown = (c for c, part in parts if part == "partner" or (part == "target" and c.frequency))
     rows = [row_of(c) | _counted(known.get(c.id)) for c in shown]
     return sorted(rows, key=lambda row: -row["failures"])
 
@@ -102,10 +103,10 @@ def held(rates: "PassRates") -> str:
     return f"{explained:,} of {failed} have {count(len(rates.causes), 'cause')}"
 
 
-def dismissed(failures: "Mapping[str, int]") -> str:
-    """One line: how many failures the dismissed causes have, and where it says why."""
+def left_out(state: str, failures: "Mapping[str, int]") -> str:
+    """One line: how many failures the causes in this state have, and where it says why."""
     number = count(sum(failures.values()), "failure")
-    return f"dismissed: {', '.join(failures)} ({number}); diagevo memory why {next(iter(failures))}"
+    return f"{state}: {', '.join(failures)} ({number}); diagevo memory why {next(iter(failures))}"
 
 
 def headline(run: str, memory: "Rebuilt") -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from diagevo.equations.states import part_in_schedule
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.stories.cause_story import (
     Added,
@@ -160,7 +161,7 @@ def _evaluated(story: CauseStory, examples: Mapping[str, Example]) -> tuple[list
                 lines.extend(_turn(turn, examples))
             case _:
                 pass
-    gone = story.state in ("superseded", "dismissed")
+    gone = story.state == "superseded" or part_in_schedule(story.state) is None
     mark = story.state.upper() if gone else count(failures, "failure").upper()
     return lines, mark
 

@@ -11,6 +11,22 @@ from diagevo.equations.settings import Settings
 CauseState = Literal["active", "mastered", "dismissed"]
 """Of an error cause. An Active one is aimed at, a Mastered one is stitched to others (the paper's Section 3);
 one that somebody dismissed, as no fault of the model, is neither and leaves F."""
+Part = Literal["target", "partner"]
+"""In a schedule: what questions are aimed at, and what they are stitched to."""
+
+
+def part_in_schedule(state: CauseState) -> Part | None:
+    """The part of a cause in the schedule. The f of a target counts towards F; a cause without a part leaves
+    F, ε, p, exports and first screens."""
+    match state:
+        case "active":
+            return "target"
+        case "mastered":
+            return "partner"
+        case "dismissed":
+            return None
+        case _:
+            assert_never(state)
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):
@@ -78,7 +94,7 @@ def provisional(
     Returns:
         ("mastered", 0) if promoted, else `state` and `frequency` unchanged.
     """
-    if state == "active" and reaches(tally, settings):
+    if part_in_schedule(state) == "target" and reaches(tally, settings):
         return "mastered", 0
     return state, frequency
 
@@ -112,6 +128,18 @@ def reinstated(frequency: int, promoted: bool) -> CauseState:
     return "active" if frequency or not promoted else "mastered"
 
 
+def settled(state: CauseState, frequency: int, promoted: bool) -> CauseState:
+    """The state of a cause with this f at a commit. A dismissed one keeps its f for the day on which it is
+    reinstated."""
+    match state:
+        case "active" | "mastered":
+            return reinstated(frequency, promoted)
+        case "dismissed":
+            return state
+        case _:
+            assert_never(state)
+
+
 def withdrawn(state: CauseState, frequency: int, promoted: bool) -> tuple[CauseState, int]:
     """The state and frequency after somebody says that one of the f failures is of another cause."""
-    return (state if state == "dismissed" else reinstated(frequency - 1, promoted)), frequency - 1
+    return settled(state, frequency - 1, promoted), frequency - 1

@@ -8,13 +8,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
+from diagevo.equations.states import Part, part_in_schedule
 from diagevo.errors import ConfigError, OutOfOrderError
 from diagevo.ingest.rollout_steps import LAST, ingested
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
     CauseMatched,
-    CauseState,
     FailureAssigned,
     FailureObserved,
     GroupIngested,
@@ -45,14 +45,12 @@ class Aim:
 
     @classmethod
     def still(
-        cls, cause_id: str | None, stitched: str | None, states: Mapping[str, CauseState]
+        cls, cause_id: str | None, stitched: str | None, parts: Mapping[str, Part | None]
     ) -> "Aim | None":
-        """What a prompt that was drawn for these causes aims at now that they are in these states."""
-        if cause_id is None or states.get(cause_id) != "active":
+        """What a prompt that was drawn for these causes aims at now that they have these parts."""
+        if cause_id is None or parts.get(cause_id) != "target":
             return None
-        return cls(
-            cause_id, stitched if stitched is not None and states.get(stitched) == "mastered" else None
-        )
+        return cls(cause_id, stitched if stitched is not None and parts.get(stitched) == "partner" else None)
 
 
 class LastFailures:
@@ -99,8 +97,8 @@ class LastFailures:
                 case _:
                     pass
 
-    def aim(self, digest: str, states: Mapping[str, CauseState]) -> Aim | None:
-        """What the prompt aims at while the causes are in these states; None: nothing, it is free."""
+    def aim(self, digest: str, parts: Mapping[str, Part | None]) -> Aim | None:
+        """What the prompt aims at while the causes have these parts; None: nothing, it is free."""
         last, causes = self._causes.get(digest, (0, Counter[str]()))
         if moved := self._moved.get(digest):
             last = max([last, *(one.failure.round for one in moved if isinstance(one, FailureAssigned))])
@@ -110,10 +108,10 @@ class LastFailures:
                     causes[one.cause_id] += 1 if isinstance(one, FailureAssigned) else -1
             causes = +causes
         ranked = sorted(causes, key=lambda cause_id: (-causes[cause_id], number_of(cause_id)))
-        active = next((c for c in ranked if states.get(c) == "active"), None)
+        active = next((c for c in ranked if parts.get(c) == "target"), None)
         if active is None:
             return None
-        return Aim(active, next((c for c in ranked if states.get(c) == "mastered"), None))
+        return Aim(active, next((c for c in ranked if parts.get(c) == "partner"), None))
 
 
 def prompts_that_passed(log: Log, run_id: str) -> dict[str, bool]:
@@ -402,11 +400,13 @@ class Rounds:
             self._superseded = memory.state.superseded
         self._last.read(memory.log, memory.run_id, memory.state.counted(range(self._read + 1, number)))
         self._read = number - 1
-        states: dict[str, CauseState] = {c.cause_id: c.state for c in memory.state.causes.values()}
+        parts: dict[str, Part | None] = {
+            c.cause_id: part_in_schedule(c.state) for c in memory.state.causes.values()
+        }
         unlabelled = [g.reference for g in groups if g.reference and g.answer is None]
         references = memory.artifacts.get_many(unlabelled)
         return [
-            self._candidate(f"r{number}.q{place}", group, states, references)
+            self._candidate(f"r{number}.q{place}", group, parts, references)
             for place, group in enumerate(groups)
         ]
 
@@ -414,14 +414,14 @@ class Rounds:
         self,
         question_id: str,
         group: GroupIngested,
-        states: Mapping[str, CauseState],
+        parts: Mapping[str, Part | None],
         references: Mapping[str, str],
     ) -> CandidateScored:
         draw, drawn = group.draw, None
         if draw is None:
-            aim = self._last.aim(group.question, states)
+            aim = self._last.aim(group.question, parts)
         else:
-            aim = Aim.still(draw.cause_id, draw.stitched_cause_id, states)
+            aim = Aim.still(draw.cause_id, draw.stitched_cause_id, parts)
             drawn = None if draw.round == self.memory.state.round + 1 else draw.round
         responses = len(group.rewards)
         label = group.answer

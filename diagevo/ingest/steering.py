@@ -90,7 +90,7 @@ def served(memory: Memory, schedule: Schedule, dataset: PromptDataset | None) ->
                 "cause_id": cause.cause_id,
                 "description": cause.description,
                 "node": cause.node,
-                "state": "mastered" if cause.mastered else "active",
+                "state": memory.state.causes[cause.cause_id].state,
                 "frequency": cause.frequency,
                 "p": None if cause.mastered else str(schedule.shares[cause.cause_id].p),
             }

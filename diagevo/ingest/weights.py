@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from diagevo.equations.states import Part
 from diagevo.errors import ConfigError
 from diagevo.ingest.dataset import PromptDataset
 from diagevo.ingest.rounds import Aim, LastFailures, prompts_that_passed
-from diagevo.memory.events import CauseState
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.log import Log
 from diagevo.memory.state.model import MemoryState
@@ -91,11 +91,9 @@ def weights(
     The free share ε is spread evenly over all prompts, (1 − ε)·p(e) evenly over those that aim at e. What
     aims at a cause that no prompt reaches is spread as the free share is.
     """
-    states: Mapping[str, CauseState] = {
-        c.cause_id: "mastered" if c.mastered else "active" for c in schedule.causes
-    }
+    parts: Mapping[str, Part] = {c.cause_id: "partner" if c.mastered else "target" for c in schedule.causes}
     aims: list[Aim | None] = [
-        None if digest is None else last.aim(digest, states) for digest in dataset.digests
+        None if digest is None else last.aim(digest, parts) for digest in dataset.digests
     ]
     reached = Counter(aim.cause_id for aim in aims if aim is not None)
     p = {cause: share.p for cause, share in schedule.shares.items()}

@@ -7,6 +7,7 @@ from operator import itemgetter
 
 from diagevo.equations.policy import built_in, described, next_epsilon, shares
 from diagevo.equations.schedule import aimed_share, z
+from diagevo.equations.states import part_in_schedule
 from diagevo.memory.events import (
     CauseMatched,
     CauseRenamed,
@@ -137,7 +138,7 @@ def describe(state: MemoryState) -> Rebuilt:
             sum=str(share) if share else None,
             created_round=c.created_round,
             partners=0
-            if c.state != "active" or stitching == "off"
+            if part_in_schedule(c.state) != "target" or stitching == "off"
             else sum(1 for m in mastered if stitching == "random" or m.node_id == c.node_id),
         )
         for c in state.causes.values()

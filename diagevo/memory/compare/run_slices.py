@@ -106,7 +106,7 @@ class SlicedRun:
     @cached_property
     def caused(self) -> list[CausedFailures]:
         """All failures by cause and group, without dismissed causes."""
-        gone = {cause.cause_id for cause in self.history.state(self.history.end).dismissed()}
+        gone = {cause.cause_id for cause in self.history.state(self.history.end).left_out()}
         found = select_rows(self.history, "v_cause_question", CausedFailures)
         return [one for one in found if one.cause_id not in gone]
 

@@ -21,7 +21,15 @@ from diagevo.equations.filter import verdict
 from diagevo.equations.policy import built_in, next_epsilon, shares
 from diagevo.equations.schedule import Share, reference, z
 from diagevo.equations.settings import Filter, Settings
-from diagevo.equations.states import CauseState, counted, provisional, reinstated, withdrawn
+from diagevo.equations.states import (
+    CauseState,
+    Part,
+    counted,
+    part_in_schedule,
+    provisional,
+    reinstated,
+    withdrawn,
+)
 from diagevo.errors import ConfigError
 from diagevo.memory.events import (
     CauseDismissed,
@@ -185,24 +193,29 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
             before, causes[cause] = causes[cause], counted(*causes[cause], count)
             if before[0] != causes[cause][0]:
                 reactivated.append(cause)
-        first = reference(first, sum(f for state, f in causes.values() if state == "active"))
+        first = reference(first, sum(_of("target", causes).values()))
         for event in round_.judged:  # between the commit and the next round: F₁ stays
             if event.cause_id in causes:
                 now = causes[event.cause_id]
                 causes[event.cause_id] = _judge(now, event, last_promotion.get(event.cause_id))
-        frequencies = {cause: f for cause, (state, f) in causes.items() if state == "active"}
+        frequencies = _of("target", causes)
         failures = sum(frequencies.values())
         following = changes.at(round_.round, round_.following.settings)
         yield _Played(
             frequencies=frequencies,
             shares=shares(built_in(following), frequencies),
-            mastered=frozenset(cause for cause, (state, _) in causes.items() if state == "mastered"),
+            mastered=frozenset(_of("partner", causes)),
             failures=failures,
             reference=first,
             epsilon=_epsilon(round_, following, frequencies, first),
             promoted=tuple(sorted(promoted, key=number_of)),
             reactivated=tuple(sorted(reactivated, key=number_of)),
         )
+
+
+def _of(part: Part, causes: Mapping[str, tuple[CauseState, int]]) -> dict[str, int]:
+    """The causes with this part in the schedule, and f of each."""
+    return {cause: f for cause, (state, f) in causes.items() if part_in_schedule(state) == part}
 
 
 def _judge(now: tuple[CauseState, int], event: Judged, promoted: int | None) -> tuple[CauseState, int]:

@@ -75,7 +75,7 @@ def counts(history: History) -> Counts:
         causes = _assigned_anew(history, causes, rounds, state.round)
     if state.open is not None:
         causes += cause_counts(state.open).values()
-    dismissed = frozenset(cause.cause_id for cause in state.dismissed())
+    dismissed = frozenset(cause.cause_id for cause in state.left_out())
     return Counts(tuple(rounds), tuple(causes), history.ingested is not None, history.steered, dismissed)
 
 

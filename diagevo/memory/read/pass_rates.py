@@ -215,7 +215,7 @@ def pass_rates(history: History) -> PassRates | None:
     )
     first = select_rows(history, "v_group", _Prompt, order="position", limit=DROPS)
     again = whole.first_pass_rate, whole.last_pass_rate
-    gone = {cause.cause_id for cause in history.state(history.end).dismissed()}
+    gone = {cause.cause_id for cause in history.state(history.end).left_out()}
     rates = _causes(history, whole.rollouts - whole.passes)
     return PassRates(
         source=history.ingested,

@@ -7,7 +7,7 @@ stages and the round's bounds are in `fold.py`.
 
 from msgspec.structs import replace
 
-from diagevo.equations.states import counted, tallied
+from diagevo.equations.states import counted, part_in_schedule, tallied
 from diagevo.errors import InconsistentError
 from diagevo.memory.events import (
     CandidateScored,
@@ -62,9 +62,9 @@ def scored(state: MemoryState, now: OpenRound, fact: Fact[CandidateScored]) -> N
     if event.mode == "free":
         raise InconsistentError("a free question with a cause")
     # As committed, not as it is now: the schedule that drew it knew no more.
-    if now.causes[cause_id].state != "active":
+    if part_in_schedule(now.causes[cause_id].state) != "target":
         raise InconsistentError(f"its target {cause_id} was not Active when the round began")
-    if stitched is not None and now.causes[stitched].state != "mastered":
+    if stitched is not None and part_in_schedule(now.causes[stitched].state) != "partner":
         raise InconsistentError("its partner was not Mastered")
     # Only questions that were answered count towards the score that promotes a cause.
     if verdict != "invalid":

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from msgspec.structs import replace
 
 from diagevo.equations.policy import built_in, next_epsilon
-from diagevo.equations.states import CauseState, counted, reaches, reinstated, withdrawn
+from diagevo.equations.states import CauseState, counted, reaches, reinstated, settled, withdrawn
 from diagevo.errors import InconsistentError
 from diagevo.memory.events import (
     Cause,
@@ -369,9 +369,8 @@ def _committed(state: MemoryState, now: OpenRound, fact: Fact[RoundCommitted]) -
     due = {cause_id for cause_id, tally in now.tallies.items() if reaches(tally, state.settings)}
     require(due == now.promoted, f"the votes promote {sorted(due)}, recorded are {sorted(now.promoted)}")
     for cause in state.causes.values():
-        # State and f say the same (Mastered: f = 0), but for what somebody assigned. A dismissed cause keeps
-        # its f for the day it is reinstated.
-        fits = cause.state in ("dismissed", reinstated(cause.frequency, cause.promotion is not None))
+        # State and f say the same (Mastered: f = 0), but for what somebody assigned.
+        fits = cause.state == settled(cause.state, cause.frequency, cause.promotion is not None)
         require(fits, f"{cause.cause_id} is {cause.state} with f = {cause.frequency}")
     expected = decide.commitment(state, _epsilon(event.epsilon_next))
     for name in expected.__struct_fields__:

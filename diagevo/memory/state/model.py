@@ -14,7 +14,7 @@ import msgspec
 from diagevo.equations.policy import Known, Policy, ScheduledCause, built_in
 from diagevo.equations.schedule import reference
 from diagevo.equations.settings import Settings
-from diagevo.equations.states import CauseState, Tally
+from diagevo.equations.states import CauseState, Tally, part_in_schedule
 from diagevo.memory.events import (
     Artifact,
     CandidateScored,
@@ -181,14 +181,14 @@ class MemoryState:
         """Mastered causes in order of number."""
         return by_state(self.causes.values()).mastered
 
-    def dismissed(self) -> list[Cause]:
-        """Dismissed causes in order of number."""
-        return by_state(self.causes.values()).dismissed
+    def left_out(self) -> list[Cause]:
+        """Causes without a part in the schedule, by number, which exports and first screens leave out."""
+        return [c for c in self.causes.values() if part_in_schedule(c.state) is None]
 
     @property
     def current_failures(self) -> int:
         """F of the causes as they are now, committed or not."""
-        return sum(c.frequency for c in self.causes.values() if c.state == "active")
+        return sum(c.frequency for c in self.active())
 
     def reference(self, failures: int) -> tuple[int | None, int | None]:
         """The round of F₁ and F₁ itself, were F `failures` when the open round is committed."""
@@ -305,17 +305,11 @@ def by_state(causes: Iterable[Cause]) -> ByState:
 def _scheduled(causes: Mapping[str, Cause], nodes: Mapping[str, Node]) -> tuple[ScheduledCause, ...]:
     found: list[ScheduledCause] = []
     for c in causes.values():
-        match c.state:
-            case "active" | "mastered":
-                label, mastered = nodes[c.node_id].label, c.state == "mastered"
-                found.append(
-                    ScheduledCause(c.cause_id, c.description, c.node_id, label, mastered, c.frequency)
-                )
-            case "dismissed":
-                pass
-            case _:
-                assert_never(c.state)
-    return tuple(one for one in found if one.mastered or one.frequency)
+        part = part_in_schedule(c.state)
+        if part == "partner" or (part == "target" and c.frequency):
+            label, mastered = nodes[c.node_id].label, part == "partner"
+            found.append(ScheduledCause(c.cause_id, c.description, c.node_id, label, mastered, c.frequency))
+    return tuple(found)
 
 
 Spans = Sequence[tuple[int, int]]

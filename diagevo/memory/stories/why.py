@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from typing import cast
 
 from diagevo.equations.policy import next_epsilon
-from diagevo.equations.states import Tally, counted, reaches, reinstated, tallied, withdrawn
+from diagevo.equations.states import Tally, counted, part_in_schedule, reaches, reinstated, tallied, withdrawn
 from diagevo.memory.events import (
     EVENT_TYPES,
     CandidateScored,
@@ -441,7 +441,7 @@ class _Reader:
         cause = state.causes.get(self.cause_id)
         if cause is None or not state.failures:
             return None
-        counts = cause.frequency if cause.state == "active" else 0
+        counts = cause.frequency if part_in_schedule(cause.state) == "target" else 0
         without, reference = state.failures - counts, commit.reference_failures
         if commit.reference_round == number and reference is not None:
             reference -= counts

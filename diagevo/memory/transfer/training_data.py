@@ -87,7 +87,7 @@ class TrainingData:
         self._wanted: list[_Failure] = []
         left = Counter({WAITING: waiting, NONE_PASSED: none_passed})
         questions: set[str] = set()
-        dismissed = {one.cause_id for one in history.state(history.end).dismissed()}
+        dismissed = {one.cause_id for one in history.state(history.end).left_out()}
         for failed, scored in wanted:
             why = _why_not(kind, failed, scored)
             if self._causes.get(failed.failure_id) in dismissed:
