@@ -1,1 +1,1 @@
-"""The program `diagevo`: everything of `diagevo` comes in but its tables, and nothing imports it."""
+"""The program `diagevo`. It may import all of `diagevo` but its tables; nothing imports it."""

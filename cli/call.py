@@ -1,4 +1,4 @@
-"""What every command is given beside its own arguments: its `CommandContext`."""
+"""What every command gets besides its own arguments: its `CommandContext`."""
 
 import os
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ RowFormat = Literal["table", "json", "jsonl", "csv", "parquet", "md"]
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """What was asked for beside the command's own arguments: the first parameter of every command."""
+    """The common options: the first parameter of every command."""
 
     run: str | None = None
-    """`--run`; None means the latest run where a run is read, a new name where one is made."""
+    """`--run`; None means the latest run when reading, a new name when creating."""
     db: str | None = None
     config: Path | None = None
     settings: tuple[str, ...] = ()
@@ -32,9 +32,9 @@ class CommandContext:
     format: RowFormat = "table"
     output: Path | None = None
     typed: frozenset[str] = frozenset()
-    """Which of the common options stand on the command line, not in the environment."""
+    """Which of the common options were given on the command line, not in the environment."""
     stack: ExitStack = field(default_factory=ExitStack)
-    """What stays open until all is printed."""
+    """What stays open until everything is printed."""
     schema: str = ""
     """Name of the JSON the command prints, e.g. `diagevo.memory.why/1`."""
 
@@ -44,7 +44,7 @@ class CommandContext:
 
     @property
     def home(self) -> Path:
-        """`DIAGEVO_HOME`: the default database, and a folder a run."""
+        """`DIAGEVO_HOME`: the default database, and a folder per run."""
         return Path(os.environ.get("DIAGEVO_HOME") or "runs")
 
     @property
@@ -54,7 +54,7 @@ class CommandContext:
 
     @property
     def database_again(self) -> list[str]:
-        """The arguments by which a command that is suggested finds the same database; no password in them."""
+        """The arguments with which a suggested command finds the same database, without a password."""
         from diagevo.memory.log.location import database_url, shown
 
         if not self.db or self.db == os.environ.get("DIAGEVO_DB"):
@@ -67,15 +67,15 @@ class CommandContext:
         return resolve(file=self.config, settings=self.settings, profile=self.profile)
 
     def own_words(self) -> "dict[KeyPath, Any]":
-        """What the user's own files, variables and `--set` say, by key."""
+        """The values from the user's own files, variables and `--set`, by key."""
         from diagevo.config.loading import own_layers
 
         layers = own_layers(file=self.config, settings=self.settings)
         return {path: value for layer in reversed(layers) for path, value in layer.values.items()}
 
     def config_in_log(self, history: "History", stored: "Mapping[str, Any]") -> dict[str, Any]:
-        """`stored`, a configuration of the run, as it may be used here: of a run from outside, what reaches
-        other machines counts only in the user's own words. Raises ConfigError."""
+        """`stored`, a configuration of the run, as it may be used here: for an imported run, settings that
+        reach other machines count only if the user gave them. Raises ConfigError."""
         from diagevo.config.resume_overrides import confirmed
 
         if history.log.imported(history.run_id) is None:

@@ -1,5 +1,5 @@
-"""Which commands there are, in the order of use, and the module in `commands` that each is in. A module is
-imported when its command is asked for."""
+"""The commands, in the order of use, and the module in `commands` that defines each. A module is imported
+only when its command is used."""
 
 from collections import UserDict
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from .options import BUILT
 
 
 class _Commands(UserDict[str, Any]):
-    """The commands of a group by name; a module's name stands for a command until it is read."""
+    """The commands of a group by name; a module's name stands in for a command until the module is
+    imported."""
 
     def __init__(self, path: str, homes: Mapping[str, Any]) -> None:
         super().__init__(homes)
@@ -26,7 +27,7 @@ class _Commands(UserDict[str, Any]):
 
 
 class Group(TyperGroup):
-    """A group that prints its help where no command is named."""
+    """A group that prints its help if no command is named."""
 
     def __init__(self, homes: Mapping[str, Any], *, path: str = "", **given: Any) -> None:
         super().__init__(**{"rich_markup_mode": None, **given})
@@ -37,7 +38,7 @@ class Group(TyperGroup):
 
 
 def _group(name: str, help: str, **modules: str) -> Group:
-    """The commands of each module, named by the words beside it."""
+    """The commands of each module, by name."""
     homes = {command: module for module, commands in modules.items() for command in commands.split()}
     return Group(homes, path=name, name=name, help=help)
 

@@ -26,11 +26,11 @@ USAGE = 2
 BUG = 70
 INTERRUPTED = 130
 LONGEST = 10_000
-"""Characters of an error: an argument of any length may stand in it."""
+"""Maximum characters of an error: it may quote an argument of any length."""
 REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG, errno.EROFS})
-"""What a place says that takes no more, or not this name."""
+"""The errors of a full disk, or of a name that it does not take."""
 
-gc.set_threshold(200_000)  # else what is imported is walked again and again: a tenth of a short command
+gc.set_threshold(200_000)  # else garbage collection walks every import again: a tenth of a short command
 
 
 class Program(listing.Group):
@@ -71,16 +71,17 @@ class Program(listing.Group):
             code = INTERRUPTED
         except OSError as error:
             code = (_refused if error.errno in REFUSED else _report_bug)(arguments, error)
-        except Exception as error:  # what nothing above knows is a bug, and reported as one
+        except Exception as error:  # anything not handled above is a bug, and reported as one
             code = _report_bug(arguments, error)
         if code == INTERRUPTED:
             print("interrupted; everything recorded so far is kept", file=sys.stderr)
-        gc.freeze()  # else the end walks all that torch brought once more, for seconds
+        gc.freeze()  # otherwise the exit walks everything that torch loaded once more, for seconds
         sys.exit(code if isinstance(code, int) else 0)
 
 
 def _open_streams() -> None:
-    """A stream that was closed takes nothing; one whose encoding lacks a letter gets its number instead."""
+    """A closed stream takes nothing; if its encoding lacks a letter, the letter's number is written
+    instead."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -90,8 +91,8 @@ def _open_streams() -> None:
 
 
 def _refused(arguments: list[str], error: OSError) -> int:
-    """A full disk, or a name too long for it. What stdout still holds goes nowhere, or Python would try once
-    more at its end."""
+    """A full disk, or a name that is too long. What stdout still buffers is dropped, or Python would try to
+    write it again at exit."""
     from .render.console import silence_stream
 
     with suppress(OSError):
@@ -99,12 +100,12 @@ def _refused(arguments: list[str], error: OSError) -> int:
     long = error.errno == errno.ENAMETOOLONG
     named = f" {error.filename}" if error.filename else ""
     what = f"cannot {'open' if long else 'write'}{named}: {error.strerror}"
-    hint = "name a path of names of up to 255 bytes" if long else "free some space, or name another place"
+    hint = "use a path with names of up to 255 bytes" if long else "free some space, or name another place"
     return _report(arguments, "config", what, hint, USAGE)
 
 
 def _refuse_bytes(arguments: list[str]) -> None:
-    """Bytes that are no UTF-8 come as halves of surrogate pairs, which no database and no output takes."""
+    """Bytes that are not UTF-8 arrive as halves of surrogate pairs, which no database or output accepts."""
     given = {f"argument {n}": text for n, text in enumerate(arguments, 1)}
     given |= {name: text for name, text in os.environ.items() if name.startswith("DIAGEVO_")}
     for name, text in given.items():
@@ -113,7 +114,7 @@ def _refuse_bytes(arguments: list[str]) -> None:
 
 
 def _wants_json(arguments: list[str]) -> bool:
-    """Whether the failure is read by a program; the arguments may be the very thing that is wrong."""
+    """Whether a program reads the error; the arguments themselves may be what is wrong."""
     return not {"--json", "--format=json", "--display=json"}.isdisjoint(arguments) or any(
         pair in (("--format", "json"), ("--display", "json")) for pair in pairwise(arguments)
     )
@@ -122,7 +123,7 @@ def _wants_json(arguments: list[str]) -> bool:
 def _report(arguments: list[str], kind: str, message: str, hint: str | None, code: int) -> int:
     message = shortened(masked(message), LONGEST)
     hint = None if hint is None else shortened(masked(hint), LONGEST)
-    with suppress(OSError):  # nowhere is left to say it; the exit code does
+    with suppress(OSError):  # there is nowhere left to print it; the exit code tells
         if _wants_json(arguments):
             print(json_text({"error": {"kind": kind, "message": message, "hint": hint}}))
         else:
@@ -134,7 +135,7 @@ def _report(arguments: list[str], kind: str, message: str, hint: str | None, cod
 
 
 def _stopped(arguments: list[str], stopped: StoppedSafely) -> int:
-    """A safe stop is what was asked for, so it is not called an error."""
+    """The user asked for a safe stop, so it is not called an error."""
     if _wants_json(arguments):
         return _report(arguments, stopped.kind, stopped.message, stopped.hint, stopped.exit_code)
     print(visible(masked(f"{stopped.message}\nhint: {stopped.hint}")), file=sys.stderr)
@@ -142,8 +143,8 @@ def _stopped(arguments: list[str], stopped: StoppedSafely) -> int:
 
 
 def _report_bug(arguments: list[str], error: Exception) -> int:
-    """Put the traceback into the home folder, if there is one, and say where. Never into a folder that other
-    users share: it may repeat what a model wrote."""
+    """Write the traceback to the home folder, if there is one, and say where. Never to a folder shared with
+    other users: it may repeat what a model wrote."""
     text = masked(traceback.format_exc())
     if "-v" in arguments or "--verbose" in arguments:
         print(text, file=sys.stderr)

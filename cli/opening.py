@@ -1,4 +1,4 @@
-"""How a command opens a database or a run, and the options that say where and when."""
+"""How a command opens a database or a run, and the options that select the run and the point in its log."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ Run = Annotated[
 ]
 _REF = typer.Argument(
     metavar="REF",
-    help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description.",
+    help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous part of a description.",
 )
 Ref = Annotated[str, _REF]
 OptionalRef = Annotated[str | None, _REF]
@@ -36,7 +36,7 @@ OptionalRef = Annotated[str | None, _REF]
 
 @contextmanager
 def database(call: CommandContext, *, create: bool = False) -> Iterator["Database"]:
-    """The database that the options name, of this version's revision."""
+    """The database that the options name, at this version's revision."""
     from diagevo.memory.log.database import Database
     from diagevo.memory.log.migrate import prepare
 
@@ -50,7 +50,7 @@ def database(call: CommandContext, *, create: bool = False) -> Iterator["Databas
 
 @contextmanager
 def opened(call: CommandContext, run: str | None = None) -> Iterator["History"]:
-    """A run for reading: `run`, else the one that the options name."""
+    """Opens a run for reading: `run`, or the one that the options name."""
     from diagevo.memory.history import open_history
 
     history = open_history(call.database, call.run if run is None else run)
@@ -61,7 +61,7 @@ def opened(call: CommandContext, run: str | None = None) -> Iterator["History"]:
 
 
 def one(call: CommandContext, *given: str | None) -> str | None:
-    """The run that an argument names. Raises ConfigError where --run was typed beside another name."""
+    """The run that an argument names. Raises ConfigError if --run gives another name."""
     named = [run for run in given if run is not None]
     if named and "--run" in call.typed and named != [call.run]:
         raise ConfigError(
@@ -94,14 +94,14 @@ def config_of(call: CommandContext, history: "History") -> "Config":
 
 
 def stored_config(history: "History") -> "Config":
-    """The configuration that a run has in its log. Raises ConfigError where `train` did not write it."""
+    """The configuration that a run has in its log. Raises ConfigError if `train` did not write it."""
     from diagevo.config.loading import of_run
 
     return of_run(history.configuration().config, history.run_id).config
 
 
 def there_is_none(call: CommandContext) -> bool:
-    """Whether the options name a file that is not there yet: then nothing was ever recorded in it."""
+    """Whether the options name a file that does not exist yet, so that nothing was recorded in it."""
     from diagevo.memory.log.database import Database
 
     file = Database(call.database).file
@@ -109,7 +109,7 @@ def there_is_none(call: CommandContext) -> bool:
 
 
 def refuse_damaged(location: str) -> None:
-    """Raises DamagedError where a run is not as it was written. Called after an unforeseen error."""
+    """Raises DamagedError if a run is not as it was written. Called after an unexpected error."""
     from diagevo.memory.audit.verify import verify
     from diagevo.memory.log.database import Database
     from diagevo.memory.log.log import Log
@@ -130,4 +130,4 @@ def refuse_damaged(location: str) -> None:
     except DamagedError:
         raise
     except DiagEvoError:
-        return  # a database that is not there, old or away did not do it
+        return  # a database that is missing, outdated or unreachable is not the cause

@@ -19,7 +19,7 @@ _ENDINGS: dict[str, RowFormat] = {name: name for name in get_args(RowFormat) if 
 CONFIGURATION = ("-c", "--set", "--profile")
 """The options of a command that reads a configuration."""
 _NAMES = {"--run": "run", "--db": "db", "-c": "config", "--set": "settings", "--profile": "profile"}
-"""Attributes of `CommandContext` by the options that not every command takes."""
+"""Attributes of `CommandContext`, by the options that only some commands take."""
 _COMMON: dict[str, Any] = {
     "run": Annotated[
         str | None,
@@ -76,15 +76,15 @@ def command(
     reads: Sequence[str] = (),
     without: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make `function(call, …)` the command `path`, with the common options after its own. What it returns, a
-    `Result`, is printed.
+    """Make `function(call, …)` the command `path`, with the common options after its own. The `Result` that
+    it returns is printed.
 
     Args:
         path: Its name behind `diagevo`, e.g. "memory why".
-        example: What ends the help, one command a line.
+        example: The end of the help, one command per line.
         rows: Whether it prints rows: adds `--format` and `-o`.
-        reads: Those of `CONFIGURATION` that mean something to it.
-        without: `--run` where the command is about no run, `--db` where it opens no database.
+        reads: The options in `CONFIGURATION` that it uses.
+        without: `--run` if the command concerns no run, `--db` if it opens no database.
     """
     taken = [_NAMES[option] for option in ("--run", "--db", *reads) if option not in without]
     taken += [*(["format", "output"] if rows else []), "json", "quiet", "verbose", "no_color"]
@@ -109,7 +109,7 @@ def command(
                 refuse_damaged(call.database)
                 raise
 
-        del run.__wrapped__  # or inspect would read the signature of the function inside
+        del run.__wrapped__  # otherwise inspect would read the signature of the inner function
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters = [
             inspect.Parameter("ctx", keyword, annotation=typer.Context),
@@ -125,7 +125,7 @@ def command(
                 for name in taken
             ),
         ]
-        vars(run)["__signature__"] = inspect.Signature(parameters)  # where inspect looks
+        vars(run)["__signature__"] = inspect.Signature(parameters)  # where inspect looks for it
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         lines = "\n".join(f"  {line.strip()}" for line in example.strip().splitlines())
         info = CommandInfo(path.rpartition(" ")[2], callback=run, epilog=f"\b\nExample:\n{lines}")
@@ -136,7 +136,7 @@ def command(
 
 
 def _call(context: typer.Context, path: str, given: dict[str, Any]) -> CommandContext:
-    """What the options say. Raises ConfigError for an empty name and for an ending that no format has."""
+    """The options as a `CommandContext`. Raises ConfigError for an empty name or an unknown suffix."""
     for name in ("run", "db", "profile"):
         if given.get(name) == "":
             raise ConfigError(f"--{name} is empty", hint="give it a value, or leave it out")
@@ -158,8 +158,8 @@ def _call(context: typer.Context, path: str, given: dict[str, Any]) -> CommandCo
 
 
 def _ending(output: Path | None) -> RowFormat:
-    """The format by the end of a file's name; a table where there is no name, or it ends in .txt or
-    nothing. Raises ConfigError for another ending."""
+    """The format for a file's suffix; a table if there is no file, no suffix, or .txt. Raises
+    ConfigError for another suffix."""
     ending = "" if output is None else output.suffix.removeprefix(".").lower()
     if ending in ("", "txt"):
         return "table"

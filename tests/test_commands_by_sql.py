@@ -164,9 +164,9 @@ def ingest(sql: Sql) -> str:
     return (
         f"sql: 1 step (1 new), {rollouts} rollouts in {len(groups)} groups {len(mixed)} with passes"
         f" and failures,"
-        f" {sum(found.count(False) for found in mixed)} failures {none} all failed: none to"
+        f" {sum(found.count(False) for found in mixed)} failures {none} all failed: no pass to"
         f" compare with;"
-        f" diagnose --local does without {len(groups) - len(mixed) - none} all passed round 1 waits for its"
+        f" diagnose --local needs none {len(groups) - len(mixed) - none} all passed round 1 waits for its"
         " diagnosis: diagevo diagnose --run sql --local (or --model M --base-url URL)"
     )
 

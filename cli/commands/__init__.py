@@ -1,1 +1,1 @@
-"""The commands, a file a noun: parse, one call, a screen. Everything of `cli` comes in but `main`."""
+"""The commands, one file per noun: parse, one call, a screen. They may import all of `cli` but `main`."""

@@ -1,4 +1,4 @@
-"""`diagevo ablate`: plan the paper's ablations, play them, and see what they show."""
+"""`diagevo ablate`: plan the paper's ablations, run them, and compare the results."""
 
 import shlex
 from dataclasses import asdict
@@ -45,7 +45,7 @@ Name = Annotated[
 def plan(
     call: CommandContext,
     name: Annotated[str, typer.Argument(metavar="PLAN", help="Name of the plan, and prefix of its runs.")],
-    variants: Annotated[str, typer.Option(help="Comma-separated names, or `all` of the paper's.")] = "all",
+    variants: Annotated[str, typer.Option(help="Comma-separated names, or `all` for the paper's.")] = "all",
     seeds: Annotated[str, typer.Option(help="Comma-separated seeds.")] = "0,1,2",
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of every run.")] = None,
     evaluate: Annotated[
@@ -93,7 +93,7 @@ def plan(
 
 
 def _measured(arguments: str | None) -> list[str]:
-    """The arguments of `eval run`, whose benchmarks must exist."""
+    """The arguments of `eval run`, with benchmarks that must exist."""
     from diagevo.evaluation.benchmarks import benchmark
 
     words = shlex.split(arguments or "")
@@ -117,10 +117,10 @@ def run(
         bool, typer.Option("--status", help="Run nothing; show the state of every run.")
     ] = False,
 ) -> Result[Any]:
-    """Play the runs of a plan, one after another.
+    """Run a plan's runs, one after another.
 
-    Each by the commands that you would type, with their output on stderr. Nothing is done twice. One such
-    call at a time: for two at once, make two plans.
+    Each uses the commands that you would type, with their output on stderr. Nothing is done twice. Only
+    one such call at a time: for two at once, make two plans.
     """
     from diagevo.evaluation.ablation import load_plan, play, states
 
@@ -163,9 +163,7 @@ def compare(
     against: Annotated[
         str, typer.Option(metavar="VARIANT", help="The variant that the others are compared with.")
     ] = "full",
-    metric: Annotated[
-        str, typer.Option(help="A metric of the validation after the last round.")
-    ] = "mean_at_k",
+    metric: Annotated[str, typer.Option(help="A validation metric after the last round.")] = "mean_at_k",
 ) -> Result[Any]:
     """Compare every variant with one of them, paired by seed.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _text(value: Any) -> str:
-    """A value as the configuration's YAML writes it."""
+    """A value as it appears in the configuration's YAML."""
     from diagevo.config.writing import scalar
 
     return scalar(value)
@@ -57,7 +57,7 @@ def show(
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="Only check that `train` would accept it; exit 2 with the key and line."
+            "--check", help="Only check that `train` would accept it; if not, exit 2 with the key and line."
         ),
     ] = False,
     schema: Annotated[
@@ -139,7 +139,8 @@ def diff(
 
 
 def of(call: CommandContext, name: str) -> "Resolved":
-    """The configuration that `name` means: a profile, a file, or a run (`run:ID`, or the ID after --run)."""
+    """The configuration that `name` refers to: a profile, a file, or a run (`run:ID`, or the ID after
+    --run)."""
     from diagevo.config.loading import of_file, of_profile, of_run
     from diagevo.config.shipped import PROFILES
 

@@ -1,4 +1,4 @@
-"""`diagevo db`: revisions of the database, its checks, its backups."""
+"""`diagevo db`: database revisions, checks and backups."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ def _database(call: CommandContext, *, must_exist: bool = True) -> Iterator["Dat
     try:
         if must_exist:
             refuse_missing(database)
-        with render.Heartbeat(call, "at work on the database"):
+        with render.Heartbeat(call, "working on the database"):
             yield database
     finally:
         database.close()
@@ -70,7 +70,7 @@ def upgrade(call: CommandContext) -> Result[Any]:
 
 
 def _backup_beside(file: Path, database: "Database") -> Path:
-    """A copy next to an SQLite file, without what one that was killed left of its own."""
+    """A copy next to an SQLite file; leftovers of a killed backup are removed."""
     from diagevo.memory.transfer.backup import backup
 
     for unfinished in file.parent.glob("before-upgrade-*.db.part*"):
@@ -83,7 +83,7 @@ def _backup_beside(file: Path, database: "Database") -> Path:
 def status(call: CommandContext) -> Result[Any]:
     """Check revision, triggers and integrity.
 
-    Changes nothing. Exits 5 if the revision is not the one that this version expects, 1 for any other fault.
+    Changes nothing. Exits 5 if this version expects another revision, 1 for any other fault.
     """
     from diagevo.memory.log.check import check
     from diagevo.memory.log.location import shown
@@ -108,7 +108,7 @@ def backup(
 ) -> Result[Any]:
     """Copy the SQLite database into one file.
 
-    Runs may go on writing meanwhile. For PostgreSQL, use pg_dump."""
+    Runs may keep writing meanwhile. For PostgreSQL, use pg_dump."""
     from diagevo.memory.transfer.backup import backup as write
 
     with _database(call) as database:

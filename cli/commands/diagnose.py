@@ -1,4 +1,4 @@
-"""`diagevo diagnose`: ask the diagnostician for what waits in an ingested run, or again."""
+"""`diagevo diagnose`: diagnose what is waiting in an ingested run, or diagnose it again."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -53,7 +53,7 @@ def diagnose(
         bool,
         typer.Option(
             "--all-failed",
-            help="Also diagnose where every response failed, against the known answer; remembered.",
+            help="Also diagnose groups where every response failed, against the known answer; remembered.",
         ),
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only estimate the cost.")] = False,
@@ -83,7 +83,7 @@ def diagnose(
     for wrong, what, fix in (
         (
             not again and (dry_run or round is not None),
-            "--round and --dry-run are about what was diagnosed before",
+            "--round and --dry-run apply to earlier diagnoses",
             "add --again, or leave them out",
         ),
         (

@@ -1,4 +1,4 @@
-"""How far a diagnosis is, in lines; and `diagevo diagnose --again --dry-run`: recorded decisions asked about
+"""Progress of a diagnosis, in lines; and `diagevo diagnose --again --dry-run`: recorded decisions are asked
 again and compared."""
 
 from collections.abc import Mapping
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from diagevo.diagnosis.recheck import Recheck
 
 AFTER = {"extraction": "settlement", "settlement": "consolidation", "consolidation": "the commit"}
-"""What follows a part of a diagnosis that is done."""
+"""What follows a finished phase of a diagnosis."""
 COMPARED = columns("decision, subject, recorded, answered")
-"""What a person reads of a disagreement; json, jsonl, csv and parquet hold every decision that was asked."""
+"""The columns of a disagreement for a person; json, jsonl, csv and parquet hold every decision that was
+asked."""
 
 
 def compare(call: CommandContext, *, sample: int, round: int | None) -> Result[Any]:
-    """Where the answers differ. A language model is really asked, and its replies are not kept."""
+    """Where the answers differ. The language model is actually called, and its replies are not kept."""
     from diagevo.arithmetic.rule_diagnostician import by_rules
     from diagevo.diagnosis.cause_extraction import Cancellable
     from diagevo.diagnosis.recheck import Unrecorded, recheck
@@ -70,8 +71,8 @@ def _summary(found: "list[Recheck]") -> str:
 
 
 class Reporter(render.Heartbeat, DiagnosisObserver):
-    """Prints how far a diagnosis is: with `--verbose` at once, else with the heartbeat. Once it has begun,
-    Ctrl-C sets `stop`."""
+    """Prints the progress of a diagnosis: with `--verbose` at once, otherwise with the heartbeat. Once it
+    has begun, Ctrl-C sets `stop`."""
 
     def __init__(
         self, call: CommandContext, run: str, stop: StopFlag, *, local: bool, curriculum: bool
@@ -80,7 +81,7 @@ class Reporter(render.Heartbeat, DiagnosisObserver):
         self._run, self._stop = run, stop
         self._after = AFTER | ({"settlement": "the commit"} if local else {})
         self._curriculum = curriculum
-        """An evaluation has one round and no curriculum: its answer follows."""
+        """An evaluation has one round and no curriculum: its result follows."""
 
     def superseded(self, event: RoundsSuperseded) -> None:
         first = event.first

@@ -35,19 +35,19 @@ def doctor(
         bool,
         typer.Option(
             "--rehearse",
-            help="With --for train: also play its first minutes with tiny models in their places.",
+            help="With --for train: also run its first minutes, with tiny models in place of the real ones.",
         ),
     ] = False,
 ) -> Result[Any]:
     """Show what is missing and how to fix it.
 
-    Looks at versions, database, disk, GPUs, models, endpoints and thresholds. Exits with 4 if something
+    Checks versions, database, disk, GPUs, models, endpoints and thresholds. Exits with 4 if something
     required is missing.
     """
     from diagevo.doctor import run_checks
 
     if rehearse and purpose != "train":
-        raise ConfigError("--rehearse plays the first minutes of a training", hint="add: --for train")
+        raise ConfigError("--rehearse runs the first minutes of a training run", hint="add: --for train")
     checks = run_checks(purpose, database=call.database, home=call.home, configured=call.load_config)
     if rehearse and not any(check.name == "configuration" for check in checks):
         from diagevo.rehearsal import rehearse as played

@@ -1,4 +1,5 @@
-"""`diagevo eval show, compare`: what can be measured, what was, and how two measurements differ."""
+"""`diagevo eval show, compare`: which benchmarks exist, what was measured, and how two measurements
+differ."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +28,7 @@ EVALUATIONS = columns(
 
 
 def row_of(found: "Evaluation") -> dict[str, Any]:
-    """An evaluation as the commands print it. Scores are shares in [0, 1], null until it is finished."""
+    """An evaluation as the commands print it. Scores are shares in [0, 1], null until it has finished."""
     metrics, judge = found.metrics or {}, found.conditions["judge"]
     return {
         "evaluation_id": found.evaluation_id,
@@ -56,7 +57,7 @@ def row_of(found: "Evaluation") -> dict[str, Any]:
 def show(
     call: CommandContext,
     evaluation: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="An evaluation, or the beginning of its id.")
+        str | None, typer.Argument(metavar="[ID]", help="An evaluation's id, or the beginning of it.")
     ] = None,
     benchmarks: Annotated[bool, typer.Option("--benchmarks", help="List the benchmarks.")] = False,
     wrong: Annotated[int, typer.Option(min=0, help="Show this many of the wrong answers.")] = 0,
@@ -71,7 +72,7 @@ def show(
             raise ConfigError(f"{evaluation} is one evaluation", hint="leave out --benchmarks and --run")
         return _show_one(call, evaluation, wrong)
     if wrong:
-        raise ConfigError("--wrong is about one evaluation", hint="name it: diagevo eval show ID --wrong N")
+        raise ConfigError("--wrong applies to one evaluation", hint="name it: diagevo eval show ID --wrong N")
     return _show_benchmarks() if benchmarks else _show_all(call)
 
 

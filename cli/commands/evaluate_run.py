@@ -1,4 +1,5 @@
-"""`diagevo eval run, labels`: a model's answers to benchmarks, and how many pseudo-labels are right."""
+"""`diagevo eval run, labels`: evaluate a model on benchmarks, and measure how many pseudo-labels are
+right."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -97,7 +98,7 @@ def run(
 
     Without --model it evaluates the solver of a run. Decoding is greedy by default; AMC takes 32 samples with
     T=1. The paper grades mathematics as simple-evals does, with GPT-4o as judge. Here a rule decides alone,
-    unless --judge names a model for the answers it rejects; and the prompts are the run's own.
+    unless --judge names a model for the answers it rejects, and the prompts are the run's own.
 
     `selfplay` has the questions that self-play wrote, of each round: 200 at most, 12 samples at T = 1, judged
     by the answers of `eval labels` or the truth that the world computes. At --round 0 they measure how
@@ -159,8 +160,8 @@ def run(
 def _announced(
     call: CommandContext, loaded: "Loaded", model: "EvaluatedModel", stop: StopFlag
 ) -> Iterator[None]:
-    """Around one evaluation, with its progress on stderr. The first Ctrl-C sets `stop`: it ends with all
-    answers kept."""
+    """Wraps one evaluation and prints its progress on stderr. The first Ctrl-C sets `stop`: it ends with
+    all answers kept."""
     size, full = len(loaded.questions), loaded.benchmark.questions
     part = "" if size == full else f" (a part: the whole set has {full})"
     render.say(
@@ -175,7 +176,7 @@ def _announced(
 
 
 def _every_tenth(call: CommandContext) -> Callable[[int, int], None]:
-    """Says how far it is ten times in all."""
+    """Reports progress ten times in all."""
     shown = [0]
 
     def progress(done: int, total: int) -> None:
@@ -194,7 +195,7 @@ def _loaded(
     limit: int | None,
     history: "History | None",
 ) -> Iterator["Loaded"]:
-    """The questions of every benchmark named; all of them are found before the first is asked."""
+    """The questions of every benchmark named; all are loaded before the first is asked."""
     from diagevo.evaluation.benchmarks import BENCHMARKS, benchmark
     from diagevo.evaluation.oracle import SELF_PLAY
     from diagevo.evaluation.question_files import limited, load
@@ -225,7 +226,8 @@ def _self_play(history: "History | None", name: str, size: int, seed: int) -> It
 
 
 def _sources(data: list[str], names: set[str]) -> dict[str | None, list[Path]]:
-    """--data by the name before its first "=", where that is one; a path may hold the sign too."""
+    """--data, keyed by the name before its first "=" if that is a benchmark; a path may contain the sign
+    too."""
     sources: dict[str | None, list[Path]] = {}
     for given in data:
         name, sign, path = given.partition("=")
@@ -240,7 +242,7 @@ def _sources(data: list[str], names: set[str]) -> dict[str | None, list[Path]]:
 
 
 def _files_of(entry: "Benchmark", sources: dict[str | None, list[Path]]) -> list[Path]:
-    """Files named for each of its parts, for itself, or for every benchmark."""
+    """The files given for each of its parts, for the benchmark itself, or for every benchmark."""
     by_part = [sources.get(part.name, []) for part in entry.parts]
     if all(by_part):
         return [file for files in by_part for file in files]
@@ -248,12 +250,12 @@ def _files_of(entry: "Benchmark", sources: dict[str | None, list[Path]]) -> list
 
 
 def _has_own(history: "History | None") -> bool:
-    """Whether a run is named that has validation questions: those are meant, not the paper's set."""
+    """Whether the named run has validation questions: then those are meant, not the paper's set."""
     return history is not None and stored_config(history).validation.questions is not None
 
 
 def _held_out(history: "History | None") -> "Loaded":
-    """The run's own validation questions; the arithmetic world's where no run is named."""
+    """The run's own validation questions; the arithmetic world's if no run is named."""
     from diagevo.evaluation.question_files import labelled
 
     if history is None:
@@ -311,8 +313,8 @@ def labels(
         Path | None,
         typer.Option(
             metavar="FILE.csv",
-            help="A new file gets the unchecked questions: `answer` takes the right answer, or none. An "
-            "existing file is read back.",
+            help="A new file gets the unchecked questions: fill `answer` with the right answer, or "
+            "none. An existing file is read back.",
         ),
     ] = None,
     round: Annotated[str, typer.Option(metavar="N", help="Round(s): 3, 1,3 or `all`.")] = "all",
@@ -320,8 +322,8 @@ def labels(
     """Measure how many pseudo-labels are right.
 
     200 questions, as in the paper, are drawn once from each round. Where the world computes the truth, it is
-    the reference answer. Else the answers come from a file (--check), filled in by a human or by a model that
-    a human checks; not every question needs one.
+    the reference answer. Otherwise the answers come from a file (--check), filled in by a human or by a model
+    that a human checks; not every question needs one.
     """
     from diagevo.answers.equivalence import AnswerChecker
     from diagevo.evaluation.oracle import Oracle

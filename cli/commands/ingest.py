@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 ALL_FAILED = "diagnose --all-failed asks a language model"
 ONCE = (
-    "every question was answered once: nothing to compare. diagnose --local takes what passed of other "
-    "questions; or let the model answer each several times (samples, epochs, generations); where the answer "
-    f"is known, {ALL_FAILED}"
+    "every question was answered once: nothing to compare. diagnose --local compares with passes of "
+    "other questions; or let the model answer each several times (samples, epochs, generations); where the "
+    f"answer is known, {ALL_FAILED}"
 )
 ALIKE = (
-    "in every group all responses are the same text: nothing to compare. Are prompt and response the wrong"
-    " way round (--map), or is the temperature 0?"
+    "in every group all responses are the same text: nothing to compare. Are prompt and response swapped"
+    " (--map), or is the temperature 0?"
 )
 
 
@@ -57,7 +57,7 @@ def ingest(
         typer.Argument(
             metavar="FORMAT",
             help=f"What wrote the files: {', '.join(get_args(Format))}, which is your own rows."
-            " [default: what they are recognised as]",
+            " [default: detected]",
         ),
     ] = None,
     path: Annotated[
@@ -90,8 +90,8 @@ def ingest(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="With --follow: diagnose each round once it is whole, and keep the draws of the next one in"
-            " FILE (JSON) for the trainer.",
+            help="With --follow: diagnose each round once it is complete, and keep the draws of the next one"
+            " in FILE (JSON) for the trainer.",
         ),
     ] = None,
     dataset: Annotated[
@@ -111,7 +111,7 @@ def ingest(
 
     Reads rollouts of verl, TRL, NeMo-RL, prime-rl, slime and AReaL, evaluations of lm-eval, Inspect, OpenAI,
     promptfoo, DeepEval, LangSmith, Langfuse, Phoenix and Weave, and rows of your own (JSON, CSV, Parquet).
-    Without FORMAT it says what it takes the files for, and why. Ingesting the same files again changes
+    Without FORMAT it detects the format and says why. Ingesting the same files again changes
     nothing. The first ingest of a run records its configuration, including the diagnostician and the
     embedder. Next: diagevo diagnose.
     """
@@ -123,9 +123,11 @@ def ingest(
             "the run for the rollouts is missing", hint="name it: diagevo ingest FORMAT PATH --run ID"
         )
     if steer is not None and not follow:
-        raise ConfigError("--steer serves a training that goes on", hint="add --follow, or leave it out")
+        raise ConfigError(
+            "--steer needs a training that is still running", hint="add --follow, or leave it out"
+        )
     if dataset is not None and steer is None:
-        raise ConfigError("--dataset is read for the draws of --steer", hint="add --steer FILE")
+        raise ConfigError("--dataset is only used by --steer", hint="add --steer FILE")
     if what is None:
         raise ConfigError("the path of the rollouts is missing", hint="name it: diagevo ingest PATH --run ID")
     why = None
@@ -201,7 +203,7 @@ def _steering(
     mapped: Mapping[str, str] | None,
     stop: StopFlag,
 ) -> "Steering":
-    """With the diagnostician and the embedder that the run's configuration names."""
+    """Steering with the diagnostician and the embedder of the run's configuration."""
     from diagevo.config.loading import of_run
     from diagevo.diagnosis.embedder import embedder_for
     from diagevo.ingest.dataset import read_dataset
@@ -234,7 +236,7 @@ def _steering(
 
 
 def _mapped(text: str, format: str, reward: str | None) -> dict[str, str]:
-    """`prompt=messages.0.content,reward=score` as fields and paths."""
+    """Parses `prompt=messages.0.content,reward=score` into fields and paths."""
     from diagevo.ingest.formats.own_rows import FIELDS
 
     hint = "for example: --map prompt=messages.0.content,response=messages.1.content,reward=score"
@@ -260,7 +262,7 @@ def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *
         f"{run}: {count(report.steps, 'step')} ({report.new_steps:,} new),"
         f" {count(report.rollouts, 'rollout')} in {count(groups.total(), 'group')}",
         f"  {groups['contrast']:>9,}  with passes and failures, {count(report.failures, 'failure')}",
-        f"  {groups['all_failed']:>9,}  all failed: none to compare with; diagnose --local does without"
+        f"  {groups['all_failed']:>9,}  all failed: no pass to compare with; diagnose --local needs none"
         + (f" ({report.answered:,} with a known answer: {ALL_FAILED})" if report.answered else ""),
         f"  {groups['all_passed']:>9,}  all passed",
     ]

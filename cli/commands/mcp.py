@@ -21,8 +21,8 @@ def mcp(call: CommandContext) -> None:
     from .mcp_tools import serve, server
 
     if call.json:
-        raise ConfigError("the tools speak JSON by their own protocol", hint="leave --json out")
-    with opened(call) as history:  # a fault of the run is reported here, not to the agent
+        raise ConfigError("the tools already speak JSON, in their own protocol", hint="leave --json out")
+    with opened(call) as history:  # damage in the run is reported here, not to the agent
         reasons = may_not_query(history)
     if reasons:
         render.say(call, f"the tool query is not offered: this role {'; '.join(reasons[:3])}")
@@ -31,7 +31,7 @@ def mcp(call: CommandContext) -> None:
 
 
 def may_not_query(history: "History") -> list[str]:
-    """What speaks against SQL of an agent over this connection."""
+    """The reasons why an agent may not run SQL over this connection."""
     if history.database.dialect == "sqlite":
         return []
     from diagevo.memory.audit.query_postgres import not_a_reader

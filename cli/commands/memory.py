@@ -1,4 +1,4 @@
-"""`diagevo memory`: read the log, rebuild the memory, and ask it why."""
+"""`diagevo memory`: read the log, rebuild the memory, and explain it."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -45,7 +45,7 @@ def show(
 
     f counts a cause's failures since it was last Mastered, F those of all Active causes. p is its share of
     the prompts that aim at a cause, ε the share of those that explore freely: `memory replay` shows how the
-    run's policy gets both. For one cause with its evidence: `memory why`."""
+    run's policy computes both. For one cause with its evidence: `memory why`."""
     from dataclasses import replace
 
     from diagevo.equations.states import CauseState, part_in_schedule
@@ -125,8 +125,8 @@ def replay(
 ) -> Result[Any]:
     """Rebuild the memory from events alone.
 
-    Shows the arithmetic of F, F₁ and z, and how the run's policy gets ε and p. With --format, each row is a
-    cause; with --step, an event. `memory verify` checks the result against what was committed.
+    Shows the arithmetic of F, F₁ and z, and how the run's policy computes ε and p. With --format, each row is
+    a cause; with --step, an event. `memory verify` checks the result against what was committed.
     """
     from diagevo.memory.compare.replay import by_frequency, committed_otherwise, describe, steps
 
@@ -194,7 +194,7 @@ def log(
             raise ConfigError(f"there is no event {name}", hint=f"one of: {', '.join(EVENT_TYPES)}")
     if follow and at is not None:
         raise ConfigError(
-            "--follow waits for new events, --at ends at an old one", hint="leave one of them out"
+            "--follow waits for new events, but --at ends at an old one", hint="leave one of them out"
         )
     history = call.stack.enter_context(opened(call))
     here = history.log.read(history.run_id, rounds=(round or 0, round or 0), limit=1)
@@ -221,7 +221,7 @@ def why(
     ref: Ref,
     *,
     full: Annotated[bool, typer.Option("--full", help="With trajectories, prompts and replies.")] = False,
-    all: Annotated[bool, typer.Option("--all", help="Every turn, failure and vote, however long.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Every event, failure and vote, however long.")] = False,
     round: Round = None,
     at: At = None,
 ) -> Result[Any]:
@@ -262,7 +262,7 @@ def schedule(
 
     The next round is the one after the last commit, or after `--round N`. `memory replay` shows the
     arithmetic. With --dataset, prints a sampling weight for each prompt of an ingested run: Equation 2 over
-    the prompts that come back, each aimed at the causes of its last failures. `-o next.parquet` or `-o
+    the recurring prompts, each aimed at the causes of its last failures. `-o next.parquet` or `-o
     next.jsonl` then writes the next epoch: as many rows as the data set, each repeated in proportion to its
     weight.
     """
@@ -305,7 +305,7 @@ def _weigh(call: CommandContext, history: "History", as_of: "AsOf", file: Path) 
     ]
     if found.unreached:
         share = number(found.unreached)
-        notes.append(f"{share} of F belongs to causes without a prompt here: this share is spread evenly")
+        notes.append(f"{share} of F belongs to causes without a prompt here; this share is spread evenly")
     if found.never:
         notes.append(
             f"{found.never:,} of them never passed and so aim at no cause: they get the even share;"

@@ -1,4 +1,4 @@
-"""`diagevo memory assign, label`: what a person knows better than the diagnosis."""
+"""`diagevo memory assign, label`: corrections of the diagnosis by a person."""
 
 import getpass
 from pathlib import Path
@@ -25,27 +25,27 @@ from ..render.result import Result
 def assign(
     call: CommandContext,
     failures: Annotated[
-        list[str], typer.Argument(metavar="FAILURE... [CAUSE]", help="Failures, and last the cause.")
+        list[str], typer.Argument(metavar="FAILURE... [CAUSE]", help="Failures, then the cause.")
     ],
     *,
     new: Annotated[str | None, typer.Option(metavar="TEXT", help="A new cause, in your own words.")] = None,
-    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for their story.")] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Take back what was said of them.")] = False,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for their history.")] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo their assignment.")] = False,
 ) -> Result[Any]:
-    """Say which cause failures are of.
+    """Assign failures to a cause.
 
-    They are counted there as if their own round had matched them. A later diagnosis keeps this, `--again`
-    too; their story says who said so. No round may be open."""
+    They are counted there as if their own round had matched them. A later diagnosis keeps this, also with
+    `--again`; their history says who assigned them. No round may be open."""
     from diagevo.memory.opening import open_memory
     from diagevo.memory.stories.references import resolve
 
     if undo and (new is not None or note is not None):
-        raise ConfigError("--undo takes back what was said", hint="leave out --new and --note")
+        raise ConfigError("--undo takes no new cause", hint="leave out --new and --note")
     named, cause = (failures, None) if undo or new is not None else (failures[:-1], failures[-1])
     if not named:
         raise ConfigError(
-            f"{failures[-1]} alone says nothing",
-            hint='name failures and last their cause, or give --new "…" or --undo',
+            f"{failures[-1]} alone is not enough",
+            hint='name failures and then their cause, or give --new "…" or --undo',
         )
     with opened(call) as history:
         run = history.run_id
@@ -88,9 +88,9 @@ def label(
 ) -> Result[Any]:
     """Label failures in a spreadsheet.
 
-    `label` takes a cause in your own words, or its id; equal words are one cause. `note` says why. A row
-    without a label stays as it is. Failures are drawn by chance, from those that nobody labelled. What is
-    read back says how far you and the diagnosis agree: share, and Cohen's κ."""
+    `label` takes a cause in your own words, or its id; the same words are one cause. `note` says why. A
+    row without a label stays as it is. Failures are drawn at random from the unlabelled ones. The import
+    reports how far you and the diagnosis agree: share, and Cohen's κ."""
     from diagevo.ingest.labels import export_labels, import_labels
     from diagevo.memory.opening import open_memory
 
@@ -99,7 +99,7 @@ def label(
             "say what to do with the labels", hint="--export FILE.csv first, then --import FILE.csv"
         )
     if limit != "all" and not (limit.isdecimal() and int(limit) > 0):
-        raise ConfigError(f"--limit {limit} is no number of failures", hint="give one, or `all`")
+        raise ConfigError(f"--limit {limit} is not a number of failures", hint="give one, or `all`")
     with opened(call) as history:
         run = history.run_id
         if export is not None:
@@ -107,7 +107,7 @@ def label(
             with render.writing(export):
                 written = export_labels(history, export, None if limit == "all" else int(limit))
             text = (
-                f"{count(written, 'failure')} in {export}: write into `label` what each is of, then\n"
+                f"{count(written, 'failure')} in {export}: write each one's cause into `label`, then\n"
                 f"  diagevo memory label --import {export} --run {run}\n"
             )
             return Result({"file": str(export), "failures": written}, text=text, run=run, as_of=history.end)

@@ -1,4 +1,4 @@
-"""`diagevo memory query, verify, rename, rebuild, calibrate`: what an auditor needs beside reading."""
+"""`diagevo memory query, verify, rename, rebuild, calibrate`: what an auditor does besides reading."""
 
 import sys
 from pathlib import Path
@@ -27,7 +27,7 @@ CALIBRATIONS = columns(
     "unrelated_kept: unrelated above: 2"
 )
 LONGEST = 2**20
-"""Bytes of a statement on stdin."""
+"""Maximum bytes of a statement on stdin."""
 
 
 @options.command(
@@ -72,7 +72,7 @@ def query(
 
 
 def _statement(sql: str) -> str:
-    """The statement that was typed, or the one on stdin. Raises ConfigError where it is none."""
+    """The statement on the command line, or on stdin. Raises ConfigError if it is not valid text."""
     if sql != "-":
         return sql
     text = sys.stdin.buffer.read(LONGEST + 1)
@@ -85,7 +85,7 @@ def _statement(sql: str) -> str:
 
 
 def _unique(names: tuple[str, ...]) -> list[str]:
-    """Column names, a repeated one numbered."""
+    """Column names, with repeated ones numbered."""
     seen: dict[str, int] = {}
     out = []
     for name in names:
@@ -116,7 +116,7 @@ def verify(
 ) -> Result[Any]:
     """Verify a run: hash chain, invariants, projections, heads.
 
-    Exits 1 at a fault."""
+    Exits 1 if it finds a fault."""
     from diagevo.memory.audit.verify import verify as check
 
     from ..screens import memory as memory_text
@@ -138,7 +138,7 @@ def rename(
     """Correct a cause's description from here on.
 
     Its id, state and frequency stay. New failures are still compared with the original description, which
-    `memory why` shows. No round may be open. Superseding a round restores the description from before it."""
+    `memory why` shows. No round may be open. Superseding a round restores the earlier description."""
     from diagevo.memory.opening import open_memory
     from diagevo.memory.stories.references import resolve
 
@@ -162,21 +162,23 @@ def dismiss(
     call: CommandContext,
     ref: Ref,
     *,
-    because: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it is no fault.")] = None,
+    because: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why it is no fault of the model.")
+    ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Take the dismissal back.")] = False,
 ) -> Result[Any]:
-    """Say that a cause is no fault of the model.
+    """Record that a cause is not the model's fault.
 
-    It leaves F, ε, p, the schedule, exports and first screens; its story says who dismissed it, when and why.
-    Later failures are still counted under it and do not raise it again. No round may be open."""
+    It leaves F, ε, p, the schedule, exports and first screens; its history says who dismissed it, when and
+    why. Later failures are still counted under it and do not bring it back. No round may be open."""
     import getpass
 
     from diagevo.memory.opening import open_memory
     from diagevo.memory.stories.references import resolve
 
     if undo == (because is not None):
-        hint = '--because "…" to dismiss it, --undo to take that back'
-        raise ConfigError("say why it is no fault, or take it back", hint=hint)
+        hint = '--because "…" dismisses it, --undo takes that back'
+        raise ConfigError("say why it is not a fault, or undo the dismissal", hint=hint)
     with opened(call) as history:
         cause, run = resolve(history, ref, history.end, "cause").id, history.run_id
     with open_memory(call.database, run, create=False) as memory:
@@ -231,7 +233,7 @@ def _embed_anew(call: CommandContext, memory: "Memory", role: "EmbedderRole", st
     from diagevo.diagnosis.embedder import embedder_for, identity
 
     model = embedder_for(role)
-    if role.engine == "hashing":  # it may carry the name of the engine that gave way
+    if role.engine == "hashing":  # it may carry the name of the replaced engine
         role = role.model_copy(update={"model": model.name})
     config = {**stored, "roles": {**stored.get("roles", {}), "embedder": role.model_dump(mode="json")}}
     changed = memory.state.embedder != identity(model)
@@ -243,7 +245,8 @@ def _embed_anew(call: CommandContext, memory: "Memory", role: "EmbedderRole", st
     )
     if changed:
         render.say(
-            call, "θ_dup and θ_merge belong to an embedding model: diagevo memory calibrate proposes new ones"
+            call,
+            "θ_dup and θ_merge depend on the embedding model: diagevo memory calibrate proposes new ones",
         )
 
 

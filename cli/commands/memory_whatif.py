@@ -1,4 +1,4 @@
-"""`diagevo memory what-if`: the record under other settings, in rows that say how far each can be trusted."""
+"""`diagevo memory what-if`: the record under other settings, each row with how far it can be trusted."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,14 +35,15 @@ REPLAY = columns(
 )
 RETENTION = columns("round, status, candidates, kept, share, label_truth: labels true, own: the run's own")
 RECORDED = "exact for the recorded questions"
-"""Of a filter: the questions of a round after one that would have trained on others would be others too."""
+"""For a filter: after a round that would have trained on other questions, the next questions would differ
+too."""
 _CHANGED = ("failures", "epsilon_next", "active", "mastered", "kept")
-"""What a row says beside what was recorded."""
+"""The figures of a row that are shown beside the recorded ones."""
 _REPLAYED = (*_CHANGED[:4], "z", "promoted", "reactivated", "frequencies")
 
 
 Values = Mapping[str, str]
-"""What is changed, by name, as it was written; the rest is as recorded."""
+"""The changed settings, by name, as given; the rest is as recorded."""
 
 
 @options.command(
@@ -87,7 +88,7 @@ def what_if(
 
 
 def checked(text: str, name: str) -> str:
-    """A number within its bounds, as it was written. Raises ConfigError."""
+    """A number within its bounds, as given. Raises ConfigError."""
     text = text.strip()
     low, high, allowed = _LIMITS[name]
     shown = shortened(text)
@@ -132,7 +133,7 @@ def _rows(
     dropped: frozenset[str],
     round_: int | None,
 ) -> list[dict[str, Any]]:
-    """Retention where the filter changes, and the replay."""
+    """Rows of retention if the filter changes, and of the replay."""
     from diagevo.memory.compare.whatif import Changes, first_changed, retention, what_if
 
     change = _named(values, dropped)
@@ -185,7 +186,7 @@ def _screen(rows: list[dict[str, Any]]) -> list[str | Rows]:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """A row for a person: a figure that changed as `0.333 → 0.500`, and of many causes the first."""
+    """A row for a person: a changed figure as `0.333 → 0.500`, and only the first of many causes."""
     shown = {
         key: listed(value, 4) or None if isinstance(value, tuple) else value for key, value in row.items()
     }
@@ -201,7 +202,7 @@ def _figure(value: Any) -> str:
 
 
 def _remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What the statuses mean here: each once, at the first round that it concerns."""
+    """What the statuses mean here, each once, for the first round that it applies to."""
     remarks = []
     for row in {row["status"]: row for row in reversed(rows)}.values():
         if row["status"] == "open-loop":

@@ -1,4 +1,4 @@
-"""`diagevo report`: the figures of a run, alone or on the pages of `diagevo view`."""
+"""`diagevo report`: a run's figures, alone or on the pages of `diagevo view`."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FILES = columns("figure, file")
 TABLE = "table-"
-"""What the name of a table begins with; `time` is a figure, too."""
+"""Prefix of a table's name; `time` is also a figure."""
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def build(
 
 
 def _refuse_unknown(names: Sequence[str]) -> None:
-    """Raises NotFoundError for a name that neither a figure nor a table has."""
+    """Raises NotFoundError for a name that is neither a figure nor a table."""
     from diagevo.report.figures import FIGURES
     from diagevo.report.paper_tables import TITLES
 
@@ -172,7 +172,7 @@ def _build_only(
 def _wanted(
     call: CommandContext, names: list[str], beside: list[str], plan: str | None
 ) -> "dict[TableName, ReportTable]":
-    """The tables of these names, from the run and those beside it, or from a plan's."""
+    """The tables of these names, from the run and those it is compared with, or from a plan's."""
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.build import named_table
     from diagevo.report.paper_tables import OF_PLANS, SWEPT, TITLES
@@ -192,7 +192,7 @@ def _wanted(
 
 
 def _drawn(content: "ReportTable") -> list[str | Rows]:
-    """A table for a person, under its title and note."""
+    """A table with its title and note, for a person."""
     from diagevo.report.files import cells
 
     head, *rows = cells(content)

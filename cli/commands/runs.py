@@ -1,4 +1,4 @@
-"""`diagevo runs`: which runs there are, how they compare, and new ones from a committed round."""
+"""`diagevo runs`: list runs, compare them, and start new ones from a committed round."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RUNS = (*columns("run_id: run, rounds, now, events"), *FIGURES, *columns("last: last event, from"))
 EVALUATIONS = columns("run_id: run, now, pass_rate: pass rate, events, last: last event, from")
-"""Of runs that no curriculum follows."""
+"""For runs without a curriculum."""
 OUTCOMES = columns(
     "run_id: run, last_round: after round, pass_rate: pass rate, mean_at_k: mean@k, greedy, "
     "labels_true: labels true, reward"
@@ -73,7 +73,7 @@ def list_(call: CommandContext) -> Result[Any]:
     rows = [_line(line) for line in found]
     evaluations = [row for row in rows if row["evaluation"]]
     others = [row for row in rows if not row["evaluation"]]
-    # RUNS and OUTCOMES in one would not fit a terminal.
+    # RUNS and OUTCOMES in one table would not fit a terminal.
     tables = [Rows(RUNS, others), Rows(OUTCOMES, others), Rows(EVALUATIONS, evaluations)]
     return Result(
         rows,
@@ -122,7 +122,7 @@ def _shared(story: "RunStory") -> str:
 
 
 def _settings(line: "RunLine", configuration: "RunConfigured") -> str:
-    """What another trainer's rollouts are read and diagnosed with: no profile trained them."""
+    """The settings with which another trainer's rollouts are read and diagnosed: no profile trained them."""
     from diagevo.memory.state.stored_config import configured
 
     read = configured(configuration.config)

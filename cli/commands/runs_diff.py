@@ -52,7 +52,7 @@ def diff(
         typer.Argument(
             metavar="A..B",
             help="Two runs, each optionally with @ROUND; two rounds of a run; or two round numbers of --run."
-            " Of ingested rollouts also model=NAME or step=N, of --run or as RUN:step=N, and more than two.",
+            " For ingested rollouts also model=NAME or step=N, of --run or as RUN:step=N, and more than two.",
         ),
     ],
     *,
@@ -133,14 +133,14 @@ def _compare_runs(
     )
     points = "..".join(name if at is None else f"{name}@{at}" for name, at in (left, right))
     told = in_both(prompts, found.runs, points)
-    if alike is not None:  # of evaluations no curriculum has a timing
+    if alike is not None:  # an evaluation has no curriculum, so no timing
         return Result(data, text=[*told, *matched(alike, found.runs)])
     parts = [_runs_diff(found), *(table for table in tables if table.values), *told]
     return Result(data, text=parts, notes=premises(worlds if outcomes else []))
 
 
 def _in_both(*points: "tuple[History, AsOf]") -> "PromptsInBoth | None":
-    """What two points gave for the same prompts; None where one has no rollouts of another trainer."""
+    """Results of two points on the same prompts; None if one has no ingested rollouts."""
     if any(history.ingested is None for history, _ in points):
         return None
     from diagevo.memory.compare.prompts_in_both import prompts_in_both
@@ -151,7 +151,7 @@ def _in_both(*points: "tuple[History, AsOf]") -> "PromptsInBoth | None":
 
 
 def _compare_slices(call: CommandContext, points: str) -> Result[dict[str, Any]]:
-    """Models, steps or runs beside each other: two prompt by prompt, more as a table."""
+    """Models, steps or runs side by side: two prompt by prompt, more as a table."""
     from diagevo.memory.compare.matched_causes import matched_causes
     from diagevo.memory.compare.prompts_in_both import prompts_in_both
     from diagevo.memory.compare.run_slices import SlicedRun, names, slice_named
@@ -226,7 +226,7 @@ def _beside(pair: Sequence[Any]) -> str:
 
 
 def _memory_diff(run: str, found: "MemoryDiff", configuration: "Sequence[Difference]") -> str:
-    """What was configured anew, the figures of both points, and the nodes."""
+    """The changed configuration, the figures of both points, and the nodes."""
     a, b = found.rounds
     lines = [
         *(Line("config", f"{d.key}: {_arrow(d.a, d.b)}") for d in configuration),
@@ -247,7 +247,7 @@ def _memory_diff(run: str, found: "MemoryDiff", configuration: "Sequence[Differe
 
 
 def _runs_diff(found: "RunsDiff") -> str:
-    """Configuration, where the memories part, and how many causes are shared."""
+    """The configuration, where the memories diverge, and how many causes are shared."""
     a, b = _points(found)
     lines = [Line("config", f"{d.key}: {d.a} | {d.b}") for d in found.configuration]
     lines.append(_divergence(found))
@@ -265,7 +265,7 @@ def _runs_diff(found: "RunsDiff") -> str:
 
 
 def _points(found: "RunsDiff") -> tuple[str, str]:
-    """The names of the two, with their rounds where both are of one run."""
+    """The names of the two, with their rounds if both belong to one run."""
     a, b = found.runs
     return (a, b) if a != b else (f"{a}@{found.rounds[0]}", f"{b}@{found.rounds[1]}")
 
@@ -279,8 +279,8 @@ def _divergence(diff: "RunsDiff") -> Line:
 
 
 def _matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
-    """A row a shared cause of other timing. Those that are simply the same are a number above, and rows of
-    --json."""
+    """A row for each shared cause with different timing. Identical ones are only counted above, and are
+    rows of --json."""
     until = found.common_round
     return [
         {
@@ -295,8 +295,8 @@ def _matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
 
 
 def _learnt_columns(found: "Sequence[RoundComparison]", *, of_one: bool = False) -> list[Column]:
-    """What was measured of both runs beside each other; of one run that stands on both sides, what the second
-    has. Where rollouts of another trainer are among the runs, without what neither run measured."""
+    """The measurements of both runs side by side; if both sides are one run, those of the second. With
+    ingested runs, columns that neither run measured are left out."""
     measured = {name for name in MEASURED if any(getattr(line, name) != (None, None) for line in found)}
     shown = [
         replace(column, show=None if column.key == "round" else _second if of_one else _beside)
@@ -319,7 +319,7 @@ def _life(cause: "CauseInRun", until: int) -> str:
 
 
 def _alone_rows(found: "RunsDiff") -> list[dict[str, Any]]:
-    """A row a cause that only one of the runs has."""
+    """A row for each cause that only one of the runs has."""
     return [
         {"run": run, "cause": c.id, "state": c.state, "f": c.frequency, "description": c.description}
         for run, causes in zip(_points(found), (found.only_a, found.only_b), strict=True)

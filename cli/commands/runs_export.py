@@ -61,10 +61,10 @@ def export(
     """Write a run to a bundle, to training data, or to a tracker.
 
     A bundle is one file: the events with the chain's head, and the texts and vectors that they name,
-    verified as `runs import` does. With --as: what failed beside what passed, with causes and ids, as .jsonl,
-    .parquet, or a folder for `datasets.load_dataset`. Into a tracker go the rounds, which are printed, the
-    steps of training as RUN-steps, and the configuration. Each export is a new run there: export a run when
-    it is done. Where they go is the tracker's own setting: TRACKIO_DIR, WANDB_MODE, MLFLOW_TRACKING_URI.
+    verified as `runs import` does. With --as: failures beside passes, with causes and ids, as .jsonl,
+    .parquet, or a folder for `datasets.load_dataset`. A tracker gets the rounds, which are printed, the
+    training steps as RUN-steps, and the configuration. Each export is a new run there: export a run when it
+    is done. The tracker's own settings say where: TRACKIO_DIR, WANDB_MODE, MLFLOW_TRACKING_URI.
     """
     if (file is None) == (to is None) or ((to or as_) is not None and (round, at) != (None, None)):
         raise ConfigError(
@@ -72,11 +72,11 @@ def export(
             hint="diagevo runs export RUN -o FILE, or diagevo runs export RUN --to trackio",
         )
     if cause is not None and as_ is None:
-        raise ConfigError("--cause chooses training data", hint="add --as sft, dpo or prompts")
+        raise ConfigError("--cause selects training data", hint="add --as sft, dpo or prompts")
     if to is None and project is not None:
-        raise ConfigError("--project is a tracker's", hint="add --to trackio, wandb or mlflow")
+        raise ConfigError("--project applies to a tracker", hint="add --to trackio, wandb or mlflow")
     if to is not None and as_ is not None:
-        raise ConfigError("--as is data for a file, and --to a tracker", hint="leave one out")
+        raise ConfigError("--as writes a file, --to a tracker", hint="leave one out")
     if file is not None:
         render.refuse_no_folder(file)
     with opened(call, one(call, run)) as history:
@@ -155,7 +155,7 @@ def import_(
 ) -> Result[Any]:
     """Read a bundle into a new run.
 
-    It is verified on the way: all of it is imported, or nothing."""
+    It is verified first: all of it is imported, or nothing."""
     from diagevo.memory.transfer.bundle import check_bundle, import_bundle
 
     if check:

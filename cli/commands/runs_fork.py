@@ -44,7 +44,9 @@ def fork(
 
     run, round = point_named(point)
     if run == "" or round is None or round < 1:
-        raise ConfigError(f"{point} names no committed round", hint="write a@3, or 3 for the latest run")
+        raise ConfigError(
+            f"{point} does not name a committed round", hint="write a@3, or 3 for the latest run"
+        )
     with opened(call, one(call, run)) as history:
         stored = history.configuration(point_of(history.commit(round))).config
         ingested = history.ingested is not None
@@ -68,7 +70,7 @@ def fork(
 
 
 def _prompts(config: dict[str, Any]) -> dict[str, str] | None:
-    """Digests of the templates that a configuration names; none of a trainer with templates of its own."""
+    """Digests of the templates that a configuration names; none for a trainer with its own templates."""
     from diagevo.config.models import Config
     from diagevo.loop.roles import prompt_digests
 
@@ -94,13 +96,13 @@ def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...], run: str) -
     given = from_settings(settings)
     put_method([given], stored.get("world"))
     merged = given.nested(stored)
-    if "roles" not in stored:  # configured by a trainer of its own: only what it gave
+    if "roles" not in stored:  # configured by another trainer: only what it gave
         return merged
     return _like(merged, apply_overrides(stored, given, run).model_dump(mode="json"))
 
 
 def _like(given: dict[str, Any], checked: dict[str, Any]) -> dict[str, Any]:
-    """The checked values of the keys that were given: a key that is new since the run is no change."""
+    """The checked values of the given keys: a key added after the run is not a change."""
     return {
         key: _like(value, checked[key])
         if isinstance(value, dict) and isinstance(checked[key], dict)

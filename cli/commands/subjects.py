@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def rounds_named(history: "History", named: str) -> list[int]:
-    """`3`, `1,3`, `all` (0 and every committed one) or `best` (highest validation accuracy)."""
+    """`3`, `1,3`, `all` (0 and every committed round) or `best` (highest validation accuracy)."""
     from diagevo.memory.read.round_figures import best_round
 
     committed = [commit.round for commit in history.commits]
@@ -40,7 +40,7 @@ def rounds_named(history: "History", named: str) -> list[int]:
 
 
 def solvers_named(history: "History", named: str) -> list[int]:
-    """Rounds whose solver is to be measured. Raises ConfigError for a run whose solver is not here."""
+    """The rounds whose solver is measured. Raises ConfigError for a run whose solver is not here."""
     if history.ingested is not None:
         raise ConfigError(
             f"run {history.run_id} was ingested: its model was trained elsewhere and is not here",
@@ -53,7 +53,7 @@ def solvers_named(history: "History", named: str) -> list[int]:
 def checkpoint(
     call: CommandContext, history: "History", round: int, stop: "StopFlag | None" = None
 ) -> Iterator["EvaluatedModel"]:
-    """The solver of a run after a round; 0 is the model it started from. `stop` also ends its loading and
+    """A run's solver after a round; 0 is the model it started from. `stop` also ends its loading and
     sampling."""
     from diagevo.config.loading import of_run
     from diagevo.evaluation.evaluate import EvaluatedModel, Subject
@@ -121,7 +121,7 @@ def model(
 
 
 def endpoint(name: str, base_url: str, key_env: str, stop: "StopFlag | None" = None) -> "Sampler":
-    """A model behind an OpenAI-compatible endpoint. The key comes from the environment alone."""
+    """A model behind an OpenAI-compatible endpoint. The key comes only from the environment."""
     from diagevo.config.models import is_url
     from diagevo.sampling.openai_sampler import OpenAISampler
     from diagevo.sampling.service import Service
@@ -135,9 +135,9 @@ def endpoint(name: str, base_url: str, key_env: str, stop: "StopFlag | None" = N
     if holds_secret([name, base_url]):
         raise ConfigError(
             "a model's name and its endpoint's URL must not hold a password, key or token:"
-            " they are stored with what is measured",
+            " they are stored with the results",
             hint=f"put the key into the environment: {key_env}",
         )
     if not is_url(base_url):
-        raise ConfigError(f"{base_url} is no URL", hint="it begins with http:// or https://")
+        raise ConfigError(f"{base_url} is not a URL", hint="it begins with http:// or https://")
     return OpenAISampler(Service(base_url, key_env=key_env), name, stop=stop)

@@ -1,4 +1,4 @@
-"""`diagevo train`: play rounds, stop at a safe point, go on where a run stood."""
+"""`diagevo train`: play rounds, stop at a safe point, resume where a run stopped."""
 
 from dataclasses import replace
 from importlib.util import find_spec
@@ -71,7 +71,7 @@ def train(
     until_ = None if until is None else _until(until)
     for name, given in (("--until", until), ("--max-hours", max_hours), ("--display", display)):
         if plan and given is not None:
-            raise ConfigError(f"--plan runs nothing, and {name} is about a run", hint="leave one out")
+            raise ConfigError(f"--plan runs nothing, and {name} applies to a run", hint="leave one out")
     settings = call.settings
     if seed is not None:
         settings = (*settings, f"seed={seed}")
@@ -133,7 +133,7 @@ def train(
 
 
 def _resumed(call: CommandContext, run_id: str) -> "tuple[dict[KeyPath, Any], Layer]":
-    """The user's own words, for a run from outside; and what `--set` changes of any run."""
+    """The user's own values, for an imported run; and what `--set` changes in any run."""
     from diagevo.config.resume_overrides import REACHING, refuse_fixed
     from diagevo.config.sources import from_settings
     from diagevo.memory.history import resolve_run
@@ -151,7 +151,7 @@ def _resumed(call: CommandContext, run_id: str) -> "tuple[dict[KeyPath, Any], La
 
 
 def _need_the_training_stack() -> None:
-    """Find out before anything is written. Raises MissingDependencyError."""
+    """Check before anything is written. Raises MissingDependencyError."""
     absent = [
         name for name in ("torch", "transformers", "trl", "accelerate", "datasets") if find_spec(name) is None
     ]
@@ -163,7 +163,7 @@ def _need_the_training_stack() -> None:
 
 
 def _plan(call: CommandContext, config: "Config | None", rounds: int | None) -> Result[Any]:
-    """Of a new run, or where there is no configuration of what is left of one that is resumed."""
+    """The plan of a new run, or of the rest of a resumed one."""
     from ..screens.plan import plan
 
     if config is not None:
@@ -186,7 +186,7 @@ def _plan(call: CommandContext, config: "Config | None", rounds: int | None) -> 
 
 
 def _measured(call: CommandContext, config: "Config") -> dict[str, float]:
-    """Of the latest run that has been played with these settings."""
+    """Measurements of the latest run with these settings."""
     from diagevo.planning.run_plan import measured_seconds
 
     return measured_seconds((opened(call, run_id) for run_id in _run_names(call)), config)
@@ -198,14 +198,14 @@ def _until(text: str) -> "Until":
     number, _, stage = text.partition(":")
     if not number.isdecimal() or int(number) < 1 or (stage and stage not in (WARM_START, *STAGES)):
         raise ConfigError(
-            f"--until {text}: not a round or a stage of one",
+            f"--until {text}: not a round or a stage",
             hint=f"ROUND or ROUND:STAGE; stages: {', '.join(STAGES)}",
         )
     return Until(int(number), stage or None)
 
 
 def _run_names(call: CommandContext) -> list[str]:
-    """The runs of the database, the one that was written to last first; none where there is no database."""
+    """The runs of the database, most recently written first; none if there is no database."""
     from diagevo.memory.history import run_names
 
     if there_is_none(call):
@@ -222,13 +222,13 @@ def _latest(call: CommandContext) -> str:
 
 
 def _free_name(call: CommandContext, profile: str) -> str:
-    """The first of embedded-1, embedded-2, … that no run has."""
+    """The first unused name of embedded-1, embedded-2, …"""
     taken = set(_run_names(call))
     return next(name for number in range(1, len(taken) + 2) if (name := f"{profile}-{number}") not in taken)
 
 
 def _keep_config(folder: Path, config: "Config") -> None:
-    """Put the resolved configuration beside the run's weights, for people; the log has its own."""
+    """Write the resolved configuration beside the run's weights, for people; the log has its own copy."""
     from diagevo.config.writing import to_yaml
     from diagevo.private import private, private_folder
 

@@ -63,8 +63,8 @@ def view(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Instead of serving, write one page to send or print: what passed, the largest causes "
-            "with a pair each, and how it was counted.",
+            help="Instead of serving, write one page to send or print: what passed, the largest "
+            "causes, each with a failure and a pass, and how they were counted.",
         ),
     ] = None,
     against: Annotated[
@@ -82,11 +82,11 @@ def view(
         named = "--export" if report is None else "--report"
         raise ConfigError(f"--host, --port and --no-open have no effect with {named}", hint="leave them out")
     if export is None and (pages is not None or cause is not None):
-        raise ConfigError("--pages and --cause choose what is written", hint="add --export PATH")
+        raise ConfigError("--pages and --cause select what is written", hint="add --export PATH")
     if cause is not None and pages is not None:
         raise ConfigError("--cause writes one page", hint="leave --pages out")
     if against is not None and report is None:
-        raise ConfigError("--against is told in a report", hint="add --report FILE")
+        raise ConfigError("--against applies to a report", hint="add --report FILE")
     if report is not None:
         return _report(call, report, against)
     if export is not None:
@@ -107,9 +107,9 @@ def _serve(call: CommandContext, host: str, port: int, *, no_open: bool) -> None
         print(at, flush=True)
         if not is_loopback(host):
             render.say(
-                call, "Other machines can reach it; who has this address can read every text of the runs."
+                call, "Other machines can reach it; anyone with this address can read every text of the runs."
             )
-        render.say(call, "Ctrl-C ends it.")
+        render.say(call, "Ctrl-C stops it.")
         if not no_open and sys.stdout.isatty():
             import webbrowser
 
@@ -141,7 +141,7 @@ def _export(call: CommandContext, to: Path, pages: int | None) -> Result[Any]:
     index = to / "index.html"
     text = f"{written} pages written; open {index}"
     if left_out:
-        text += f"\nleft out: {left_out} pages that these lead to (--pages)"
+        text += f"\nleft out: {left_out} pages linked from these (--pages)"
     return Result({"index": str(index), "pages": written, "left_out": left_out}, text=text)
 
 

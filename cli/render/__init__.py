@@ -1,1 +1,4 @@
-"""How anything is printed: a console, rows, tables, layout. Options come in, nothing that knows a memory."""
+"""How anything is printed: a console, rows, tables, layout.
+
+It may import the options, but nothing that knows a memory.
+"""

@@ -1,4 +1,4 @@
-"""Where everything is printed: JSON documents, finished text, messages, and the way out for rows.
+"""Where everything is printed: JSON documents, finished text, messages, and the sink for rows.
 
 Data goes to stdout, everything else to stderr. Text of models and users is never read as markup, and its
 control characters are shown, not obeyed (`diagevo.text.escaping`). Without a terminal there is no ANSI and no
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 SILENCE = 10.0
-"""Seconds after which a command says that it goes on."""
+"""Seconds of silence after which a command reports that it is still running."""
 TICK = 0.2
-"""Seconds between two looks at the clock."""
+"""Seconds between two checks of the clock."""
 
 
 def stdout(call: CommandContext) -> "Console":
@@ -63,8 +63,8 @@ def _console(call: CommandContext, stream: IO[str]) -> "Console":
 
 
 def say(call: CommandContext, text: str) -> None:
-    """A line for the person, on stderr; nothing with `-q`. Where nobody reads it any more, or its disk is
-    full, the work goes on without a word."""
+    """Prints a line for the user on stderr; nothing with `-q`. If the reader is gone or the disk is full,
+    the work continues silently."""
     if call.quiet:
         return
     try:
@@ -75,7 +75,7 @@ def say(call: CommandContext, text: str) -> None:
 
 @contextmanager
 def repeating(seconds: float, speak: Callable[[], None]) -> Iterator[None]:
-    """Calls `speak` in a thread of its own."""
+    """Calls `speak` repeatedly in a separate thread."""
     over = Event()
 
     def speaking() -> None:
@@ -92,8 +92,8 @@ def repeating(seconds: float, speak: Callable[[], None]) -> Iterator[None]:
 
 
 class Heartbeat(ExitStack):
-    """For the length of a block: says what is under way, and for how long, whenever nothing was said for
-    SILENCE seconds."""
+    """While a block runs, reports what is under way, and for how long, after every SILENCE seconds
+    without output."""
 
     def __init__(self, call: CommandContext, at: str) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class Heartbeat(ExitStack):
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON takes it. A Fraction becomes {"exact": "1/3", "value": 0.333…}."""
+    """`value` as JSON accepts it. A Fraction becomes {"exact": "1/3", "value": 0.333…}."""
     match value:
         case None | bool() | int() | float() | str():
             return value.value if isinstance(value, Enum) else value
@@ -148,7 +148,7 @@ _MARKS = {
     r"\b(?:REACTIVATED|reactivated)\b": "magenta",
     r"\b(?:FAULTS? FOUND|FAULT|RIGHT|DIFFERS)\b": "bold red",
 }
-"""What a terminal shows in colour: positions, names, states, what is wrong."""
+"""What a terminal shows in colour: positions, names, states, faults."""
 
 
 def marked(words: str) -> "Text":
@@ -161,7 +161,7 @@ def marked(words: str) -> "Text":
 
 
 class Point(Protocol):
-    """Where in a run something was read: after which round, and exactly."""
+    """Where in a run something was read: the round, and the exact position."""
 
     @property
     def round(self) -> int: ...
@@ -188,7 +188,7 @@ class Out(Protocol):
 
 
 class _Screen:
-    """A terminal: it shows control characters, and does not obey them."""
+    """A terminal: control characters are shown, not obeyed."""
 
     def write(self, text: str, /) -> None:
         sys.stdout.write(visible(text))
@@ -212,18 +212,21 @@ def sink(call: CommandContext) -> Iterator[Out]:
 
 
 def exit_quietly() -> NoReturn:
-    """End well: the reader has enough (`| head`), which is no finding. What is buffered goes nowhere."""
+    """Exit with success: the reader has enough (`| head`), which is not a finding.
+
+    Buffered output is dropped.
+    """
     silence_stream(sys.stdout)
     raise SystemExit(0)
 
 
 def silence_stream(stream: IO[str]) -> None:
-    """What it still holds, and what is written to it from here on, is dropped without an error."""
+    """Drops what it still buffers, and whatever is written to it later, without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def refuse_no_folder(path: Path) -> None:
-    """Raises ConfigError where the folder of a new file is not there."""
+    """Raises ConfigError if the folder of a new file does not exist."""
     if not path.parent.is_dir():
         raise ConfigError(
             f"cannot write {path}: there is no folder {path.parent}", hint="make the folder first"
@@ -232,10 +235,10 @@ def refuse_no_folder(path: Path) -> None:
 
 @contextmanager
 def opened(path: Path, mode: Literal["w", "wb"]) -> Iterator[IO[Any]]:
-    """The file of `-o`, which has its name once all of it is written: what ends half way leaves what was
-    there, and half a table is no table. A device or a pipe is written to as it comes."""
+    """The file of `-o`, which gets its name once all of it is written: an interrupted command leaves the
+    old file as it was. A device or a pipe is written to directly."""
     refuse_no_folder(path)
-    file = path.resolve()  # a link stays one
+    file = path.resolve()  # a link stays a link
     with ExitStack() as stack:
         with writing(path, hint="name another file with -o"):
             if file.is_relative_to("/proc") or (file.exists() and not file.is_file()):
@@ -243,7 +246,7 @@ def opened(path: Path, mode: Literal["w", "wb"]) -> Iterator[IO[Any]]:
             else:
                 part = stack.enter_context(atomic_file(file))
                 if file.exists():
-                    with open(file, "ab"):  # may it be written to?
+                    with open(file, "ab"):  # is it writable?
                         part.chmod(stat.S_IMODE(file.stat().st_mode))
             encoding = None if mode == "wb" else "utf-8"
             stream = stack.enter_context(open(part, mode, encoding=encoding, opener=private))
@@ -252,7 +255,7 @@ def opened(path: Path, mode: Literal["w", "wb"]) -> Iterator[IO[Any]]:
 
 @contextmanager
 def writing(path: Path, hint: str = "name another place") -> Iterator[None]:
-    """Around what writes to a place that the user named: a place that takes nothing is their mistake."""
+    """Wraps writing to a path that the user named: if it cannot be written, that is a usage error."""
     try:
         yield
     except OSError as error:

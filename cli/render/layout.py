@@ -1,4 +1,4 @@
-"""Screens of labelled lines: a label, words that may wrap under themselves, and the position of the event."""
+"""Screens of labelled lines: a label, text with a hanging indent, and the position of the event."""
 
 import re
 import shutil
@@ -11,21 +11,21 @@ from diagevo.text.escaping import visible
 from diagevo.text.lines import Line
 
 ROWS = (4, 2)
-"""Rows that a text of a story may take, where it would not fit on a screen otherwise."""
+"""Rows that a text of a story may take if it would not fit on a screen otherwise."""
 SCREEN = 22
-"""Lines of a story on a terminal of 24, which keeps one for the run's name and one for the prompt."""
+"""Lines of a story on a terminal of 24: one is for the run's name and one for the prompt."""
 _HELD = re.compile(r"(?<=\S) ([=→≥≤<>]) (?=\S)")
 _TOGETHER = 24
 """Cells of the longest comparison that stays in one row: `f = 3`, `8 → 13`."""
 
 
 def width(stream: TextIO | None = None) -> int | None:
-    """Columns of the terminal that stdout, or `stream`, is; None for a pipe, where nothing is wrapped."""
+    """Columns of the terminal behind stdout, or `stream`; None for a pipe, where nothing is wrapped."""
     return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else None
 
 
 def lay(lines: Iterable[Line], columns: int | None) -> str:
-    """Lines with labels and positions in columns. Words wrap under themselves where `columns` is given."""
+    """Lines with labels and positions in columns. Text wraps with a hanging indent if `columns` is given."""
     listed_ = list(lines)
     labels, mark = _beside(listed_)
     longest = max((_cells(line.whole) for line in listed_), default=0)
@@ -43,7 +43,7 @@ def lay(lines: Iterable[Line], columns: int | None) -> str:
 
 
 def wrapped(text: str, indent: str, columns: int | None) -> str:
-    """A text of a model: its own lines kept, each indented, and wrapped where `columns` is given."""
+    """A model's text: its own lines kept, each indented, and wrapped if `columns` is given."""
     out = []
     for line in visible(text).split("\n"):
         pieces = [line] if columns is None else broken(line, max(24, columns - len(indent)))
@@ -52,8 +52,8 @@ def wrapped(text: str, indent: str, columns: int | None) -> str:
 
 
 def folded(text: str, columns: int | None) -> str:
-    """Finished lines on a terminal: what is too long goes on in the next row, further in, at a word. A word
-    longer than a row and a line with a command in it stay as they are: they are there to be copied."""
+    """Finished lines on a terminal: long ones break at a word and continue in the next row, indented. A
+    word longer than a row and a line with a command stay as they are, so that they can be copied."""
     if columns is None:
         return text
     out: list[str] = []
@@ -74,7 +74,7 @@ def folded(text: str, columns: int | None) -> str:
 
 
 def heading(title: str, mark: str, columns: int | None) -> str:
-    """The first line of a story: its title, and a mark at the right edge, or below where it has no room."""
+    """The first line of a story: its title, and a mark at the right edge, or below if there is no room."""
     title = visible(title, one_line=True)
     gap = 6 if columns is None else columns - _cells(title) - len(mark)
     if gap < 2:
@@ -83,18 +83,19 @@ def heading(title: str, mark: str, columns: int | None) -> str:
 
 
 def fits(text: str) -> bool:
-    """Whether a story is seen whole on a terminal."""
+    """Whether a story fits on a terminal."""
     return text.count("\n") <= SCREEN
 
 
 def cut(text: str, columns: int | None, rows: int = 1) -> str:
-    """`text` in so many rows of a terminal, or whole in a pipe; a row breaks at a word, hence the margin."""
+    """`text` cut to this many rows of a terminal, or whole in a pipe; a row breaks at a word, hence the
+    margin."""
     from rich.cells import chop_cells
 
     if columns is None:
         return visible(text, one_line=True)
     room = max(24, columns * rows - 12 * (rows - 1))
-    # A sign may have no width; nobody writes three such a letter.
+    # A sign may have zero width; nobody writes three of those per letter.
     start = visible(text[: 4 * room], one_line=True)
     if len(text) <= 4 * room and _cells(start) <= room:
         return start
@@ -105,8 +106,8 @@ def cut(text: str, columns: int | None, rows: int = 1) -> str:
 def cut_lines(
     lines: list[Line], columns: int | None, rows: int, among: Sequence[Line] | None = None
 ) -> list[Line]:
-    """Lines of so many rows beside their labels and positions, and those of the lines `among` which they
-    stand."""
+    """Lines cut to this many rows, given the widths of the labels and positions of the lines `among`
+    which they appear."""
     room = None if columns is None else columns - sum(_beside(among or lines)) - 6
     return [replace(line, text=cut(line.whole, room, rows), mark="", words="") for line in lines]
 
@@ -128,8 +129,8 @@ def _cells(text: str) -> int:
 
 
 def unbroken(text: str) -> Iterator[str]:
-    """What a row breaks between: words, and a sign with what stands on its two sides. Of a longer chain each
-    sign stays with what follows it."""
+    """The units between which a row may break: words, and a sign with its two neighbours. In a longer chain
+    each sign stays with what follows it."""
     for piece in _HELD.sub("\0\\1\0", text).split(" "):
         whole = piece.replace("\0", " ")
         if "\0" not in piece or len(whole) <= _TOGETHER:
@@ -140,8 +141,8 @@ def unbroken(text: str) -> Iterator[str]:
 
 
 def broken(text: str, room: int) -> list[str]:
-    """`text` cut at spaces into pieces of at most `room` cells; a longer word is cut behind a comma or a
-    slash where it has one, else anywhere."""
+    """`text` cut at spaces into pieces of at most `room` cells; a longer word is cut after a comma or a
+    slash if it has one, else anywhere."""
 
     pieces: list[str] = []
     line: list[str] = []

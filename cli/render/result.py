@@ -31,28 +31,28 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[T]):
-    """What a command answers. A program reads `data`; where there are `columns`, it also comes as rows."""
+    """What a command answers. A program reads `data`; with `columns`, it also comes as rows."""
 
     data: T
-    """The `data` of --json; a None has none, and the text is finished as it stands."""
+    """The `data` of --json; None means there is none, and the text is printed as it is."""
     columns: "Sequence[Column]" = ()
-    """Of the rows; without them it is text, and of text there is no csv."""
+    """The columns of the rows; without them the result is text, and text has no csv."""
     text: str | Sequence[str | Rows] | None = None
-    """What a person sees, top down; None: the rows under their columns."""
+    """What a person sees, from top to bottom; None: the rows under their columns."""
     rows: Values | None = None
-    """The rows, where they are not the data."""
+    """The rows, if they are not the data."""
     title: str | None = None
-    """Printed first, on stderr; of a text, by default, which run it is about."""
+    """Printed first, on stderr; for a text the default is its run."""
     run: str | None = None
     as_of: Point | None = None
     notes: Iterable[str] = ()
-    """Printed after it, on stderr."""
+    """Printed last, on stderr."""
     exit_code: int = 0
 
 
 def emit(call: CommandContext, result: Result[Any]) -> None:
-    """Print it as `--format` and `-o` ask. Raises typer.Exit for its exit code, ConfigError for rows of a
-    text."""
+    """Print it as `--format` and `-o` require. Raises typer.Exit for its exit code, ConfigError if rows
+    of a text are requested."""
     rows = result.data if result.rows is None else result.rows
     place = {"run": result.run, "as_of": result.as_of}
     if call.format == "json" and (not result.columns or result.rows is not None):
@@ -83,7 +83,7 @@ def emit(call: CommandContext, result: Result[Any]) -> None:
 
 
 def _header(result: Result[Any], text: str) -> str | None:
-    """Which run is spoken of, where the text does not begin with it."""
+    """Which run this is about, if the text does not begin with it."""
     if result.run is None or text.startswith(result.run):
         return None
     after = f" after round {result.as_of.round}" if result.as_of and result.as_of.round else ""
@@ -91,7 +91,7 @@ def _header(result: Result[Any], text: str) -> str | None:
 
 
 def _print_screen(call: CommandContext, parts: Sequence[str | Rows]) -> None:
-    """Texts and tables, an empty line between two of them."""
+    """Texts and tables, separated by empty lines."""
     drawn = call.output is None and sys.stdout.isatty()
     with sink(call) as out:
         for place, part in enumerate(parts):

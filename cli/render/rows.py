@@ -1,4 +1,4 @@
-"""The one writer of rows, in six formats: any number of them, a page in memory."""
+"""The only writer of rows, in six formats: any number of rows, one page in memory."""
 
 import csv
 import math
@@ -18,12 +18,12 @@ from .console import Out, Point, dump, envelope, opened, plain, row_of, say, sin
 from .table import Column, cells, draw, markdown_line, markdown_rule, on_the_right, padded, widths
 
 PAGE = 1000
-"""Rows from which the keys of all and the widths of a table are taken; later cells that are longer push the
-rest aside. A terminal shows no more: nobody scrolls further."""
+"""Rows that determine the keys and the widths of a table; longer cells in later rows push the rest aside. A
+terminal shows no more: nobody scrolls further."""
 GROUP = 20_000
 """Rows of a Parquet row group; the first one gives the types."""
 HELD = 8 * 2**20
-"""Characters of a JSON document that wait in memory for its last row; a longer one waits on the disk."""
+"""Characters of a JSON document buffered in memory until its last row; a longer one is buffered on disk."""
 
 if TYPE_CHECKING:
     import polars
@@ -45,7 +45,7 @@ def print_rows(
     table and md show `columns`; json, jsonl, csv and parquet hold every key of the first `PAGE` rows. In csv
     and parquet a fraction `x` is a float, and `x_exact` beside it is exact. json, jsonl and parquet hold
     texts exactly; md and csv show them (`texts.visible`), and in csv none is a formula. On a terminal a table
-    ends after `PAGE` rows, and says so.
+    ends after `PAGE` rows, with a note.
     """
     rows = map(row_of, values)
     if call.format == "parquet":
@@ -108,7 +108,7 @@ def _text(
 
 
 def _page(columns: Sequence[Column], rows: Iterator[Row]) -> tuple[list[list[str]], Iterator[list[str]]]:
-    """The headings and the first rows, from which the shape of a table is taken; and the rest."""
+    """The headings and the first rows, which determine a table's shape; and the rest."""
     lines = (cells(columns, row) for row in rows)
     return [[visible(column.heading, one_line=True) for column in columns], *islice(lines, PAGE)], lines
 
@@ -120,7 +120,7 @@ def _shown(value: Any) -> Any:
 def _flat(columns: Sequence[Column], rows: Iterator[Row]) -> tuple[list[str], Iterator[dict[str, Any]]]:
     """Rows for csv and parquet: fractions in two columns, nested values as JSON text.
 
-    A word among fractions (τ up to "any") stands in the exact column alone.
+    A word among fractions (τ up to "any") appears only in the exact column.
     """
     page = list(islice(rows, PAGE))
     keys = dict.fromkeys([*(c.key for c in columns), *(key for row in page for key in row)])
@@ -143,7 +143,7 @@ def _flat(columns: Sequence[Column], rows: Iterator[Row]) -> tuple[list[str], It
 
 
 def json_line(row: Row, indent: int | None = None) -> str:
-    """A row as JSON. Infinities and NaN, which JSON has not, are null."""
+    """A row as JSON. Infinities and NaN, which JSON does not have, are null."""
     finite = {key: _finite(value) for key, value in row.items()}
     return json_text(finite, indent=indent, default=plain)
 
@@ -160,8 +160,8 @@ def _finite(value: Any) -> Any:
 
 
 def _json(out: Out, call: CommandContext, rows: Iterator[Row], run: str | None, as_of: Point | None) -> None:
-    """The envelope, its list filled a row at a time. It is held back until the last row is read: where a
-    later one fails, the error stands alone on stdout."""
+    """The envelope, its list filled a row at a time. It is held back until the last row is read: if a
+    later one fails, stdout has only the error."""
     before, _, after = dump(envelope(call.schema, [], run=run, as_of=as_of)).rpartition("[]")
     with tempfile.SpooledTemporaryFile(HELD, "w+", encoding="utf-8", newline="") as held:
         held.write(before + "[")
@@ -175,7 +175,7 @@ def _json(out: Out, call: CommandContext, rows: Iterator[Row], run: str | None, 
 
 
 def _parquet(call: CommandContext, columns: Sequence[Column], rows: Iterator[Row]) -> None:
-    """A group in memory at a time."""
+    """One row group in memory at a time."""
     if call.output is None:
         raise ConfigError("parquet cannot be printed", hint="name a file: -o rows.parquet")
     with extra("polars", "--format parquet"):
@@ -200,12 +200,12 @@ def _frame(group: Sequence[Row], types: "Mapping[str, type[polars.DataType]]") -
         return polars.DataFrame([polars.Series(name, values(name), type_) for name, type_ in types.items()])
     except TypeError as error:
         raise ConfigError(
-            f"a column has values of several types: {error}", hint="csv and jsonl take any value"
+            f"a column has values of several types: {error}", hint="csv and jsonl accept any value"
         ) from error
 
 
 def _type(values: Sequence[Any]) -> "type[polars.DataType]":
-    """The type of a column: text where it has none yet, or values of several types."""
+    """The type of a column: text if it has no values yet, or values of several types."""
     import polars
 
     found = {type(value) for value in values if value is not None}

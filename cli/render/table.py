@@ -1,4 +1,4 @@
-"""Rows for people: aligned text, Markdown, and on a terminal a table, or cards where it has no room."""
+"""Rows for people: aligned text, Markdown, and on a terminal a table, or cards if it is too narrow."""
 
 import re
 import sys
@@ -23,13 +23,13 @@ _WORD = 24
 and wraps."""
 
 _NONE = "–"
-"""What stands where there is no value."""
+"""Shown in place of a missing value."""
 _WIDE = 80
-"""Cells of a running text beyond which it takes no more room from the others."""
+"""Cells of a running text beyond which it gets no more room than the others."""
 
 
 _FIGURES = re.compile(r"[-−+±≤≥<>=→|/.,%–?\d\s]*")
-"""A value of figures and signs alone: a column of such stands on the right."""
+"""A value of only digits and signs: a column of these is right-aligned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Column:
     heading: str
     digits: int = 3
     show: Callable[[Any], str] | None = None
-    """How a person sees a value, where not as every other."""
+    """How a person sees a value, if not the default."""
     always: bool = False
-    """Whether a terminal shows it even where no row has a value."""
+    """Whether a terminal shows it even if no row has a value."""
 
 
 def columns(described: str, **show: Callable[[Any], str]) -> tuple[Column, ...]:
-    """Columns from "key, key: heading, key: heading: digits, …"; without a heading, the key is it. `show`:
+    """Columns from "key, key: heading, key: heading: digits, …"; the default heading is the key. `show`:
     how a person sees the values of a key."""
     found = []
     for part in described.split(","):
@@ -74,13 +74,13 @@ def _cell(value: Any, digits: int) -> str:
 
 
 def cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[str]:
-    """A row for people, a text a column."""
+    """A row for people, one text per column."""
     values = ((c, row.get(c.key)) for c in columns)
     return [_cell(value if c.show is None else c.show(value), c.digits) for c, value in values]
 
 
 def on_the_right(lines: Sequence[Sequence[str]]) -> list[bool]:
-    """Of each column below its heading, whether it is one of figures."""
+    """For each column, whether its values are all figures."""
     columns = zip(*lines, strict=True)
     return [bool(values) and all(map(_FIGURES.fullmatch, values)) for _, *values in columns]
 
@@ -111,9 +111,9 @@ def markdown_rule(right: Sequence[bool]) -> str:
 
 
 def draw(console: "Console", columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> None:
-    """Print `lines`, the headings first: as a table where its words have room, else a small card a row.
+    """Print `lines`, headings first: as a table if its words fit, else a small card per row. A column
 
-    A column in which no row has a value is left out.
+    without any value is left out.
     """
     from rich.text import Text
 
@@ -128,7 +128,7 @@ def draw(console: "Console", columns: Sequence[Column], lines: Sequence[Sequence
         if sum(column.min_width or 0 for column in table.columns) + 2 * (len(kept) - 1) > console.width:
             continue
         if table.__rich_measure__(console, console.options.update(width=sys.maxsize)).maximum > console.width:
-            table.expand = True  # what is left goes to the running texts, each at least as wide as it must be
+            table.expand = True  # the rest goes to the running texts, each at least as wide as it must be
             for column in table.columns:
                 column.width = column.min_width if column.ratio else None
         console.print(table)
@@ -138,7 +138,7 @@ def draw(console: "Console", columns: Sequence[Column], lines: Sequence[Sequence
 
 
 def _table(lines: Sequence[Sequence[str]], *, narrow: bool) -> "Table":
-    """Running texts wrap, and no other value does. `narrow`: headings break between their words, too."""
+    """Only running texts wrap. `narrow`: headings break between their words, too."""
     from rich import box
     from rich.cells import cell_len
     from rich.table import Table
@@ -149,7 +149,7 @@ def _table(lines: Sequence[Sequence[str]], *, narrow: bool) -> "Table":
     for place, (heading, *values) in enumerate(zip(*lines, strict=True)):
         wide = max(map(cell_len, values), default=0)
         longest = max((cell_len(word) for value in values for word in value.split()), default=0)
-        running = wide > _WORD and (place > 0 or longest < wide)  # what names the row is not cut
+        running = wide > _WORD and (place > 0 or longest < wide)  # the row's name is not cut
         breaks = narrow and cell_len(heading) > wide
         title = broken(heading, max(wide, *map(cell_len, unbroken(heading)))) if breaks else [heading]
         least = max(_WORD, longest if place == 0 else 0) if running else wide
@@ -167,7 +167,7 @@ def _table(lines: Sequence[Sequence[str]], *, narrow: bool) -> "Table":
 
 
 def _card(headings: Sequence[str], line: Sequence[str], width: int) -> str:
-    """The row's name, and below it each value that the row has, beside its heading."""
+    """The row's name, and below it each of its values, beside its heading."""
     rows, packed = broken(f"{headings[0]} {line[0]}".strip(), width), ""
     for heading, value in zip(headings[1:], line[1:], strict=True):
         if value in (_NONE, ""):

@@ -1,1 +1,1 @@
-"""What a story looks like: values of `diagevo` become lines and tables. No command comes in."""
+"""What a story looks like: values of `diagevo` become lines and tables. No command is imported."""

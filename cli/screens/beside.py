@@ -1,4 +1,4 @@
-"""Runs, models and steps beside each other: what passed of each by tag, and where each failed by a cause."""
+"""Runs, models and steps side by side: the pass rate of each by tag, and its failures by cause."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from diagevo.view.slice_table import SliceRow, SliceTable
 
 SHOWN = 12
-"""Tags and causes, each; all are in --json."""
+"""Maximum tags, and causes; --json has all."""
 
 
 def beside_rows(table: "SliceTable", names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The table as values: a row a tag or cause, with the cell of each column."""
+    """The table as values: a row per tag or cause, with the cell of each column."""
     for kind, rows in (("all", [table.whole]), ("tag", table.tags), ("cause", table.causes)):
         for row in rows:
             cells = [
@@ -30,7 +30,7 @@ def beside_rows(table: "SliceTable", names: Sequence[str]) -> Iterator[dict[str,
 
 
 def beside(table: "SliceTable", names: Sequence[str]) -> Iterator[str | Rows]:
-    """Two tables, of what passed and of what failed."""
+    """Two tables, of passes and of failures."""
     yield "pass rate, with its 95% interval:\n"
     yield _rows("of", [table.whole, *table.tags[:SHOWN]], names)
     if (left := len(table.tags) - SHOWN) > 0:

@@ -1,4 +1,4 @@
-"""A run that is played, in words: its lines on every display."""
+"""A run in progress, in words: its lines on every display."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -11,7 +11,7 @@ REASONS = ("invalid", "no_label", "too_easy", "too_hard", "contested")
 
 
 def how_far(run: RunProgress) -> str:
-    """How far the stage is: "85/314, mean reward 0.210, 0:04 so far, 0:06 left"."""
+    """Progress of the stage: "85/314, mean reward 0.210, 0:04 so far, 0:06 left"."""
     now = run.now
     parts = [f"{now.done:,}/{now.total:,}"] if now.total is not None else []
     parts += [now.detail] if now.detail else []
@@ -21,7 +21,7 @@ def how_far(run: RunProgress) -> str:
 
 
 def named(round: int, stage: str) -> str:
-    """A stage of a round; round 0 is the model that the run begins with."""
+    """A stage of a round; round 0 is the model that the run starts from."""
     return f"round {round} {stage}" if round else f"base model {stage}"
 
 

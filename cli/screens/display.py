@@ -1,6 +1,6 @@
 """What `train` shows while it runs: a live view on a terminal, plain lines, JSON lines, or nothing.
 
-All of them are observers of the run, and each keeps what is known so far (`diagevo.progress.RunProgress`).
+All of them observe the run, and each keeps what is known so far (`diagevo.progress.RunProgress`).
 """
 
 import sys
@@ -39,21 +39,21 @@ Kind = Literal["live", "plain", "json", "none"]
 BAR = 10
 """Cells of a stage's bar."""
 WIDE = 100
-"""Columns from which a stage's figures stand beside it."""
+"""Columns from which a stage's figures fit beside it."""
 HIGH = 24
-"""Rows from which the view is set apart and shows the last round whole."""
+"""Rows from which the view has spacing and shows the last round in full."""
 
 
 class Board(RunProgress):
     """Shows nothing."""
 
     def showing(self) -> AbstractContextManager[Any]:
-        """The context in which the display is on."""
+        """The context in which the display is active."""
         return nullcontext()
 
 
 class _Lines(Board, ABC):
-    """A line for what begins a round, ends a stage or a round, and for each message."""
+    """A line when a round begins, when a stage or a round ends, and for each message."""
 
     def __init__(self, call: CommandContext, run: str) -> None:
         super().__init__(run)
@@ -82,12 +82,12 @@ class _Lines(Board, ABC):
 
 
 class PlainDisplay(_Lines):
-    """Lines on stderr, for logs and batch systems, with the time of day and how far a stage is."""
+    """Lines on stderr, for logs and batch systems, with the time of day and a stage's progress."""
 
     pause = 5.0
-    """Seconds between two lines of a stage's progress, at least."""
+    """Minimum seconds between two lines of a stage's progress."""
     silence = 8.0
-    """Seconds without a line, at most."""
+    """Maximum seconds without a line."""
 
     def __init__(self, call: CommandContext, run: str) -> None:
         super().__init__(call, run)
@@ -106,7 +106,7 @@ class PlainDisplay(_Lines):
         self._unless_within(self.pause)
 
     def _unless_within(self, seconds: float) -> None:
-        """A line on how far it is, unless one came within so many seconds."""
+        """A progress line, unless one came within this many seconds."""
         if time.monotonic() - self._spoke < seconds:
             return
         if stage := self.now.stage:
@@ -120,7 +120,7 @@ class PlainDisplay(_Lines):
 
 
 class JsonDisplay(Board):
-    """One JSON object a line on stdout: `event` names the observer's method, the rest are its arguments."""
+    """One JSON object per line on stdout: `event` names the observer's method, the rest are its arguments."""
 
     def on_event(self, event: str, **what: object) -> None:
         sys.stdout.write(json_text({"event": event, "run": self.run, **render.plain(what)}) + "\n")
@@ -128,7 +128,7 @@ class JsonDisplay(Board):
 
 
 class LiveDisplay(_Lines):
-    """A view that is redrawn in place on a terminal, below one line for each stage that is complete."""
+    """A view that is redrawn in place on a terminal, below one line for each completed stage."""
 
     def __init__(self, call: CommandContext, run: str) -> None:
         super().__init__(call, run)
@@ -189,7 +189,7 @@ class LiveDisplay(_Lines):
         return lines
 
     def _cut(self, text: "Text | str", style: str = "", rows: int = 1) -> "Text":
-        """In at most so many rows of the terminal, words whole."""
+        """Cut to this many rows of the terminal, without splitting words."""
         from rich.text import Text
 
         columns = self.console.width
@@ -221,7 +221,7 @@ def _between(board: Board) -> str:
     if not board.rounds:
         return f"{board.run}: loading"
     resuming = not board.notes and board.round in board.earlier
-    doing = "reading back what is complete" if resuming else "between its stages"
+    doing = "reading back completed stages" if resuming else "between its stages"
     return f"{board.run}: round {board.round}, {doing}"
 
 
@@ -240,7 +240,7 @@ def _headline(board: Board) -> str:
 
 
 def _figures(board: Board) -> str:
-    """ε and F of the round, and what the memory holds since the last commit."""
+    """ε and F of the round, and what the memory has held since the last commit."""
     parts = [f"ε {fraction(board.epsilon)}"] if board.epsilon is not None else []
     parts += [f"F {board.failures}"] if board.failures is not None else []
     if board.history:
@@ -253,7 +253,7 @@ def _figures(board: Board) -> str:
 
 
 def display_for(kind: Kind | None, call: CommandContext, run: str) -> Board:
-    """The display that was asked for; by default live on a terminal and plain elsewhere."""
+    """The requested display; by default live on a terminal and plain elsewhere."""
     if kind is None:
         kind = "json" if call.json else "none" if call.quiet else "live" if sys.stderr.isatty() else "plain"
     match kind:

@@ -1,4 +1,4 @@
-"""The tables of a run of another trainer's rollouts: what passed, by round, by step and by cause."""
+"""The tables of an ingested run: pass rates by round, by step and by cause."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -43,14 +43,15 @@ DROPS = columns(
 )
 UNEXPLAINED = columns("rollouts, passes: passed, failures, without_cause: without a cause, prompt")
 LARGEST = 5
-"""Causes that a diagnosis ends with."""
+"""Causes shown at the end of a diagnosis."""
 CROWD = 10
-"""Causes, or questions to a judge, of which it is said that hardly any are one: of fewer it is no sign."""
+"""Minimum causes, or questions to a judge, for the warning that hardly any were merged: with fewer it means
+nothing."""
 WIDE = 100
 SHOWN = 12
-"""Steps, the last ones, and causes, those of most failures."""
+"""The last steps, and the causes with most failures, that are shown."""
 FALLEN = 5
-"""Prompts, those that fell most, and those of most failures without a cause."""
+"""Prompts that are shown: those that fell most, and those with most failures without a cause."""
 
 
 def answer(
@@ -60,8 +61,8 @@ def answer(
     contradicted: "Mapping[str, str]",
     undiagnosed: int,
 ) -> str:
-    """What `diagnose` ends with: the largest causes, each with an example, and what is left. `contradicted`:
-    what speaks against a cause. `undiagnosed`: how many failures were asked about in vain, or not at all."""
+    """The end of `diagnose`: the largest causes, each with an example, and what is left. `contradicted`: the
+    evidence against a cause. `undiagnosed`: failures asked about in vain, or not at all."""
     failed = rates.failed
     if not rates.causes:
         return (
@@ -96,8 +97,8 @@ def answer(
 
 
 def suspicious(run: str, rates: "PassRates", judged: int, same: int, undiagnosed: int) -> Iterator[str]:
-    """Signs that a diagnosis by a model is poor: unreadable replies, and equal causes counted separately.
-    `judged`: the pairs of causes that it compared, of which it merged `same`."""
+    """Signs of a poor diagnosis by a model: unreadable replies, and equal causes counted separately.
+    `judged`: the pairs of causes that it compared, `same`: those it merged."""
     again = f"diagevo diagnose --run {run} --again"
     if undiagnosed:
         yield (
@@ -124,7 +125,7 @@ def suspicious(run: str, rates: "PassRates", judged: int, same: int, undiagnosed
 
 
 def pass_rates(story: "RunStory") -> list[str | Rows]:
-    """The tables, and for what they leave out the command that shows it."""
+    """The tables, and the commands that show what they leave out."""
     rates = story.pass_rates
     if rates is None:
         return []
@@ -145,7 +146,7 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
     run = story.line.run_id
     if hidden := len(rates.steps) - len(steps):
         listed = f'diagevo memory query "SELECT * FROM v_step WHERE run_id = :run" --run {run}'
-        parts.append(f"{hidden} steps before: {listed}")
+        parts.append(f"{hidden} earlier steps: {listed}")
     if hidden := len(rates.causes) - len(causes):
         parts.append(f"{hidden} more causes: diagevo runs show {run} --json")
     if hidden_tags > 0:
@@ -164,7 +165,7 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
 
 
 def evaluated(story: "RunStory") -> "Evaluated | None":
-    """What an evaluation comes to; None of a run that a curriculum follows."""
+    """The summary of an evaluation; None for a run with a curriculum."""
     from diagevo.view.evaluated import Evaluated
 
     rates = story.pass_rates
@@ -177,7 +178,7 @@ def _passed(kind: str, of: "Passed") -> dict[str, Any]:
 
 
 def next_lines(story: "RunStory") -> list[str]:
-    """What to do next with an evaluation, a command a line, which may be copied whole."""
+    """What to do next with an evaluation, one command per line, ready to copy."""
     from diagevo.view.evaluated import next_steps
 
     if not story.line.evaluation:
@@ -189,8 +190,8 @@ def next_lines(story: "RunStory") -> list[str]:
 def matched(
     found: "Sequence[MatchedCause]", runs: tuple[str, str], kinds: tuple[str, str, str] = STAYED
 ) -> list[str | Rows]:
-    """The causes of two evaluations: those of both, with why they are one, those of the first or the second.
-    `kinds`: what these are called."""
+    """The causes of two evaluations: those in both, with why they are one, and those of only one. `kinds`:
+    the names of these groups."""
     rows: list[dict[str, Any]] = []
     for one in found:
         what = kinds[0] if one.first and one.second else kinds[1] if one.first else kinds[2]
@@ -211,7 +212,7 @@ def matched(
 
 
 def _beyond(head: int, lines: Sequence[Any]) -> list[dict[str, Any]]:
-    """Rows without what every prompt begins with."""
+    """Rows without the beginning that all prompts share."""
     rows = [row_of(line) for line in lines]
     return [row | {"prompt": f"…{row['prompt'][head:]}"} for row in rows] if head else rows
 
@@ -219,8 +220,8 @@ def _beyond(head: int, lines: Sequence[Any]) -> list[dict[str, Any]]:
 def in_both(
     found: "PromptsInBoth | None", names: tuple[str, str], points: str, run: str | None = None
 ) -> list[str | Rows]:
-    """What two runs, models or steps gave for the same prompts, and those that fell most. `points` are their
-    address, of `run` where they are parts of one."""
+    """Results of two runs, models or steps on the same prompts, and the prompts that fell most. `points` is
+    their address, within `run` if they are parts of one."""
     if found is None:
         return []
     a, b = names

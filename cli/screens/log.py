@@ -31,7 +31,7 @@ COLUMNS = columns("position: #, round, type, cause_id: cause, recorded_at, paylo
 def write_lines(
     call: CommandContext, history: "History", wanted: "EventFilter", as_of: "AsOf", *, follow: bool = False
 ) -> None:
-    """Print the chosen events as they are read, a line an event; with `follow` those that come, too."""
+    """Print the selected events as they are read, one per line; with `follow` also new ones."""
     from diagevo.memory.stories.references import trail
 
     if call.format not in ("table", "jsonl"):
@@ -54,7 +54,7 @@ def _write(call: CommandContext, out: Out, events: Iterable["Recorded"], *, flus
 
 
 def _following(history: "History", wanted: "EventFilter", position: int, out: Out) -> Iterator["Recorded"]:
-    """Events as they are written, until the reader goes away or presses Ctrl-C."""
+    """Events as they are written, until the reader leaves or presses Ctrl-C."""
     from dataclasses import replace
 
     from diagevo.memory.history import AsOf
@@ -76,13 +76,13 @@ def row(recorded: "Recorded") -> dict[str, Any]:
 
 
 def _shown(recorded: "Recorded") -> Any:
-    """The payload; of a configuration that holds a secret, as an old or imported one may, without it."""
+    """The payload; a secret in a configuration, which an old or imported one may have, is removed."""
     payload = json.loads(recorded.payload)
     return redacted(payload) if recorded.type == "RunConfigured" else payload
 
 
 def lines(events: Iterable["Recorded"]) -> Iterator[str]:
-    """Aligned lines: position, round, type, subject, what it says. Streams: widths are fixed."""
+    """Aligned lines: position, round, type, subject, text. They are streamed, so widths are fixed."""
     for recorded in events:
         event, mark = recorded.event, f"#{recorded.position}"
         text = visible(event.sentence(), one_line=True)

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from diagevo.memory.read.pass_rates import CauseRate, PassRates
 
 _TERMS = 12
-"""Summands that a sum shows."""
+"""Maximum terms shown of a sum."""
 
 CAUSES = columns("id: cause, node, state, frequency: f, probability: p, description")
 COUNTED = (*CAUSES[:4], *columns("failures: all failures"), *CAUSES[4:])
-"""Of another trainer's rollouts: f begins anew with a promotion, and its trainer promotes nothing."""
+"""For an ingested run: f starts over with a promotion, and its trainer promotes nothing."""
 EVALUATED = columns("id: cause, failures, share: of all, groups: in groups, description")
-"""Of an evaluation, which has no curriculum: that is `memory schedule`."""
+"""For an evaluation, which has no curriculum."""
 MOST = 10
-"""Causes that a screen of another trainer's run shows."""
+"""Maximum causes on a screen of an ingested run."""
 STEPS = columns("position: #, type: event, subject, before, after, failures: F")
 SCHEDULE = columns(
     "cause, frequency: f, probability: p, drawn: (1 − ε)·p: 4, partners: stitched to one of, description"
@@ -36,12 +36,12 @@ SCHEDULE = columns(
 
 
 def replayed(memory: "Rebuilt") -> list[Column]:
-    """Columns of `memory replay`: p is headed by the policy's formula for it."""
+    """Columns of `memory replay`: the heading of p is the policy's formula for it."""
     return [*CAUSES[:4], Column("sum", f"p = {memory.formulas.p}"), *CAUSES[4:]]
 
 
 def sums(memory: "Rebuilt") -> list[str]:
-    """F, F₁, z and ε of the next round, each with its numbers put in."""
+    """F, F₁, z and ε of the next round, each with its numbers filled in."""
     t = memory.open_round or memory.round
     r = memory.reference_round
     terms = [str(c.frequency) for c in memory.causes if part_in_schedule(c.state) == "target"]
@@ -70,19 +70,19 @@ def _epsilon(memory: "Rebuilt", t: int) -> str:
         return f"{e} = {value}, {_by(memory)}schedule.policy = {memory.policy}"
     steps = [formulas.epsilon, formulas.epsilon_numbers]
     if (first := memory.reference_failures) and (whole := first / value).denominator == 1:
-        steps.append(f"{first}/{whole}")  # as the paper's formula comes to it, before it is reduced
+        steps.append(f"{first}/{whole}")  # as the paper's formula gives it, before it is reduced
     return f"{e} = {' = '.join(dict.fromkeys((*steps, str(value), number(value))))}"
 
 
 def _by(memory: "Rebuilt") -> str:
-    """Whose word ε is: of an ablation, or of somebody's class, which is asked at a commit."""
+    """Where ε comes from: an ablation, or the user's own class, which is called at a commit."""
     if memory.policy in BUILT_IN:
         return "held by "
     return "as recorded of " if memory.open_round is None else "until the commit asks "
 
 
 def with_failures(memory: "Rebuilt", rates: "PassRates") -> list[dict]:
-    """Rows of causes with the failures of all rounds, most first."""
+    """Rows of causes with the failures of all rounds, most frequent first."""
     known = {cause.cause_id: cause for cause in rates.causes}
     parts = ((c, part_in_schedule(c.state)) for c in memory.causes)
     shown = (c for c, part in parts if part == "partner" or (part == "target" and c.frequency))
@@ -110,7 +110,7 @@ def left_out(state: str, failures: "Mapping[str, int]") -> str:
 
 
 def headline(run: str, memory: "Rebuilt") -> str:
-    """One line: where the memory stands."""
+    """One line: the state of the memory."""
     where = f"after round {memory.round}" if memory.round else "before the first commit"
     if (first := memory.superseded) is not None:
         gone = f"round {first} is" if first == memory.round else f"rounds {first} to {memory.round} are"
@@ -139,7 +139,7 @@ def replay_text(run: str, memory: "Rebuilt", position: int) -> str:
 
 
 def by_configuration(memory: "Rebuilt", then: "Rebuilt | None") -> Iterator[str]:
-    """What p is not drawn by, and what a commit recorded under another configuration."""
+    """Notes on a p that is not drawn from, and on a commit recorded under another configuration."""
     if memory.policy not in BUILT_IN and memory.failures:
         yield f"p = {memory.formulas.p}: {memory.formulas.p_words}"
     if then is not None:
@@ -178,7 +178,7 @@ def node_line(node: "NodeLine") -> str:
 
 
 def scheduled(run: str, memory: "Rebuilt") -> str:
-    """The head of `memory schedule`: how its prompts are shared out."""
+    """The head of `memory schedule`: how its prompts are divided."""
     e = memory.epsilon_next
     head = f"schedule of round {memory.round + 1} of {run}, as committed after round {memory.round}"
     if not memory.failures:

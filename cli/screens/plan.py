@@ -19,8 +19,7 @@ PEAKS = columns("stage, gpus: GPUs, peak: GB, parts: of it")
 
 
 def plan(config: "Config", run: str | None, measured: dict[str, float], played: int = 0) -> Result[Any]:
-    """Stages of a round with their rollouts and calls, then the whole of what is left to play: disk, devices,
-    time."""
+    """Stages of a round with their rollouts and calls, then totals for what is left: disk, devices, time."""
     from diagevo.planning.disk import gigabytes
     from diagevo.planning.run_plan import plan_run
 
@@ -59,7 +58,7 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
 
 
 def _gpu_peak(stage: dict[str, Any]) -> dict[str, Any]:
-    """A stage as people read it."""
+    """A stage for people."""
     whose = "each rank's" if stage["placed"] else numbered(stage["gpus"]) or "one more"
     parts = _sizes(stage["parts"])
     for engine in stage["engines"]:
@@ -75,14 +74,14 @@ def _gpu_peak(stage: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cards(memory: dict[str, Any]) -> list[str]:
-    """On which cards that fits, and what to change for the others."""
+    """The cards on which it fits, and what to change for the others."""
     from diagevo.planning.disk import gigabytes
 
     if memory["card"] is None:
-        return ["memory        unknown: no config.json of the models is here; download them first"]
+        return ["memory unknown: the models' config.json is not here; download them first"]
     yes = [card for card, fit in memory["fits"].items() if fit]
     no = [card for card, fit in memory["fits"].items() if not fit]
-    words = f"GPUs of {', '.join(yes)} GB" if yes else "none of the cards known here"
+    words = f"GPUs of {', '.join(yes)} GB" if yes else "none of the known cards"
     without = f"; not of {', '.join(no)}" if yes and no else ""
     few = [f"few at once   of {card} GB: {words}" for card, words in memory["few_at_once"].items()]
     ranks = memory["host_ranks"]
@@ -93,7 +92,7 @@ def _cards(memory: dict[str, Any]) -> list[str]:
 
 
 def _cpu_fit(cpu: dict[str, Any]) -> str:
-    """Whether this machine has that much, and what takes less."""
+    """Whether this machine has that much memory, and what needs less."""
     most = max((peak["bytes"] for peak in cpu["peaks"]), default=0)
     here = f"{_gb(cpu['machine_bytes'])} GB here"
     if most < cpu["machine_bytes"]:
@@ -105,7 +104,7 @@ def _cpu_fit(cpu: dict[str, Any]) -> str:
 
 
 def numbered(gpus: Sequence[int]) -> str:
-    """As people write them: 0-3, 6."""
+    """Device numbers as people write them: 0-3, 6."""
     runs: list[list[int]] = []
     for gpu in gpus:
         if runs and gpu == runs[-1][-1] + 1:
@@ -124,7 +123,7 @@ def _sizes(parts: Mapping[str, int]) -> list[str]:
 
 
 def _assumed(config: "Config", card: int) -> str:
-    """What the time of a round on GPUs rests on."""
+    """The assumptions behind the time of a round on GPUs."""
     from diagevo.planning.on_gpus import COPY, DECODING, DISK, FAST, LINKS, READING, SENDING, TRAINING
     from diagevo.planning.run_plan import validation_questions
 

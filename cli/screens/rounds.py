@@ -1,4 +1,4 @@
-"""The tables of a run: its committed rounds, and its scores beside the base model's."""
+"""The tables of a run: its committed rounds, and its scores next to the base model's."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from diagevo.progress import RoundFigures
 
 FIGURES = columns("failures: F, z, epsilon_next: ε next, active: Active, mastered: Mastered")
-"""Of a committed round."""
+"""Columns of a committed round."""
 ROUNDS = (
     *columns("round"),
     *FIGURES,
@@ -38,8 +38,8 @@ LEARNT = columns(
 def round_tables(
     rounds: "Sequence[RoundFigures]", before: Mapping[str, Any] | None = None, *, ingested: bool = False
 ) -> list[Rows]:
-    """A row a round in each; `before`: what was measured before the first. Of `ingested` rounds, whose
-    questions and rewards are another trainer's, only what the memory came to."""
+    """A row per round in each; `before`: measurements before the first. For `ingested` rounds, whose
+    questions and rewards are another trainer's, only the state of the memory."""
     rows = [_row(each) for each in rounds]
     if ingested:
         return [Rows(ROUNDS, rows)]
@@ -59,8 +59,8 @@ def _row(of: "RoundFigures") -> dict[str, Any]:
 
 
 def accuracy(history: "History") -> list[str | Rows]:
-    """Two tables: the scores by round and category, those at lower temperatures among them; and,
-    in a world that knows families, how many questions of free exploration were of each."""
+    """Two tables: the scores by round and category, including lower temperatures; and, in a
+    world that knows families, how many free questions each family had."""
     from diagevo.view.scores import families_in, free_questions, score_names, score_rows
 
     parts: list[str | Rows] = []
@@ -83,7 +83,7 @@ def accuracy(history: "History") -> list[str | Rows]:
 
 
 def premises(worlds: Iterable[object]) -> list[str]:
-    """What results of these worlds rest on, once each."""
+    """The premises of results in these worlds, once each."""
     from diagevo.view.scores import premise
 
     found = dict.fromkeys(map(premise, worlds))
@@ -91,7 +91,8 @@ def premises(worlds: Iterable[object]) -> list[str]:
 
 
 def worlds_of(database: "Database", evaluations: Iterable["Evaluation"]) -> list[object]:
-    """The worlds of evaluations: of their runs, or of the questions where a model was asked without a run."""
+    """The worlds of evaluations: those of their runs, or of the questions if a model was evaluated without a
+    run."""
     from diagevo.memory.history import History
 
     found = list(evaluations)

@@ -1,4 +1,4 @@
-"""The screens of `memory why`: the lines of a story laid out so that they fit, with its texts below."""
+"""The screens of `memory why`: the lines of a story, laid out to fit, with its texts below."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -78,8 +78,8 @@ def cause_screen(
     examples: Mapping[str, Example],
     evaluation: bool = False,
 ) -> str:
-    """The story of a cause, its failures in words where `examples` has them. Of an `evaluation` without what
-    a curriculum makes of it.
+    """The story of a cause, its failures in words where `examples` has them. For an `evaluation` the
+    curriculum is left out.
 
     Without `everything` it fits on one screen: single failures are left out first, then the oldest turns, and
     only then a text is cut to two rows."""
@@ -102,7 +102,7 @@ def cause_screen(
             if fits(_cause(story, blocks, columns, rows)):
                 break
         while len(blocks) > 2 and not fits(_cause(story, blocks, columns, rows)):
-            del blocks[1]  # how it came into being stays
+            del blocks[1]  # its creation stays
         if not fits(_cause(story, blocks, columns, rows)):
             rows = ROWS[1]
     return _cause(story, blocks, columns, rows, full=full, single=shown != 0) + texts
@@ -117,8 +117,8 @@ def _cause(
     full: bool = False,
     single: bool = True,
 ) -> str:
-    """With texts of at most so many rows. Turns that are not in `blocks` are counted; `single`: whether they
-    have single failures."""
+    """With texts of at most this many rows. Turns that are not in `blocks` are counted; `single`: whether
+    they have single failures."""
     hidden = max(0, len(story.turns) - len(blocks))
     state = (story.how if story.how == "reactivated" and story.state != "superseded" else story.state).upper()
     since = f"{state} {'since' if story.how == 'created' else 'in'} round {story.since}"
@@ -143,7 +143,7 @@ def _turn(turn: Turn, examples: Mapping[str, Example], shown: int | None = None)
 
 
 def _evaluated(story: CauseStory, examples: Mapping[str, Example]) -> tuple[list[Line], str]:
-    """The failures of a cause and what became of its words, and how many failures it has."""
+    """The failures of a cause, changes of its description, and how many failures it has."""
     lines: list[Line] = []
     failures = 0
     for turn in story.turns:
@@ -183,8 +183,8 @@ def _all_texts(story: CauseStory, columns: int | None) -> str:
 
 
 def node_screen(story: NodeStory, columns: int | None, *, everything: bool) -> str:
-    """What made a node, what came under it, and which pairs were judged. Without `everything` the latest
-    causes and pairs, so that it fits on one screen."""
+    """How a node was created, what was assigned to it, and which pairs were judged. Without `everything` the
+    latest causes and pairs, so that it fits on one screen."""
     members = [member_line(member, story.node_id) for member in story.members]
     pairs = [pair_line(pair) for pair in story.pairs]
     rows = None
@@ -196,7 +196,7 @@ def node_screen(story: NodeStory, columns: int | None, *, everything: bool) -> s
             if len(pairs) >= len(members):
                 del pairs[0]
             else:
-                del members[1]  # the first is why the node is there
+                del members[1]  # the first is why the node exists
     calls = "".join(call_texts(pair.call, columns) for pair in story.pairs if pair.call is not None)
     return _node(story, members, pairs, columns, rows) + calls + failure_texts(story.evidence, columns)
 
@@ -204,7 +204,7 @@ def node_screen(story: NodeStory, columns: int | None, *, everything: bool) -> s
 def _node(
     story: NodeStory, members: list[Line], pairs: list[Line], columns: int | None, rows: int | None
 ) -> str:
-    """With texts of at most so many rows, half as many for causes and pairs."""
+    """With texts of at most this many rows, half as many for causes and pairs."""
     mark = (
         f"MERGED into {story.merged_into}"
         if story.merged_into
@@ -230,7 +230,7 @@ def question_screen(
     examples: Mapping[str, Example],
     causes: Mapping[str, str],
 ) -> str:
-    """How a question came to be drawn, how it was voted on, and what failed on it. `causes`: their words."""
+    """How a question was drawn, how it was voted on, and what failed on it. `causes`: their descriptions."""
     lines = question_lines(story)
     if (aim := causes.get(story.cause_id or "")) is not None:
         lines.insert(1, Line("cause", aim))
@@ -245,8 +245,8 @@ def question_screen(
 def failure_screen(
     story: FailureStory, columns: int | None, example: Example | None, cause: str | None
 ) -> str:
-    """What became of one failure, from the question to the count. `cause`: what it was counted under, in
-    words."""
+    """The history of one failure, from the question to the count. `cause`: the description it was
+    counted under."""
     lines = failure_lines(story)
     if words := in_words(example):
         lines.insert(2, Line("in words", words))
@@ -277,14 +277,14 @@ def failure_texts(story: FailureStory, columns: int | None) -> str:
     ):
         shown = answered(text).strip() if text is not None else "(not kept)"
         out.append(f" {name}\n{wrapped(shown, '   ', columns)}")
-    for name, text in (("failed", texts.trajectory), ("reference", texts.reference)):  # behind what is read
+    for name, text in (("failed", texts.trajectory), ("reference", texts.reference)):  # after what is read
         if words := thought(text or ""):
             out.append(f" reasoning, {name}\n{wrapped(words, '   ', columns)}")
     return "".join(out) + "".join(call_texts(call, columns) for call in texts.calls)
 
 
 def call_texts(call: ModelExchange, columns: int | None) -> str:
-    """A question to a model, what it cost, and the reply."""
+    """A request to a model, its cost, and the reply."""
     cost = f"{call.input_tokens} + {call.output_tokens} tokens, {count(call.tries, 'try', 'tries')}"
     out = f" {call.purpose}, by {visible(call.model, one_line=True)} ({cost})\n"
     out += wrapped(call.request if call.request is not None else "(not kept)", "   ", columns)

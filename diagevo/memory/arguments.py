@@ -1,5 +1,5 @@
-"""What a caller gives a verb of `Memory`, held against the verb's own annotations: a wrong type is refused
-where it comes in, with nothing written, and an event is taken as it will be read again."""
+"""Checks the arguments of `Memory`'s methods against their annotations: a wrong type is refused at the
+call, with nothing written, and an event is normalized to the form in which it will be read."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 def checked(verb: Callable[P, T]) -> Callable[P, T]:
-    """The verb, refusing arguments that are not of its annotations with ConfigError."""
+    """The verb, wrapped to refuse arguments that do not match its annotations with ConfigError."""
     signature = inspect.signature(verb)
     hints: dict[str, Any] = {}
 
     @wraps(verb)
     def checking(*args: P.args, **kwargs: P.kwargs) -> T:
-        if not hints:  # once, and not while modules are imported
+        if not hints:  # once per verb, and not at import time
             hints.update(get_type_hints(verb))
         try:
             given = signature.bind(*args, **kwargs)
@@ -43,7 +43,7 @@ def checked(verb: Callable[P, T]) -> Callable[P, T]:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotation. What this does not know is left to the verb."""
+    """Whether a value matches an annotation. What this does not know is left to the verb."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         return any(_fits(value, one) for one in get_args(hint))
@@ -62,7 +62,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _taken(value: Any) -> Any:
-    """An event, or a list of them, as the log keeps it. Raises ConfigError."""
+    """An event, or a list of them, in the form that the log keeps. Raises ConfigError."""
     if isinstance(value, Event):
         try:
             return recordable(value)[0]
@@ -98,12 +98,12 @@ def _spelled(hint: Any) -> str:
 
 
 def refuse_blank(what: str, text: str | None) -> None:
-    """Raises ConfigError for words that say nothing."""
+    """Raises ConfigError for blank text."""
     if text is not None and not text.strip():
         raise ConfigError(f"{what} is blank", hint="say it in a sentence")
 
 
 def refuse_other_stage(stage: str, stages: Sequence[str]) -> None:
-    """Raises ConfigError for a stage that no round has."""
+    """Raises ConfigError for an unknown stage."""
     if stage not in stages:
         raise ConfigError(f"there is no stage {_shown(stage)}", hint=f"stages are {', '.join(stages)}")

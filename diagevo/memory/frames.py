@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class RunFrames:
-    """A run, for reading alone: each method gives a polars frame, which needs the extra `polars`. Made by
+    """A read-only run: each method returns a polars frame, which needs the extra `polars`. Made by
     `diagevo.read`.
 
     Fractions come twice: `x` as a float, and `x_exact` as text. Times are in UTC. Every frame has its columns
-    even where it has no rows. The run ends where it ended when it was first asked; read again for what
-    was written since.
+    even without rows. The run is read as of the first call; call `diagevo.read` again for later
+    events.
     """
 
     def __init__(self, source: History | Memory) -> None:
@@ -48,10 +48,10 @@ class RunFrames:
         self.close()
 
     def causes(self, *, round: int | None = None) -> "polars.DataFrame":
-        """A row a cause.
+        """One row per cause.
 
         Args:
-            round: As of the commit of this round; None is now, what is not committed yet included.
+            round: As of the commit of this round; None means now, including uncommitted changes.
 
         Returns:
             Its description, node, state, frequency f, and p as a float and an exact text.
@@ -79,8 +79,8 @@ class RunFrames:
         return frame_of(columns, rows)
 
     def history(self) -> "polars.DataFrame":
-        """A row a cause and committed round that counts: how states and frequencies went, and p of the
-        next round as the commit recorded it."""
+        """One row per cause and committed round that counts: states and frequencies over time, and p
+        of the next round as the commit recorded it."""
         columns = "round cause_id node_id state frequency probability_committed probability_committed_exact"
         query = (
             "SELECT round, cause_id, node_id, state, frequency, probability_committed FROM v_cause_history"
@@ -93,7 +93,7 @@ class RunFrames:
         return frame_of(columns, rows)
 
     def rounds(self) -> "polars.DataFrame":
-        """A row a committed round: F, z, ε of the next, counts."""
+        """One row per committed round: F, z, ε of the next, counts."""
         columns = (
             "round failures z z_exact epsilon_next epsilon_next_exact active mastered nodes "
             "candidates kept observed promoted reactivated created position committed_at"
@@ -111,7 +111,7 @@ class RunFrames:
         return frame_of(columns, (tuple(cell(line, name) for name in columns.split()) for line in lines))
 
     def candidates(self, *, round: int | None = None, texts: bool = False) -> "polars.DataFrame":
-        """A row a scored question.
+        """One row per scored question.
 
         Args:
             round: Only of this round.
@@ -143,11 +143,11 @@ class RunFrames:
         """The failures with their texts, in order of the log.
 
         Args:
-            cause: Only those that are counted under this cause: `c42`, or an unambiguous piece of its
+            cause: Only those counted under this cause: `c42`, or an unambiguous part of its
                 description.
 
         Returns:
-            A row a failure: its step of training, ids, `question`, `trajectory` (the response that failed),
+            One row per failure: its training step, ids, `question`, `trajectory` (the response that failed),
             `reference` (one that agreed or passed, or the known answer: `against`), `label`, `truth`,
             `cause_id`, `cause` and `own_id`, its trainer's; of rounds and attempts that count.
 
@@ -172,13 +172,13 @@ class RunFrames:
         return frame.filter(frame["cause_id"] == named)
 
     def groups(self) -> "polars.DataFrame":
-        """A row a group of another trainer's rollouts: step, prompt, passes, pass rate and outcome."""
+        """One row per ingested group: step, prompt, passes, pass rate and outcome."""
         columns = "round step attempt prompt answer rollouts passes pass_rate outcome source"
         return self._view("v_group", columns)
 
     def steps(self) -> "polars.DataFrame":
-        """A row a step of training that counts: of this program's trainer by stage, with its mean reward,
-        loss, entropy, gradient norm and KL; of another trainer's rollouts with its passes."""
+        """One row per training step that counts: for this program's trainer by stage, with mean reward,
+        loss, entropy, gradient norm and KL; for an ingested run with its passes."""
         own = "round stage attempt step completions reward loss entropy grad_norm kl"
         theirs = "round step rollouts passes pass_rate"
         columns = f"{own} passes pass_rate"
@@ -193,15 +193,15 @@ class RunFrames:
         """The chain of evidence of a cause, node, question or failure, with its texts.
 
         Args:
-            ref: `c42`, `n7`, `r3.q318`, `r3.q318.a5`, an id of your trainer's own, or an unambiguous piece of
-                a description.
+            ref: `c42`, `n7`, `r3.q318`, `r3.q318.a5`, your trainer's own id, or an unambiguous part of a
+                description.
 
         Returns:
             What `diagevo memory why REF --full` prints, as values.
 
         Raises:
-            NotFoundError: It names nothing.
-            ConfigError: It names several things.
+            NotFoundError: It matches
+            nothing. ConfigError: It matches several things.
         """
         return story_of(self._run, ref, self._run.end, evidence=None, full=True)
 
@@ -238,7 +238,7 @@ class RunFrames:
     def events(
         self, *, types: Sequence[str] | None = None, rounds: tuple[int, int] | None = None
     ) -> "polars.DataFrame":
-        """A row an event, its payload as JSON text.
+        """One row per event, its payload as JSON text.
 
         Args:
             types: Only of these types, e.g. "CausePromoted".
@@ -262,13 +262,13 @@ _FRACTIONAL = (
     "probability probability_committed z epsilon_next p1 p2 pass_rate reward loss entropy grad_norm kl"
 )
 _TIMES = "committed_at recorded_at"
-"""What each column of any frame holds, where it is no text: a frame without rows has its types too."""
+"""The types of non-text columns in any frame: a frame without rows has its types too."""
 
 
 def frame_of(
     columns: str, rows: Iterable[tuple[Any, ...]], **kinds: Literal["String", "Float64", "Int64"]
 ) -> "polars.DataFrame":
-    """Rows as a frame. `kinds`: of columns that hold something else here than their name says."""
+    """Rows as a frame. `kinds`: types of columns that differ here from their usual type."""
     with extra("polars", "a frame"):
         import polars
     held = {name: kinds.get(name) or _kind(name) for name in columns.split()}

@@ -1,6 +1,6 @@
-"""A run as its log tells it, for reading alone: what every question of an audit starts from.
+"""A read-only run, as its log records it: where every audit starts. Long, but one file: it
 
-Long, but one file: it is one class, whose properties share what was read of the log once.
+is one class, whose properties share what was read from the log once.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -45,7 +45,7 @@ from diagevo.text.escaping import shortened
 E = TypeVar("E", bound=Event)
 
 PROMPTS = 50
-"""Groups, the first ones, whose prompts say what all begin with."""
+"""Number of first groups whose prompts determine the common beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class AsOf:
 
 
 class VoidedAttempts:
-    """Which observations of training were taken back, as the fold has it: giving up an attempt voids what it
+    """Which training observations were voided, as in the fold: giving up an attempt voids what it
     and every attempt before it observed past the last step that counts."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class VoidedAttempts:
         self._given_up.setdefault((round, event.stage), []).append((event.attempt, event.after_step))
 
     def void(self, round: int, failure: FailureObserved) -> bool:
-        """Whether what was observed counts no more."""
+        """Whether the observation no longer counts."""
         given_up = self._given_up.get((round, failure.stage), ())
         return any(failure.step > after_step for later, after_step in given_up if later >= failure.attempt)
 
@@ -107,16 +107,16 @@ class History:
 
     @cached_property
     def every_commit(self) -> tuple[Fact[RoundCommitted], ...]:
-        """Of every committed round, in order, superseded ones too."""
+        """The commits of all rounds, in order, including superseded ones."""
         return tuple(self.events(RoundCommitted))
 
     @cached_property
     def commits(self) -> tuple[Fact[RoundCommitted], ...]:
-        """Of every committed round that counts, in order."""
+        """The commits of rounds that count, in order."""
         return tuple(self.counted())
 
     def counted(self, as_of: AsOf | None = None) -> list[Fact[RoundCommitted]]:
-        """Of every round that was committed by then, or is now, and counted then."""
+        """The rounds that were committed by then, or are now, and counted then."""
         gone = self.superseded(as_of)
         return [
             commit
@@ -126,11 +126,11 @@ class History:
 
     @cached_property
     def supersedings(self) -> tuple[Fact[RoundsSuperseded], ...]:
-        """Where rounds were superseded, in order."""
+        """The points where rounds were superseded, in order."""
         return tuple(self.events(RoundsSuperseded))
 
     def superseded(self, as_of: AsOf | None = None) -> dict[int, int]:
-        """Of each round that counts no more, then or now, the round that repeats its groups."""
+        """For each superseded round, then or now, the round that repeats its groups."""
         return played_again(
             [
                 (fact.event.first, fact.event.last)
@@ -157,8 +157,8 @@ class History:
 
     @property
     def settled(self) -> AsOf:
-        """Where the schedule of the next round stands: after the last commit or superseding, and the
-        configurations since."""
+        """The point of the next round's schedule: after the last commit or superseding, and later
+        configurations."""
         number = self.round_by(self.end.position)
         closed = next((fact for fact in self.supersedings if fact.event.last == number), None)
         if closed is None:
@@ -172,7 +172,7 @@ class History:
 
     @cached_property
     def abandoned(self) -> "VoidedAttempts":
-        """The attempts that were given up."""
+        """The abandoned attempts."""
         found = VoidedAttempts()
         for fact in self.events(StageAbandoned):
             found.add(fact.round, fact.event)
@@ -182,7 +182,7 @@ class History:
         """A point of the history: after the commit of `round`, at position `at`, or now.
 
         Args:
-            round: A committed round; configurations that followed it before the next one count.
+            round: A committed round; configurations between it and the next one are included.
             at: A position of the log.
 
         Raises:
@@ -239,7 +239,7 @@ class History:
 
     @cached_property
     def _tail(self) -> tuple[Fact[Event], ...]:
-        """What belongs to a commit that it follows, and changes the memory."""
+        """Events after a commit that belong to it and change the memory."""
         kinds = [
             event for event in EVENT_TYPES.values() if event.traits & Trait.TAIL and event.traits & Trait.STEP
         ]
@@ -255,12 +255,12 @@ class History:
         return AsOf(point.round, anew[-1].position, anew[-1].sequence) if anew else point
 
     def state(self, as_of: AsOf, *, snapshots: bool = True) -> MemoryState:
-        """The memory at that point, for reading. The last one that was asked for is kept.
+        """The memory at that point, read-only. The last one requested is cached.
 
         Args:
             as_of: A point of this history.
-            snapshots: Whether to begin at the last snapshot; else it is folded from the first event, and
-                nothing else is read.
+            snapshots: Whether to start at the last snapshot; otherwise it is folded from the first
+                event, and nothing else is read.
         """
         if (as_of.sequence, snapshots) != self._folded[:2]:
             state = load(self.log, self.run_id, sequence=as_of.sequence, snapshots=snapshots)
@@ -287,12 +287,12 @@ class History:
 
     @property
     def ingested(self) -> str | None:
-        """Where another trainer's rollouts came from, the last of them; None of a run that holds none."""
+        """The last source of ingested rollouts; None for a run without any."""
         return None if self._last_group is None else self._last_group.source
 
     @cached_property
     def head(self) -> str:
-        """What the prompts of another trainer's rollouts begin with, such as examples: lists leave it out."""
+        """The common beginning of ingested prompts, such as examples: lists leave it out."""
         if self._last_group is None:
             return ""
         read = self.log.read(self.run_id, types=["GroupIngested"], limit=PROMPTS)
@@ -303,8 +303,7 @@ class History:
 
     @cached_property
     def evaluation(self) -> bool:
-        """Whether another trainer's rollouts are all of one step, which no curriculum follows: an
-        evaluation."""
+        """Whether all ingested groups share one step, so there is no curriculum: an evaluation."""
         last = self._last_group
         if last is None or last.draw is not None:
             return False
@@ -313,17 +312,17 @@ class History:
 
     @property
     def steered(self) -> bool:
-        """Whether this memory draws the prompts of that trainer."""
+        """Whether this memory draws that trainer's prompts."""
         return self._last_group is not None and self._last_group.draw is not None
 
     @property
     def world(self) -> str | None:
-        """That its questions are of; None for open mathematics, and for what another trainer asked."""
+        """The world of its questions; None for open mathematics and for ingested prompts."""
         return None if self.ingested is not None else self.in_force().config.get("world")
 
     def in_force(self, position: int | None = None) -> Configured:
-        """What is in force at a position, or now, read. A round is played with what is in force where it is
-        opened. The paper's values where nothing is configured."""
+        """The parsed configuration in force at a position, or now. A round uses the configuration in force
+        when it is opened. The paper's values if nothing is configured."""
         found = self._configuration(position)
         return configured({}) if found is None else found.read
 
@@ -339,7 +338,7 @@ class History:
         round: int | None = None,
         cause_id: str | None = None,
     ) -> Iterator[Fact[E]]:
-        """What events of these types say, up to a point, streamed in order. `log.read` has the rows."""
+        """The events of these types up to a point, streamed in order. `log.read` has the rows."""
         return self.log.chosen(
             self.run_id,
             (first, *more),
@@ -349,7 +348,7 @@ class History:
         )
 
     def find(self, event: type[E], round: int, key: str, as_of: AsOf | None = None) -> Fact[E] | None:
-        """The event of a business key, by its id.
+        """The event with a business key, found by its id.
 
         Args:
             event: Its type.
@@ -358,7 +357,7 @@ class History:
             as_of: Only up to this point.
 
         Returns:
-            None where it was not recorded by then.
+            None if it was not recorded by then.
         """
         wanted = event_id(round, event.__name__, key)
         found = self.log.known(self.run_id, [wanted]).get(wanted)
@@ -379,7 +378,7 @@ class History:
 
     def chains(self, ends: Sequence[Fact[Event]]) -> list[list[Recorded]]:
         """Each event and what it follows from, back to the first cause: a walk along `causation_id`, side by
-        side: a question a step, not one an event."""
+        side: one query per step, not one per event."""
         rows = self.log.by_ids(self.run_id, [last.event_id for last in ends])
         links = [[rows[last.event_id]] for last in ends]
         while waiting := {one for of in links if (one := of[-1].causation_id) is not None}:
@@ -390,11 +389,11 @@ class History:
         return links
 
     def text(self, digest: str | None) -> str | None:
-        """The artifact of this digest; None where there is none or it was not kept."""
+        """The artifact with this digest; None if there is none or it was not kept."""
         return None if digest is None else self.texts([digest]).get(digest)
 
     def texts(self, digests: Sequence[str]) -> dict[str, str]:
-        """Those of the artifacts that were kept."""
+        """Those artifacts that were kept."""
         return Artifacts(self.database).kept(digests)
 
 
@@ -404,14 +403,14 @@ def point_of(fact: Fact[RoundCommitted]) -> AsOf:
 
 
 def expect(recorded: Recorded, event: type[E]) -> E:
-    """The event of a row, which must be of that type."""
+    """The event of a row, which must have that type."""
     found = recorded.event
     assert isinstance(found, event)
     return found
 
 
 def fact_of(recorded: Recorded, event: type[E]) -> Fact[E]:
-    """What a row says, which must be of that type."""
+    """The content of a row, which must have that type."""
     expected = expect(recorded, event)
     return Fact(
         recorded.type, recorded.round, recorded.event_id, recorded.sequence, recorded.position, expected
@@ -423,7 +422,7 @@ def open_history(location: str, run: str | None = None, *, root: Path | None = N
 
     Args:
         location: A SQLAlchemy URL or the path of an SQLite file.
-        run: Its name; None or "latest" is the run that was written to last.
+        run: Its name; None or "latest" means the most recently written run.
         root: The folder of the runs.
 
     Raises:
@@ -440,16 +439,16 @@ def open_history(location: str, run: str | None = None, *, root: Path | None = N
 
 
 def run_names(database: Database) -> list[str]:
-    """The runs, the one that was written to last first."""
+    """The runs, most recently written first."""
     with database.read() as connection:
         ends = (RUN.c.run_id == EVENT.c.run_id) & (RUN.c.sequence == EVENT.c.sequence)
-        # A run whose last event is gone is still there: its damage must be found, not its absence.
+        # A run whose last event is gone still exists: report its damage, not its absence.
         known = select(RUN.c.run_id).select_from(RUN.outerjoin(EVENT, ends)).where(RUN.c.sequence > 0)
         return list(connection.execute(known.order_by(func.coalesce(EVENT.c.position, 0).desc())).scalars())
 
 
 def resolve_run(database: Database, run: str | None) -> str:
-    """The run's id. Raises NotFoundError and names the runs there are, ConfigError for an empty name."""
+    """The run's id. Raises NotFoundError, which lists the existing runs, ConfigError for an empty name."""
     if run == "":
         raise ConfigError("the run's name is empty", hint="name it, or leave it out for the latest")
     known = run_names(database)

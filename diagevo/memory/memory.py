@@ -1,6 +1,6 @@
-"""What a consumer calls: verbs that append facts and the consequences that follow from them.
+"""The public API of the memory: verbs that append facts and their consequences. Every verb
 
-Every verb is one transaction; `atomic()` joins several. It appends through the run's writer (`writer.py`).
+is one transaction; `atomic()` joins several. It appends through the run's writer (`writer.py`).
 Thread-safe.
 
 Long, but one file: it is one class, and each of its verbs is a few lines that check, decide, append.
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from diagevo.memory.nearest.similarity import NodeCandidate, Similarity
 
 LONGEST_LINE = 500
-"""Characters of a description or reason that a person gives: half a dozen lines of a terminal."""
+"""Maximum characters of a person's description or reason: half a dozen lines of a terminal."""
 _QUESTION = re.compile(r"r([0-9]{1,9})\.q[0-9]+")
 _FAILURE = re.compile(r"r([0-9]{1,9})\.q[0-9]+\.a[0-9]+")
 PORTION = 256
@@ -105,7 +105,7 @@ class Memory:
         config: dict[str, Any],
         embedder: Embedder | None = None,
     ) -> None:
-        """`config` is what a run is opened with that nobody calls `configure` for."""
+        """`config` is the configuration of a run if nobody calls `configure`."""
         self.run_id = run_id
         self.root = root
         self.database = database
@@ -113,7 +113,7 @@ class Memory:
         self.log = self._run.log
         self.artifacts = self._run.artifacts
         self._config = config
-        self._own_policy = own_policy_of(config)  # by the user's own words
+        self._own_policy = own_policy_of(config)  # named by the user
         self._load_policy = cache(_loaded)
         self._embedder = embedder or UNNAMED
         if embedder is not None:
@@ -194,7 +194,7 @@ class Memory:
                 )
 
     def _record_default_config(self) -> None:
-        """Configure a run that has no configuration with what it was opened with. Within `atomic()`."""
+        """Configure a run that has no configuration with the one it was opened with. Within `atomic()`."""
         if self.state.config is not None:
             return
         default = RunConfigured(
@@ -206,7 +206,7 @@ class Memory:
         self._run.append([Item(default)])
 
     def _configured(self) -> RunConfigured:
-        """The latest configuration. `OutOfOrderError` where none is recorded."""
+        """The latest configuration. `OutOfOrderError` if none is recorded."""
         newest = self.log.read(self.run_id, types=["RunConfigured"], newest_first=True, limit=1)
         event = next((stored.event for stored in newest), None)
         if event is None:
@@ -335,7 +335,7 @@ class Memory:
             return len(texts)
 
     def vectors(self, texts: Sequence[str], embed: "Embed") -> "np.ndarray":
-        """Vectors of texts. Those that the database does not hold are embedded and stored.
+        """Vectors of texts. Those not in the database are embedded and stored.
 
         Args:
             texts: n texts.
@@ -347,7 +347,7 @@ class Memory:
         return self._similarity.vectors(texts, embed)
 
     def similar_causes(self, vector: "np.ndarray", *, above: float | None = None) -> list[SimilarCause]:
-        """Every stored cause with its cosine, best first. A cause made a moment ago is there.
+        """Every stored cause with its cosine, best first, including one created a moment ago.
 
         Args:
             vector: (d,), of length 1.
@@ -360,12 +360,12 @@ class Memory:
 
         Args:
             vector: (d,), of length 1.
-            k: At most so many.
+            k: Maximum number of nodes.
         """
         return self._similarity.nodes(vector, k)
 
     def node_pairs(self, theta: float, embed: "Embed") -> list[tuple[str, str, float]]:
-        """Pairs of nodes that may be one skill.
+        """Pairs of nodes that may be the same skill.
 
         Args:
             theta: the cosine that a pair must exceed.
@@ -377,7 +377,10 @@ class Memory:
         return self._similarity.node_pairs(theta, embed)
 
     def rebuild_index(self) -> int:
-        """Make the index of vectors again from SQL. The number of causes in it; 0 where so few need none."""
+        """Rebuild the vector index from SQL.
+
+        Returns the number of causes in it; 0 if there are too few to need one.
+        """
         with self._run.lock:
             self.claim()
             return self._similarity.rebuild()
@@ -444,13 +447,13 @@ class Memory:
         return replace(before.schedule(self.policy(before)), epsilon=Fraction(opened.epsilon))
 
     def policy(self, state: MemoryState | None = None) -> Policy | None:
-        """The policy of one's own that the configuration names, now or in `state`.
+        """The custom policy that the configuration names, now or in `state`.
 
-        Returns:
-            The policy; None where it is one of this program.
+        Returns: The
+            policy; None for a built-in one. Raises:
 
-        Raises:
-            ConfigError: It cannot be loaded, or the run came from outside and the user did not name it too.
+        ConfigError: It
+            cannot be loaded, or the run was imported and the user did not name it too.
         """
         config = (state or self.state).config
         name = own_policy_of(self._config if config is None else config)
@@ -465,7 +468,7 @@ class Memory:
 
     @checked
     def allow_policy(self, policy: str) -> None:
-        """The user's own words name this policy: a run from outside may use it then."""
+        """Record that the user names this policy, so that an imported run may use it."""
         self._own_policy = None if policy in BUILT_IN else policy
 
     @checked
@@ -490,7 +493,8 @@ class Memory:
         return projection.load(self.log, self.run_id, round=round)
 
     def _before(self, round: int) -> tuple[MemoryState, RoundOpened]:
-        """The state that an opened round was opened in, committed and configured since, and its schedule."""
+        """The state in which a round was opened, including configurations since the last commit, and its
+        schedule."""
         opened = self.log.by_id(self.run_id, self._run.id_of("RoundOpened", "", round))
         assert isinstance(opened.event, RoundOpened)
         return projection.load(self.log, self.run_id, sequence=opened.sequence - 1), opened.event
@@ -500,8 +504,8 @@ class Memory:
         """Commit the open round: event, projections and snapshot in one transaction.
 
         Args:
-            undiagnosed: What to do where failures are not diagnosed: refuse the commit, or keep them for
-                later. Those that are kept count under no cause until `assign` says one.
+            undiagnosed: What to do if failures are not diagnosed: refuse the commit, or keep them for
+                later. Kept failures count under no cause until `assign` names one.
 
         Returns:
             The commit, with F and ε of the next round as exact texts such as "1/3".
@@ -584,7 +588,7 @@ class Memory:
 
     @checked
     def dismiss(self, cause_id: str, because: str, by: str) -> CauseDismissed:
-        """Dismiss a cause that is no fault of the model. It leaves F, ε, p and the schedule. Later failures
+        """Dismiss a cause that is not the model's fault. It leaves F, ε, p and the schedule. Later failures
         are still counted under it but do not reactivate it.
 
         Args:
@@ -636,18 +640,18 @@ class Memory:
 
     @checked
     def add_cause(self, description: str, failure_id: str, by: str) -> CauseAdded:
-        """Name a cause in one's own words. No failure is counted under it until one is assigned to it.
+        """Add a cause in your own words. No failure is counted under it until one is assigned to it.
 
-        It goes under the skill node of the failure's cause, or under a new one where it has none.
+        It goes under the skill node of the failure's cause, or under a new one if it has none.
 
         Args:
-            description: The words.
-            failure_id: A failure that it is named for.
-            by: Who names it.
+            description: The
+            description. failure_id: A failure that shows it.
+            by: Who adds it.
 
         Raises:
             NotFoundError: There is no such failure.
-            ConfigError: The words are no line, or too long for one, or those of a cause that is stored.
+            ConfigError: The description is not one line, is too long, or is that of a stored cause.
             OutOfOrderError: A round is open.
         """
         refuse_no_line("description", description)
@@ -655,7 +659,9 @@ class Memory:
         with self.atomic():
             state = self.state
             if known := [c.cause_id for c in state.causes.values() if c.description == description]:
-                raise ConfigError(f"{known[0]} is called so already", hint=f"assign failures to {known[0]}")
+                raise ConfigError(
+                    f"{known[0]} already has this description", hint=f"assign failures to {known[0]}"
+                )
             observed = self._observation(self._failure_id(failure_id), superseded=True)
             failure_id = observed.event.failure_id
             counts = bool(state.counted([observed.round]))
@@ -676,21 +682,21 @@ class Memory:
     def assign(
         self, failures: Sequence[str], cause_id: str, by: str, note: str | None = None
     ) -> list[FailureAssigned]:
-        """Say that failures are of a cause, whatever their diagnosis says: each is counted there, as a match
-        of its own round would be, and no more under the cause that it had. What is so already stays.
+        """Assign failures to a cause, whatever their diagnosis says: each is counted there, as a match of
+        its own round would be, and no longer under its old cause. Repeating an assignment changes nothing.
 
         Args:
             failures: Their ids.
             cause_id: The cause.
-            by: Who says so.
+            by: Who assigns them.
             note: Why.
 
         Returns:
-            What was recorded, of those that were not assigned so before.
+            The recorded events, for failures that were not assigned to it before.
 
         Raises:
             NotFoundError: There is no such cause or failure, or its round is superseded.
-            ConfigError: The note is no line, or too long for one.
+            ConfigError: The note is not one line, or is too long.
             OutOfOrderError: A round is open.
         """
         refuse_no_line("name", by)
@@ -705,11 +711,11 @@ class Memory:
 
     @checked
     def unassign(self, failures: Sequence[str], by: str) -> list[FailureAssigned | FailureUnassigned]:
-        """Take back what was said of failures: each is of its diagnosed cause again, or of none.
+        """Undo the assignment of failures: each goes back to its diagnosed cause, or to none.
 
         Args:
             failures: Their ids.
-            by: Who takes it back.
+            by: Who undoes it.
 
         Raises:
             NotFoundError: There is no such failure, or its round is superseded.
@@ -731,7 +737,7 @@ class Memory:
 
     @checked
     def causes_of(self, failures: Sequence[str]) -> dict[str, str | None]:
-        """The cause that each failure is counted under now; None for a slip, or one that is not diagnosed.
+        """The cause that each failure is counted under now; None for a slip or an undiagnosed failure.
 
         Args:
             failures: Their ids.
@@ -745,7 +751,7 @@ class Memory:
 
     @checked
     def diagnosed_as(self, failures: Sequence[str]) -> dict[str, str | None]:
-        """The cause that the diagnosis of each failure counted it under, whatever somebody said since.
+        """The cause under which each failure's diagnosis counted it, ignoring later assignments.
 
         Args:
             failures: Their ids.
@@ -761,7 +767,7 @@ class Memory:
         }
 
     def _said(self) -> dict[str, str]:
-        """The cause of each failure that somebody assigned, and nobody took it back."""
+        """The cause of each failure with an assignment that was not undone."""
         last = {fact.event.failure.failure_id: fact.event for fact in moves(self.log, self.run_id)}
         return {
             failure_id: event.cause_id
@@ -775,13 +781,13 @@ class Memory:
         to: Mapping[str, tuple[str | None, str | None, bool]],
         by: str,
     ) -> list[Move]:
-        """Take failures out of the causes that they have, into those of `to`, each with a note and whether
-        that takes something back."""
+        """Move failures from their causes to those in `to`, each with a note and whether that undoes an
+        assignment."""
         events: list[Move] = []
         for failure_id, (cause_id, note, undo) in to.items():
             placed, before = found[failure_id]
             number = self.state.assignments + len(events) + 1
-            if before is not None:  # its own too: what a person confirms is their word from here on
+            if before is not None:  # even to its own cause: from now on it is the person's label
                 events.append(FailureUnassigned(number=number, cause_id=before, failure=placed, by=by))
                 number += 1
             if cause_id is not None:
@@ -796,14 +802,14 @@ class Memory:
         return events
 
     def _failure_id(self, id_: str) -> str:
-        """Our id of a failure of any round that is named by ours or by its trainer's."""
+        """Our id of a failure of any round, given by our id or its trainer's."""
         ours = failure_of(self.state.open, id_)
         if ours != id_ or _FAILURE.fullmatch(id_):
             return ours
         return named_so(self.log, self.run_id, id_).get("failure", id_)
 
     def _placed(self, failures: Iterable[str]) -> dict[str, tuple[PlacedFailure, str | None]]:
-        """Failures of rounds that count, each with the cause that it is counted under."""
+        """Failures of rounds that count, each with its cause."""
         now = causes_of(moves(self.log, self.run_id))
         found: dict[str, tuple[PlacedFailure, str | None]] = {}
         for failure_id in dict.fromkeys(failures):
@@ -824,8 +830,8 @@ class Memory:
         return found
 
     def _observation(self, failure_id: str, *, superseded: bool = False) -> Fact[FailureObserved]:
-        """Of a failure that counts, or one whose round is `superseded`. Raises NotFoundError where there is
-        none."""
+        """The observation of a failure that counts, or whose round is `superseded`. Raises NotFoundError if
+        there is none."""
         named = _FAILURE.fullmatch(failure_id)
         if named is None:
             raise NotFoundError(
@@ -870,7 +876,7 @@ class Memory:
         A run without a configuration gets that of `diagevo.open`.
 
         Raises:
-            ConfigError: A step's groups are not all given, numbered from 0.
+            ConfigError: A step's groups are incomplete or not numbered from 0.
             OutOfOrderError: The round was already opened without these groups.
         """
         with self.atomic():
@@ -1002,13 +1008,13 @@ class Memory:
     def score(self, candidates: Sequence[CandidateScored]) -> list[CausePromoted]:
         """Record votes of candidates of the round: all at once, some, or one by one, in any order.
 
-        The promotions wait for the last candidate (`promote`). The same again is fine.
+        Promotions wait for the last candidate (`promote`). Idempotent.
 
         Args:
             candidates: Of the open round.
 
         Returns:
-            The promotions that all votes so far give.
+            The promotions that the votes so far would give.
 
         Raises:
             ConflictError: A candidate was scored before with other content.
@@ -1040,7 +1046,7 @@ class Memory:
     def promote(self) -> list[CausePromoted]:
         """End the scoring of the round: record the promotions that its votes give (Equations 6, 7).
 
-        The first failure, the solver's stage and the commit do it too. The same again is fine.
+        The first failure, the solver's stage and the commit do this too. Idempotent.
 
         Returns:
             The promotions.
@@ -1057,7 +1063,7 @@ class Memory:
             return self._promoted()
 
     def _promoted(self) -> list[CausePromoted]:
-        """The promotions that are recorded in the open round."""
+        """The promotions recorded in the open round."""
         if not (now_ := self._run.opened()).promoted:
             return []
         found = self.log.read(self.run_id, types=["CausePromoted"], rounds=(now_.number, now_.number))
@@ -1093,12 +1099,12 @@ class Memory:
                 raise OutOfOrderError("an observation of an abandoned attempt stays void")
 
     def _give_ids(self, numbering: Numbering, follows: Mapping[str, str]) -> None:
-        """Record the ids of a trainer's own, each after the event that it names."""
+        """Record a trainer's own ids, each after the event that it names."""
         given = numbering.own_ids.items()
         self._run.append([Item(IdGiven(named=ours, own_id=own), follows[ours]) for ours, own in given])
 
     def _fitting(self, failure: FailureObserved, numbering: Numbering) -> FailureObserved:
-        """An observation by our ids. Raises ConfigError for one with a bad id, stage or step."""
+        """An observation with our ids. Raises ConfigError for a bad id, stage or step."""
         now_ = self._run.opened()
         question_id = question_of(now_, failure.question_id)
         if question_id not in now_.candidates:
@@ -1116,7 +1122,7 @@ class Memory:
 
     @checked
     def own_id(self, id_: str) -> str:
-        """What its trainer calls a question or failure of the open round; our id where it has none."""
+        """The trainer's own id of a question or failure of the open round; our id if it has none."""
         return self._run.opened().own_ids.get(id_, id_)
 
     @checked
@@ -1134,8 +1140,8 @@ class Memory:
 
     @checked
     def times_asked(self, failure_id: str) -> int:
-        """How often the failure was diagnosed since its valid observation. The next diagnosis has `asked` one
-        higher."""
+        """How often the failure was diagnosed since its valid observation. The next diagnosis has an `asked`
+        one higher."""
         now_ = self._run.opened()
         diagnosis = now_.diagnoses.get(failure_of(now_, failure_id))
         return 0 if diagnosis is None else diagnosis.asked
@@ -1233,7 +1239,7 @@ class Memory:
 
     @checked
     def node_pair_refused(self, a: str, b: str) -> bool:
-        """Whether the two nodes, with their present contents, were judged to be different."""
+        """Whether the two nodes, with their current contents, were judged to be different."""
         first, second = self.state.pair(self.node(a).node_id, self.node(b).node_id)
         refused = self.state.refused.get(f"{first}.{second}")
         return refused is not None and refused == self.state.fingerprint(first, second)
@@ -1294,7 +1300,7 @@ class Memory:
 
 
 def _loaded(policy: str) -> Policy:
-    from diagevo.memory.policy_file import load  # few runs name a policy of their own
+    from diagevo.memory.policy_file import load  # few runs name a custom policy
 
     return load(policy)
 
@@ -1323,7 +1329,7 @@ def _by_question(failure_id: str) -> tuple[list[int], str]:
 def _settled_by(
     now: OpenRound, failure_id: str, judged: DuplicateJudged | None, assigned: NodeAssigned | None
 ) -> FailureDiagnosed:
-    """The diagnosis that these facts settle. Raises OutOfOrderError where they cannot."""
+    """The diagnosis that these facts settle. Raises OutOfOrderError if they cannot."""
     diagnosis = now.diagnoses.get(failure_id)
     if diagnosis is None:
         raise OutOfOrderError(f"{failure_id} has no diagnosis")
@@ -1331,7 +1337,7 @@ def _settled_by(
     if verdict not in ("recurrence", "new_cause"):
         raise OutOfOrderError(f"{failure_id} is {verdict}: there is no cause to count it under")
     if verdict == "recurrence" and (judged is not None or assigned is not None):
-        raise OutOfOrderError(f"{failure_id} is a recurrence: nothing is left to judge")
+        raise OutOfOrderError(f"{failure_id} is a recurrence: there is nothing to judge")
     if verdict == "new_cause" and judged is None:
         raise OutOfOrderError(f"{failure_id} needs a judgement on duplicates")
     if judged is not None and judged.duplicate == (assigned is not None):

@@ -1,4 +1,4 @@
-"""From a URL and a run's name to a Memory."""
+"""Opens a Memory from a URL and a run's name."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,9 +1,9 @@
-"""Ids of a trainer's own. Questions are `r3.q318` and failures `r3.q318.a5` throughout: the log, the views
-and the pages go by these. A trainer may say another id instead, wherever one is asked for; `IdGiven` keeps it
+"""A trainer's own ids. Questions are `r3.q318` and failures `r3.q318.a5` throughout: the log, the views
+and the pages use these. A trainer may give its own id instead, wherever one is expected; `IdGiven` keeps it
 beside ours.
 
-In a round an id of one's own names one question, and one failure. In another round it may name another: the
-last round's is meant.
+Within a round such an id names one question and one failure. In another round it may name another: the last
+round's takes precedence.
 """
 
 import re
@@ -18,33 +18,33 @@ from diagevo.text.escaping import shortened, storable
 
 Named = Literal["question", "failure"]
 LONGEST = 500
-"""Characters of an id."""
+"""Maximum characters of an id."""
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _LIKE_OURS = re.compile(r"r\d+\.q\d+(\.a\d+)?")
 
 
 def question_of(now: OpenRound | None, id_: str) -> str:
-    """Our id of a question that the open round has under this one; else the id itself."""
+    """Our id of the open round's question with this id; otherwise the id itself."""
     return id_ if now is None or id_ in now.candidates else now.questions_named.get(storable(id_), id_)
 
 
 def failure_of(now: OpenRound | None, id_: str) -> str:
-    """Our id of a failure that the open round has under this one; else the id itself."""
+    """Our id of the open round's failure with this id; otherwise the id itself."""
     return id_ if now is None or id_ in now.failures else now.failures_named.get(storable(id_), id_)
 
 
 class Numbering:
-    """Our ids of what one call of a verb records in a round: each own id that is new gets the next number."""
+    """Our ids for one call that records in a round: each new trainer's id gets the next number."""
 
     def __init__(self, now: OpenRound, given: Iterable[str]) -> None:
         """`given`: all ids of the call, ours among them."""
         self._now, self._given = now, set(given)
         self.own_ids: dict[str, str] = {}
-        """Of what is new, by our id."""
+        """New ids, by ours."""
         self._new: dict[tuple[Named, str], str] = {}
 
     def question(self, id_: str) -> str:
-        """Our id of a question. Raises ConfigError for what cannot be an id."""
+        """Our id of a question. Raises ConfigError for an invalid id."""
         now, before = self._now, f"r{self._now.number}.q"
         if _is_ours(id_, before):
             return id_
@@ -52,7 +52,7 @@ class Numbering:
         return known or self._numbered("question", id_, before, len(now.candidates))
 
     def failure(self, id_: str, question_id: str) -> str:
-        """Our id of a failure on a question, named by ours. Raises ConfigError for what cannot be an id."""
+        """Our id of a failure on a question, given by our id. Raises ConfigError for an invalid id."""
         now, before = self._now, f"{question_id}.a"
         if _is_ours(id_, before):
             return id_
@@ -75,7 +75,7 @@ class Numbering:
 
 
 def _is_ours(id_: str, before: str) -> bool:
-    """Whether an id is one of ours here. Raises ConfigError where it cannot be an id."""
+    """Whether an id is one of ours here. Raises ConfigError if it is invalid."""
     if id_.startswith(before) and _NUMBER.fullmatch(id_, len(before)):
         return True
     refuse_no_id(id_, before)
@@ -83,7 +83,7 @@ def _is_ours(id_: str, before: str) -> bool:
 
 
 def refuse_no_id(id_: str, before: str) -> None:
-    """Raises ConfigError for an id that is blank, too long, or reads like ours of something else."""
+    """Raises ConfigError for an id that is blank, too long, or looks like our id of something else."""
     if not id_.strip():
         raise ConfigError(f"the id {id_!r} is blank", hint=f"number them {before}0, {before}1, …")
     if len(id_) > LONGEST:
@@ -99,7 +99,7 @@ def refuse_no_id(id_: str, before: str) -> None:
 
 
 def named_so(log: Log, run_id: str, own_id: str, until: int | None = None) -> dict[Named, str]:
-    """Our ids of the last question and the last failure that have this id of their trainer's own."""
+    """Our ids of the last question and the last failure with this trainer's id."""
     wanted, found = storable(own_id), dict[Named, str]()
     for fact in log.chosen(run_id, [IdGiven], until=until):
         if fact.event.own_id == wanted:

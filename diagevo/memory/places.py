@@ -1,4 +1,4 @@
-"""What a run may be called, and the folder that it has."""
+"""Valid names of runs, and their folders."""
 
 import os
 import re
@@ -10,12 +10,12 @@ from diagevo.memory.log.log import LATEST
 from diagevo.text.escaping import shortened
 
 _PAGES = ("static", "index.html")
-"""What stands beside the runs' folders in the view."""
+"""Names beside the runs' folders in the view."""
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def check_name(run: str) -> None:
-    """Raises ConfigError where a run cannot have this name."""
+    """Raises ConfigError if a run cannot have this name."""
     if RUN_ID.fullmatch(run) is None:
         raise ConfigError(
             f"{shortened(run)!r} cannot name a run",
@@ -33,7 +33,7 @@ def check_name(run: str) -> None:
 
 
 def check_place(database: Database, folder: Path) -> None:
-    """Raises ConfigError where a run's folder cannot be made, or would lie where the database is."""
+    """Raises ConfigError if a run's folder cannot be made, or would collide with the database."""
     file = database.file
     ends = () if file is None else ("", "-wal", "-shm", "-journal")
     if os.path.abspath(folder) in [os.path.abspath(f"{file}{end}") for end in ends]:
@@ -48,7 +48,7 @@ def check_place(database: Database, folder: Path) -> None:
 
 
 def runs_folder(database: Database, root: Path | None = None) -> Path:
-    """The folder that holds a folder a run: `root`, or the SQLite file's, or $DIAGEVO_HOME, or ./runs."""
+    """The folder with one folder per run: `root`, or the SQLite file's, or $DIAGEVO_HOME, or ./runs."""
     if root is not None:
         return root
     if database.file is not None:

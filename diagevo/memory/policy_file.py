@@ -1,4 +1,4 @@
-"""A policy of one's own: a class in a file, whose answers are checked before they are recorded."""
+"""A custom policy: a class in a file, whose answers are checked before they are recorded."""
 
 import runpy
 from fractions import Fraction
@@ -11,7 +11,7 @@ from diagevo.errors import ConfigError
 
 
 def load(name: str) -> Policy:
-    """Run the file and make its class. Raises ConfigError where it fails or is no policy."""
+    """Run the file and instantiate its class. Raises ConfigError if it fails or is not a policy."""
     file, _, wanted = name.rpartition(":")
     try:
         made = runpy.run_path(str(Path(file).expanduser()))[wanted]()
@@ -26,7 +26,7 @@ def load(name: str) -> Policy:
 
 
 class Own:
-    """Somebody's policy, whose answers are checked before they are recorded."""
+    """A user's policy, whose answers are checked before they are recorded."""
 
     def __init__(self, name: str, policy: Policy) -> None:
         self._name = name

@@ -1,6 +1,6 @@
-"""One run's writer: its lock, the transaction, and the state that moves together with the log.
+"""One run's writer: its lock, the transaction, and the state, which moves together with the
 
-Where a transaction fails, the state is folded again from the log. One writer a run (`writer_lock.py`), which
+log. If a transaction fails, the state is refolded from the log. One writer per run (`writer_lock.py`), which
 takes the lock with its first write, so that reading needs none. Thread-safe.
 """
 
@@ -28,7 +28,7 @@ from diagevo.memory.state.projector import PROJECTED, Projector
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An event to append, with what it follows from and its round (None: the open one)."""
+    """An event to append, with its causing event and its round (None: the open one)."""
 
     event: Event
     cause: str | None = None
@@ -51,9 +51,9 @@ class RunWriter:
         self._dirty = False
         self._broken: Exception | None = None
         self._unkept = False
-        """Whether this writer appended something after the last head that it kept outside the database."""
+        """Whether this writer appended something after the last head that it saved outside the database."""
         self.after: list[Callable[[], None]] = []
-        """What is left to do once the transaction is through."""
+        """What is left to do after the transaction."""
 
     @property
     def folder(self) -> Path:
@@ -61,10 +61,10 @@ class RunWriter:
         return self.root / self.run_id
 
     def claim(self) -> None:
-        """Become the run's writer now. Raises HeldError, naming the holder, where somebody else is.
+        """Become the run's writer now. Raises HeldError, naming the holder, if somebody else is. A
 
-        A lock that was lost with its connection is taken again. If somebody wrote in between, the next
-        append is refused: the state is not read anew under a caller who decided by it.
+        lock lost with its connection is taken again. If somebody wrote in between, the next append is
+        refused: the state is not reloaded under a caller whose decision relied on it.
         """
         with self.lock:
             if self._held is not None and self._held.is_held():
@@ -79,7 +79,7 @@ class RunWriter:
 
     @contextmanager
     def atomic(self) -> Generator[None]:
-        """Several verbs in one transaction: all or nothing, the state too."""
+        """Several verbs in one transaction: all or nothing, including the state."""
         with self.lock:
             if self._depth:
                 yield
@@ -127,7 +127,7 @@ class RunWriter:
         return done.fresh
 
     def _refuse_unstored(self, events: Sequence[Event]) -> None:
-        """Raises ConfigError for a text that nobody stored: no reader could show it, now or ever."""
+        """Raises ConfigError for a text that was not stored: no reader could ever show it."""
         named = dict.fromkeys(digest for event in events for digest in digests_of(event))
         if unstored := self.artifacts.unstored(list(named)):
             fields = ((event, *field) for event in events for field in named_texts(event))
@@ -138,8 +138,10 @@ class RunWriter:
             )
 
     def _wrapped(self, item: Item) -> tuple[Event, Pending]:
-        """An event and its envelope. What a model wrote must not stop a round: the fold sees the text that is
-        stored."""
+        """An event and its envelope.
+
+        A model's text must not stop a round: the fold sees the text as stored.
+        """
         open_round = self.state.open.number if self.state.open else self.state.round
         round = open_round if item.round is None else item.round
         try:
@@ -159,7 +161,7 @@ class RunWriter:
         return event_id(self.opened().number if round is None else round, type_, key)
 
     def opened(self) -> OpenRound:
-        """The open round. Raises OutOfOrderError where none is."""
+        """The open round. Raises OutOfOrderError if there is none."""
         if self.state.open is None:
             raise OutOfOrderError(
                 f"run {self.run_id}: no round is open", hint=f"open_round({self.state.round + 1}) comes next"
@@ -167,8 +169,7 @@ class RunWriter:
         return self.state.open
 
     def keep_head(self) -> None:
-        """Put the chain's head, as it is now, outside the database once the transaction is through. Within
-        `atomic()`."""
+        """Save the current chain head outside the database after the transaction. Within `atomic()`."""
         line, self._unkept = self._head(), False
         self.after.append(lambda: heads.append(self.folder, line))
 
@@ -177,7 +178,7 @@ class RunWriter:
         return heads.of(last, self.log.entry(self.run_id))
 
     def close(self) -> None:
-        """Keep the chain's head, give the lock back and close the connections."""
+        """Save the chain's head, release the lock and close the connections."""
         with self.lock:
             try:
                 if self._unkept and (head := self._head()).sequence == self.state.sequence:

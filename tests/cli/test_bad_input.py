@@ -184,8 +184,8 @@ def test_a_run_that_another_process_plays_is_not_resumed_beside_it(played: Path)
     [
         (["-o", "nosuch/a.bundle"], "there is no folder nosuch"),
         (["-o", "nosuch/a.jsonl", "--as", "dpo"], "there is no folder nosuch"),
-        (["--to", "trackio", "--as", "dpo"], "--as is data for a file, and --to a tracker"),
-        (["-o", "a.bundle", "--project", "math"], "--project is a tracker's"),
+        (["--to", "trackio", "--as", "dpo"], "--as writes a file, --to a tracker"),
+        (["-o", "a.bundle", "--project", "math"], "--project applies to a tracker"),
     ],
 )
 def test_a_run_is_exported_to_no_place_that_was_not_asked_for(

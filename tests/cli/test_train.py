@@ -113,7 +113,7 @@ def test_what_a_plan_cannot_use_is_refused(option: str) -> None:
     done = invoke("train", "--plan", option)
     name = option.partition("=")[0]
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == f"error: --plan runs nothing, and {name} is about a run\nhint: leave one out\n"
+    assert done.stderr == f"error: --plan runs nothing, and {name} applies to a run\nhint: leave one out\n"
 
 
 def test_a_plan_runs_nothing_and_writes_nothing() -> None:
@@ -302,7 +302,7 @@ def test_a_plan_says_what_to_change_where_it_does_not_fit() -> None:
     assert "\nto use less   lower micro_batch of challenger_grpo and solver_grpo" in shown
     unknown = ["--set", "roles.solver.model=somebody/model"]
     shown = invoke("train", "--plan", "--profile", "qwen3-8b", *unknown).stdout
-    assert "memory        unknown: no config.json of the models is here; download them first" in shown
+    assert "memory        unknown: the models' config.json is not here; download them first" in shown
 
 
 def test_a_plan_for_people_has_a_line_a_stage() -> None:

@@ -239,7 +239,7 @@ def test_what_cannot_be_assigned_is_refused(assigned: Store) -> None:
             memory.assign(["r1.q0.a0"], "c9", "ada")
         with pytest.raises(ConfigError, match="the note is empty"):
             memory.assign(["r1.q0.a0"], "c2", "ada", " ")
-        with pytest.raises(ConfigError, match="c1 is called so already"):
+        with pytest.raises(ConfigError, match="c1 already has this description"):
             memory.add_cause("drops a carry", "r1.q0.a0", "ada")
         memory.supersede(2, "once more")
         with pytest.raises(NotFoundError, match="round 2 of run a is superseded by round 3"):

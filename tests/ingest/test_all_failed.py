@@ -47,7 +47,7 @@ def home(tmp_path: Path) -> Path:
                     row = {"step": number, "prompt": name, "response": f"{name} says {number}.{sample}"}
                     out.write(json.dumps(row | {"reward": sign == "+", "answer": answer}) + "\n")
     own = ("ingest", "jsonl", tmp_path / "own.jsonl", "--run", "own", "--steps-per-round", "1")
-    said = "4 all failed: none to compare with; diagnose --local does without (2 with a known answer"
+    said = "4 all failed: no pass to compare with; diagnose --local needs none (2 with a known answer"
     assert said in run(tmp_path, *own)
     return tmp_path
 

@@ -68,7 +68,7 @@ def test_prompt_and_response_the_wrong_way_round_are_asked_about(home: Home) -> 
         row | {"prompt": row["response"], "response": row["prompt"]}
         for row in rows(SHEEP, "17 - 8 = 9", "17 - 9 = 8", "++--")
     ]
-    assert "Are prompt and response the wrong way round (--map)" in home.ingest(turned).stderr
+    assert "Are prompt and response swapped (--map)" in home.ingest(turned).stderr
 
 
 @pytest.mark.parametrize(("low", "high"), [(10.0, 100.0), (0.1, 0.4)])

@@ -152,8 +152,8 @@ def test_a_service_that_does_not_answer_ends_no_followed_training(tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--steer", "next.json"], "--steer serves a training that goes on"),
-        (["--follow", "--dataset", "rows.jsonl"], "--dataset is read for the draws of --steer"),
+        (["--steer", "next.json"], "--steer needs a training that is still running"),
+        (["--follow", "--dataset", "rows.jsonl"], "--dataset is only used by --steer"),
         (["--follow", "--steer", "next.json"], "names rules:arithmetic, which cannot"),
         (
             ["--follow", "--steer", "next.json", "--dataset", "rows.jsonl", *LOCAL],

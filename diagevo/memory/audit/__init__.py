@@ -1,1 +1,1 @@
-"""Questions that a log answers, read-only: everything of the memory comes in but `transfer`."""
+"""Read-only queries of a log. May import everything in the memory but `transfer`."""

@@ -1,7 +1,7 @@
-"""Whether what somebody said of failures fits what their rounds made of them.
+"""Whether failures assigned by hand match what their rounds recorded. The
 
-The fold forgets a round's failures at its commit; here those that somebody assigned are looked up in the
-rounds that observed them.
+fold forgets a round's failures at its commit; here the assigned ones are looked up in the rounds that
+observed them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +26,7 @@ PLAYED = (CandidateScored, FailureObserved, CauseCreated, CauseMatched)
 
 
 class _Played:
-    """The failures of a round, and the cause that it counted each under."""
+    """The failures of a round, and the cause that each was counted under."""
 
     def __init__(self, facts: Iterable[Fact[Any]]) -> None:
         self.scored: dict[str, CandidateScored] = {}
@@ -58,11 +58,11 @@ def first_misassigned(log: Log, run_id: str) -> tuple[int, str] | None:
 def misassigned(
     said: Iterable[Fact[Any]], played: Callable[[int], Iterator[Fact[Any]]]
 ) -> tuple[int, str] | None:
-    """As `first_misassigned`, of the events of `SAID`; `played` gives those of `PLAYED` of a round."""
+    """As `first_misassigned`, for the events of `SAID`; `played` gives a round's events of `PLAYED`."""
     rounds: dict[int, _Played] = {}
     now: dict[str, str | None] = {}
     journal: list[tuple[int, str, str | None]] = []
-    """The round after which each was said, and the cause before it: a superseding goes back."""
+    """The round after which each was assigned, and the cause before it: superseding rounds restores that."""
 
     def of(number: int) -> _Played:
         if number not in rounds:

@@ -1,8 +1,8 @@
-"""Whether a round that was made of ingested groups has their candidates and failures, and no others.
+"""Whether a round made from ingested groups has their candidates and failures, and no others. The
 
-The fold meets a round's candidates long after its groups and cannot keep them all; here a round's own are
-read together. Where the files have no answer, a candidate's label was read out of its reference's text: it is
-not made again.
+fold sees a round's candidates long after its groups and cannot keep them all; here they are read together.
+If the files have no answer, a candidate's label was extracted from its reference's text: it is not
+recomputed.
 """
 
 from collections import Counter
@@ -19,8 +19,8 @@ Made = CandidateScored | FailureObserved
 
 
 def first_mismatch(log: Log, state: MemoryState) -> tuple[int, str] | None:
-    """Position and fault of the first event that is not its groups', or of a group out of its place. `state`
-    is the fold of the run."""
+    """Position and fault of the first event that does not match its groups, or of a group out of order.
+    `state` is the fold of the run."""
     run_id = state.run_id
     if not log.count(run_id, GroupIngested.__name__):
         return None
@@ -38,10 +38,10 @@ def mismatch(
     ingested: Callable[[int], Iterable[Fact[GroupIngested]]],
     own: Callable[[int], Iterable[Fact[Made]]],
 ) -> tuple[int, str] | None:
-    """`first_mismatch` over the groups of a batch and the events of a round, however they are read."""
+    """`first_mismatch` for the groups of a batch and the events of a round, however they are read."""
     for number in count(1):
         groups = list(ingested(state.batch(number)))
-        # Rounds that wait come without a gap after those that were opened.
+        # Waiting rounds follow the opened ones without a gap.
         if not groups and number > state.last_opened:
             return None
         counts = bool(state.counted([number]))
@@ -60,8 +60,8 @@ def _mismatches(
     *,
     counts: bool,
 ) -> Iterator[tuple[int, str]]:
-    """Of round `number`, from the groups of its batch and its own events, in order. One that does not count
-    any more was made of the groups that stood then."""
+    """Of round `number`, from the groups of its batch and its own events, in order. A superseded round was
+    made from the groups that were valid then."""
     candidates: list[tuple[int, CandidateScored]] = []
     failures: list[tuple[int, FailureObserved]] = []
     for fact in facts:
@@ -102,7 +102,7 @@ def _mismatches(
     expected = sum(
         len(group.failed)
         for question_id, group in of_question.items()
-        if group.reference is not None or asked[question_id]  # against the answer: all of a group, or none
+        if group.reference is not None or asked[question_id]  # against the answer: all of a group or none
     )
     if len(failures) != expected:
         position = failures[-1][0] if failures else candidates[-1][0]
@@ -110,7 +110,7 @@ def _mismatches(
 
 
 def _other(candidate: CandidateScored, group: GroupIngested) -> str | None:
-    """What of the candidate is not the group's."""
+    """The first field in which the candidate differs from the group."""
     same = {
         "kind of votes": candidate.votes_are == "rewards",
         "question": candidate.question == group.question,
@@ -137,7 +137,7 @@ def _other_failures(
 
 
 def _against(group: GroupIngested) -> tuple[str | None, str]:
-    """What the failures of a group are held against: what passed, the known answer, or nothing."""
+    """What the failures of a group are compared with: a pass, the known answer, or nothing."""
     if group.reference is None:
         return (digest_of(""), "nothing") if group.answer is None else (digest_of(group.answer), "answer")
     return group.reference, "response"

@@ -1,4 +1,4 @@
-"""Read-only SQL over a log. Writing is refused by the database itself, not by looking at the text."""
+"""Read-only SQL over a log. The database itself refuses writes; the text is not inspected."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,10 +12,10 @@ from diagevo.memory.read.views import ABOUT
 def query(
     database: Database, sql: str, *, run_id: str | None = None, limits: Limits = PERSON
 ) -> Generator[QueryResult]:
-    """Run one statement that reads; `:run` in it is the run's name. Rows stream while the context is open.
+    """Run one read-only statement; `:run` in it is the run's name. Rows stream while the context is open.
 
-    Raises ConfigError where the database refuses the statement (a write, several statements, bad SQL), or it
-    takes more than the limits allow.
+    Raises ConfigError if the database refuses the statement (a write, several statements, bad SQL), or if it
+    exceeds the limits.
     """
     if database.dialect == "sqlite":
         from diagevo.memory.audit.query_sqlite import execute

@@ -1,4 +1,4 @@
-"""What one statement of a reader may take, and the error where it takes more or writes."""
+"""The limits of one read-only statement, and the error if it exceeds them or writes."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,12 +15,13 @@ NO_ROWS = "it returns no rows"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one statement may take."""
+    """The limits of one statement."""
 
     seconds: float
-    """Of the database's work; rows may wait for their reader as long as they like."""
+    """Of database time; rows may wait for their reader as long as they like."""
     length: int
-    """Bytes of a row, and on SQLite of a text on the way: it would make one of a gigabyte in a moment."""
+    """Maximum bytes of a row, and on SQLite of an intermediate text, which could reach a gigabyte in a
+    moment."""
 
 
 PERSON = Limits(seconds=600, length=64 * 2**20)
@@ -36,8 +37,8 @@ class QueryResult:
 
 
 class StatementTimer:
-    """Runs the steps of one statement, within its seconds. `explain` turns a driver's error into the one that
-    is raised; None stands for its own: the statement is refused."""
+    """Runs the steps of one statement within its time limit. `explain` turns a driver's error into the one to
+    raise; None means the default: the statement is refused."""
 
     def __init__(
         self, seconds: float, failure: type[Exception], explain: Callable[[Exception], BaseException | None]
@@ -45,15 +46,15 @@ class StatementTimer:
         self.seconds = seconds
         self.left = float(seconds)
         self.deadline = inf
-        """Of the step that runs."""
+        """The deadline of the running step."""
         self._failure, self._explain = failure, explain
 
     def expired(self) -> bool:
-        """Whether the step that runs has had all the time that was left."""
+        """Whether the running step has used up the time left."""
         return time.monotonic() > self.deadline
 
     def step(self, execute: Callable[[], Any]) -> Any:
-        """What `execute` returns. Raises ConfigError where the statement is at fault, or took too long."""
+        """What `execute` returns. Raises ConfigError if the statement is at fault or took too long."""
         began = time.monotonic()
         self.deadline = began + self.left
         try:
@@ -70,7 +71,7 @@ class StatementTimer:
             self.left -= time.monotonic() - began
 
     def rows(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        """The rows; what fails at a later one (a cast, a division) is the statement's fault too."""
+        """The rows; a failure at a later row (a cast, a division) is the statement's fault too."""
         reading = iter(rows)
         while (row := self.step(lambda: next(reading, None))) is not None:
             yield row

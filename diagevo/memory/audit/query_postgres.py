@@ -1,9 +1,9 @@
 """`memory query` on PostgreSQL: psycopg's server-side cursor in a READ ONLY transaction with a time limit.
 
 Such a cursor runs one SELECT, VALUES, TABLE or WITH, in which nothing writes; the mode of the transaction
-cannot be changed once it has read. Functions with effects of another kind remain: PostgreSQL refuses most of
-them to whoever has no right to them, so a superuser asks nothing here, and `not_a_reader` says what else a
-role may do. The session ends with the statement, and with it what it set or locked.
+cannot be changed once it has read. Functions with other side effects remain: PostgreSQL refuses most of them
+to roles without the right, so a superuser may not query here, and `not_a_reader` lists what else a role
+may do. The session ends with the statement, and with it what it set or locked.
 """
 
 import os
@@ -35,7 +35,7 @@ _RUN = re.compile(r"(?<![:\w]):run\b")
 
 _READ_ONLY = """SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SET LOCAL idle_in_transaction_session_timeout = 0"""
-"""Rows may wait for a reader."""
+"""Rows may wait for their reader."""
 _BOUNDED = """SELECT diagevo_row.* FROM (SELECT * FROM ({0}
 ) AS diagevo_given OFFSET 0) AS diagevo_row WHERE CASE WHEN pg_column_size(diagevo_row.*) > 16 * {1}::bigint
 THEN ('a row of ' || pg_column_size(diagevo_row.*) || ' bytes')::boolean
@@ -47,10 +47,10 @@ and hear no timeout: first it is asked for the size that it holds, of which an a
 several bytes for one of its text. OFFSET keeps the planner from writing an expression of the statement into
 each place that reads it here: a value of a gigabyte was then made five times over."""
 GRACE = 1.0
-"""Seconds in which the server may end a statement by itself before its client hangs up."""
+"""Seconds that the server has to end a statement by itself before the client hangs up."""
 _TOO_LONG = re.compile(r'type boolean: "(a row of \d+ bytes)"')
 _SUPERUSER = """SELECT rolname FROM pg_roles WHERE rolsuper AND rolname IN (session_user, current_user)"""
-"""After a SELECT the mode of the transaction is fixed."""
+"""After a SELECT the transaction's mode is fixed."""
 
 NOT_A_READER = """
 WITH me AS (SELECT * FROM pg_roles WHERE rolname = session_user),
@@ -77,7 +77,7 @@ UNION ALL SELECT 'may call ' || oid::regprocedure FROM pg_proc
 
 
 def not_a_reader(database: Database) -> list[str]:
-    """What the role of the connection may do that a role made for reading may not; none for such a one."""
+    """What the connection's role may do beyond reading; empty for a read-only role."""
     with database.read() as connection:
         found = connection.exec_driver_sql(NOT_A_READER).scalars()
         return [reason for reason in found if reason is not None]
@@ -85,7 +85,7 @@ def not_a_reader(database: Database) -> list[str]:
 
 @contextmanager
 def execute(database: Database, statement: str, run_id: str | None, limits: Limits) -> Generator[QueryResult]:
-    """Run one statement that reads. Raises ConfigError where it is none, or the database refuses it."""
+    """Run one read-only statement. Raises ConfigError if it is not one, or the database refuses it."""
     if "\0" in statement:
         raise ConfigError("a statement cannot hold a NUL", hint=HINT)
     statement = _RUN.sub(lambda _: sql.quote(run_id), statement).strip().removesuffix(";")
@@ -122,7 +122,7 @@ def execute(database: Database, statement: str, run_id: str | None, limits: Limi
 
 
 def _hang_up(connection: Any, work: StatementTimer, over: threading.Event) -> None:
-    """Close the line to a server that does not hear its own timeout, so that the client is not kept."""
+    """Close the connection to a server that ignores its own timeout, so that the client does not hang."""
     while not over.wait(GRACE / 4):
         if time.monotonic() > work.deadline + GRACE:
             with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as line:
@@ -131,7 +131,7 @@ def _hang_up(connection: Any, work: StatementTimer, over: threading.Event) -> No
 
 
 def _begin(connection: Any) -> None:
-    """A transaction that reads. Raises ConfigError for a superuser."""
+    """A read-only transaction. Raises ConfigError for a superuser."""
     connection.rollback()
     connection.execute(_READ_ONLY)
     superuser = connection.execute(_SUPERUSER).fetchone()
@@ -144,7 +144,7 @@ def _begin(connection: Any) -> None:
 
 def _rows(connection: Any, cursor: Any, work: StatementTimer) -> Iterator[tuple[Any, ...]]:
     """The rows, a page at a time; the statement may have changed the limit, so each page sets it again."""
-    size = 1  # the first row is not kept waiting for others
+    size = 1  # the first row does not wait for others
     while True:
         connection.execute(f"SET LOCAL statement_timeout = {max(1, ceil(work.left * 1000))}".encode())
         page = cursor.fetchmany(size)
@@ -165,7 +165,7 @@ def _read_as_text(connection: Any) -> None:
 
 
 class _Number(Loader):
-    """A numeric as the nearest number that JSON has; as text where it is beyond them."""
+    """A numeric as the nearest JSON number; as text if out of range."""
 
     def load(self, data: Buffer) -> int | float | str:
         written = bytes(data).decode()

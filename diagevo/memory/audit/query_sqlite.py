@@ -13,11 +13,11 @@ from diagevo.memory.log.database import Database, readable
 from diagevo.memory.log.location import shown
 
 STEPS = 10_000
-"""Of SQLite's machine between two looks at the clock and the keyboard: less than a millisecond."""
+"""SQLite VM instructions between two checks of the clock and the keyboard: less than a millisecond."""
 STATEMENT = 100_000
-"""Bytes of a statement."""
+"""Maximum bytes of a statement."""
 PATTERN = 1_000
-"""Bytes of the pattern of LIKE or GLOB, which cannot be ended before the next step."""
+"""Maximum bytes of a LIKE or GLOB pattern, whose match cannot be interrupted."""
 _FUNCTIONS = """
 -> ->> abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling char coalesce concat concat_ws cos cosh
 count cume_dist current_date current_time current_timestamp date datetime degrees dense_rank exp first_value
@@ -30,15 +30,15 @@ row_number rtrim sign sin sinh soundex sqrt strftime string_agg substr substring
 total trim trunc typeof unhex unicode unistr unixepoch unlikely upper
 """
 FUNCTIONS = frozenset(_FUNCTIONS.split())
-"""What SQLite computes from its arguments alone. The others know addresses, files or how SQLite was built."""
+"""Functions of their arguments alone. The others know addresses, files or how SQLite was built."""
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
-"""Errors that are the file's, and not the statement's."""
+"""Errors of the file, not of the statement."""
 
 
 @contextmanager
 def execute(database: Database, sql: str, run_id: str | None, limits: Limits) -> Generator[QueryResult]:
-    """Run one statement that reads. Raises ConfigError where it is none, or SQLite refuses it."""
+    """Run one read-only statement. Raises ConfigError if it is not one, or SQLite refuses it."""
     assert database.file is not None
     try:
         connection = sqlite3.connect(readable(database.file), uri=True, isolation_level=None)
@@ -58,9 +58,9 @@ def execute(database: Database, sql: str, run_id: str | None, limits: Limits) ->
         ):
             connection.setlimit(limit, value)
         work = StatementTimer(limits.seconds, sqlite3.Error, lambda error: _explained(error, denied))
-        connection.set_progress_handler(work.expired, STEPS)  # and Python hears Ctrl-C only in Python
+        connection.set_progress_handler(work.expired, STEPS)  # and Python handles Ctrl-C only in Python code
         cursor = work.step(lambda: connection.execute(sql, {"run": run_id}))
-        if cursor.description is None:  # COMMIT and its like
+        if cursor.description is None:  # COMMIT and similar
             raise refused(NO_ROWS)
         yield QueryResult(tuple(name for name, *_ in cursor.description), work.rows(cursor))
     finally:
@@ -76,12 +76,12 @@ def _authorized(denied: list[str], action: int, _: str | None, name: str | None,
 
 
 def _explained(error: Any, denied: list[str]) -> BaseException | None:
-    """The error to be raised instead of SQLite's; None for a refusal in its own words."""
+    """The error to raise instead of SQLite's; None keeps SQLite's own words."""
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_INTERRUPT or (code == sqlite3.SQLITE_AUTH and not denied):
         return (
             KeyboardInterrupt()
-        )  # Ctrl-C came inside one of our functions, and SQLite put this in its place
+        )  # Ctrl-C came inside one of our functions, and SQLite replaced it with this
     if code & 0xFF in _DAMAGE:
         return DamagedError(f"the database cannot be read: {error}")
     return refused(denied[-1]) if denied and denied[-1] else None

@@ -7,8 +7,8 @@ from diagevo.memory.events.records import GENESIS
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is not as it was written. `position` and `event_id` name the first bad event, if it is
-    one."""
+    """Something that is not as it was written. `position` and `event_id` name the first bad event, if there
+    is one."""
 
     check: str
     message: str
@@ -25,7 +25,7 @@ class Verification:
     rounds: int = 0
     heads: int = 0
     copied: int = 0
-    """Heads of the copy that was given."""
+    """Heads in the given copy."""
     texts: int = 0
     head: str = GENESIS
     faults: list[Fault] = field(default_factory=list[Fault])

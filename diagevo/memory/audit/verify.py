@@ -2,9 +2,9 @@
 bad event.
 
 One pass, streaming: the chain (every row's hash, its predecessor's, sequences and positions), the heads kept
-outside the database, each payload against what would be written of it, and the fold from the first event,
-which makes each consequence and each candidate's counts, label and verdict again; ingested groups are held
-against what was made of them.
+outside the database, each payload against its canonical form, and the fold from the first event, which
+recomputes each consequence and each candidate's counts, label and verdict; ingested groups are compared with
+what was made from them.
 `deep` also compares every text that an event names with its digest.
 """
 
@@ -38,15 +38,15 @@ from diagevo.memory.state.projector import PROJECTED, Projector
 from diagevo.text.numbers import count
 
 LATE = timedelta(minutes=1)
-"""From a commit's event to its projection at most: as long as a writer waits for another one."""
+"""Maximum delay from a commit's event to its projection: as long as a writer waits for another."""
 REBUILD = "run: diagevo memory rebuild"
 
 
 def verify(
     log: Log, run_id: str, folder: Path, *, deep: bool = False, copy: Path | None = None
 ) -> Verification:
-    """Check one run as it is at one moment: it may be written to meanwhile. `folder` is the run's own, which
-    holds the chain heads; `copy` a file of heads that was kept elsewhere. Raises NotFoundError for no such
+    """Check one run as of one moment: it may be written to meanwhile. `folder` is the run's folder, which
+    holds the chain heads; `copy` is a file of heads kept elsewhere. Raises NotFoundError if there is no such
     run, ConfigError for a copy without a head."""
     # Heads are written after their commits: those that are there now are in the view that begins next.
     own = heads.Comparison(heads.read(folder / heads.NAME))
@@ -106,7 +106,7 @@ def _check_chain(log: Log, kept: Sequence[heads.Comparison], replay: "_Replay", 
 
 
 def _misdated(chain: Chain) -> Iterator[str]:
-    """A wrong clock is no fault: order is by position."""
+    """A wrong clock is not a fault: order is by position."""
     if (first := chain.first_misdated) is not None:
         when = first.recorded_at[:19].replace("T", " ")
         more = f", and of {count(chain.misdated - 1, 'later event')}" if chain.misdated > 1 else ""
@@ -124,7 +124,7 @@ def _chain_fault(chain: Chain, record: Recorded, position: int) -> Fault | None:
 
 
 def _unreadable(log: Log, run_id: str, after: int) -> Fault:
-    """The first row after a position that cannot be read: a page of rows fails as one."""
+    """The first unreadable row after a position: a page of rows fails as a whole."""
     query = select(EVENT.c.position).where(EVENT.c.run_id == run_id, EVENT.c.position > after)
     with log.database.read() as connection:
         places = connection.execute(query.order_by(EVENT.c.position)).scalars().all()
@@ -139,7 +139,7 @@ def _unreadable(log: Log, run_id: str, after: int) -> Fault:
 
 
 def _check_database(log: Log, report: Verification) -> None:
-    """What keeps the log of all runs whole."""
+    """Checks that concern all runs of the database."""
     with log.database.read() as connection:
         if not (found := positions(connection)).ok:
             report.faults.append(Fault(found.check, found.detail))
@@ -149,7 +149,7 @@ def _check_database(log: Log, report: Verification) -> None:
 
 @contextmanager
 def _made() -> Generator[Database]:
-    """A database of projections alone, in one transaction; gone at the end."""
+    """A temporary database with only projections, in one transaction."""
     with (
         TemporaryDirectory(prefix="diagevo-") as folder,
         closing(Database(str(Path(folder, "made.db")))) as database,
@@ -192,7 +192,7 @@ class _Replay:
             self._projector.take(fact, self.state, before, record.recorded_at)
 
     def end(self, report: Verification) -> None:
-        """What was found, and what only the whole history says."""
+        """What was found, including what only the whole history shows."""
         report.rounds = self._rounds
         if self._fault is not None:
             report.faults.append(self._fault)

@@ -22,7 +22,7 @@ from diagevo.memory.read.views import views
 
 
 def check_stored(log: Log, run_id: str, report: Verification) -> None:
-    """Add what is found to the report. Inside a view."""
+    """Add findings to the report. Call it inside a view."""
     with log.database.read() as connection:
         if log.database.dialect == "sqlite":
             found = integrity(connection, "sqlite")
@@ -55,7 +55,7 @@ def _wrong_views(connection: Connection) -> Iterator[Fault]:
 
 
 def _wrong_vectors(connection: Connection) -> Iterator[Fault]:
-    """The first vector that is no row of finite numbers, as many as its model's name says."""
+    """The first vector that is not a row of finite numbers of its model's dimension."""
     rows = connection.execute(select(VECTOR), execution_options={"yield_per": PAGE})
     for row in rows:
         model, text_hash, content = row.model, row.text_hash, row.vector
@@ -90,7 +90,7 @@ def _texts(log: Log, run_id: str) -> Iterator[tuple[Recorded, str]]:
 
 
 def _check_texts(log: Log, run_id: str, report: Verification) -> None:
-    """Every text that an event names, once: there, and of that digest."""
+    """Every text that an event names, checked once: it exists and has that digest."""
     seen = DigestSet()
     try:
         batch: dict[str, Recorded] = {}
@@ -118,18 +118,18 @@ def _wrong_texts(log: Log, batch: Mapping[str, Recorded]) -> Iterator[Fault]:
 
 
 def _right(log: Log, digests: Sequence[str]) -> set[str]:
-    """Those whose text is there, and whole."""
+    """The digests whose text exists and is intact."""
     query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(ARTIFACT.c.digest.in_(digests))
     try:
         with log.database.read() as connection:
             return {d for d, content in connection.execute(query) if is_text(content, d)}
     except DBAPIError:
-        # One that the driver cannot even decode hides the others.
+        # A text that the driver cannot decode hides the others.
         return {d for digest in digests for d in _right(log, [digest])} if len(digests) > 1 else set()
 
 
 def _wrong_contents(log: Log) -> Iterator[Fault]:
-    """The first text of the database that is not its digest's, though no event of the run names it."""
+    """The first text in the database that does not match its digest, though no event of the run names it."""
     query = select(ARTIFACT.c.digest, ARTIFACT.c.content)
     try:
         with log.database.read() as connection:
@@ -144,7 +144,7 @@ def _wrong_contents(log: Log) -> Iterator[Fault]:
 
 
 def _wrong_replies(log: Log) -> Iterator[Fault]:
-    """The first stored reply whose text is not there: a resumed run would be given it."""
+    """The first stored reply whose text is missing: a resumed run would use it."""
     query = select(REPLY.c.model, REPLY.c.request, REPLY.c.text)
     with log.database.read() as connection:
         for page in connection.execute(query, execution_options={"yield_per": PAGE}).partitions():

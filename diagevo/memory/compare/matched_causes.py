@@ -1,7 +1,7 @@
-"""The causes of two evaluations that are one and the same, each pair with the reason, and those of one alone.
+"""The causes that two evaluations share, each pair with the reason, and those of only one. Two diagnoses
 
-Two diagnoses hardly use the same words: a clause is counted over other responses. So causes are held against
-each other by their words without counts, then by the prompts that they fail on.
+rarely use the same words: a clause is counted over different responses. So causes are compared by their words
+without counts, then by the prompts that they fail on.
 """
 
 import re
@@ -15,8 +15,8 @@ from diagevo.text.numbers import count
 _COUNTS = re.compile(r"\s*\(\d[^()]*\)")
 """`(35 of 35 failures, 0 of 287 passes)`, `(16 of 23)`: what a clause was counted over."""
 ALIKE = 0.5
-"""Share of the prompts of either cause, those that both runs asked, which two causes of one fault have in
-common: of fewer it is more likely that prompts are hard than that the causes are one."""
+"""Minimum share of either cause's prompts, among those that both runs asked, that two causes must have in
+common: below it, hard prompts are the likelier explanation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class MatchedCause:
     first: CauseRate | None
     second: CauseRate | None
     reason: str
-    """Why they are one; empty of a cause that one alone has."""
+    """Why they are one; empty for a cause that only one run has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def matched_causes(
     right = {one.cause_id: one for one in causes_b}
     found: list[MatchedCause] = []
 
-    if a.run_id == b.run_id:  # of two models or steps of one run: its causes are the same for both
+    if a.run_id == b.run_id:  # two models or steps of one run share its causes
         for first in causes_a:
             if (second := right.pop(first.cause_id, None)) is not None:
                 found.append(MatchedCause(first, second, "one cause of the run"))
@@ -95,7 +95,7 @@ def _ordered(
 
 
 def plain_words(cause: CauseRate) -> str:
-    """Its description without what its clauses were counted over."""
+    """Its description without the counts of its clauses."""
     return " ".join(_COUNTS.sub("", cause.description).lower().split())
 
 

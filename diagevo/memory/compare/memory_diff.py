@@ -1,4 +1,4 @@
-"""What changed in a memory between two points of one run, and two runs beside each other: after which round
+"""What changed in a memory between two points of one run, and two runs side by side: after which round
 their memories first differ, and which causes they share.
 
 Each commit holds a hash of the memory that it left: equal histories number their causes alike. Causes are
@@ -68,8 +68,8 @@ class MemoryDiff:
 
 
 def diff_memory(history: History, a: AsOf, b: AsOf) -> MemoryDiff:
-    """What lies between two points of a run. Raises ConfigError where `b` comes before `a`: a memory changes
-    forwards, and read backwards its promotions would be what never happened."""
+    """What changed between two points of a run. Raises ConfigError if `b` comes before `a`: read backwards,
+    promotions would be events that never happened."""
     if a.position > b.position:
         raise ConfigError(
             f"round {a.round} comes after round {b.round}",
@@ -157,7 +157,7 @@ def _nodes(before: MemoryState, after: MemoryState) -> list[NodeChange]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A value of the configuration that the runs do not share."""
+    """A configuration value that differs between the runs."""
 
     key: str
     a: Any
@@ -177,7 +177,7 @@ class CauseInRun:
     reactivated: tuple[int, ...]
 
     def timing(self, until: int) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-        """Its rounds up to `until`: of what one run has not played, the other one cannot differ."""
+        """Its rounds up to `until`: runs cannot differ in rounds that only one has played."""
         promoted = tuple(r for r in self.promoted if r <= until)
         return self.created, promoted, tuple(r for r in self.reactivated if r <= until)
 
@@ -196,7 +196,7 @@ class RunsDiff:
     rounds: tuple[int, int]
     configuration: tuple[Difference, ...]
     divergence: int | None
-    """The first round that left another memory in each; None where they agree in all common rounds."""
+    """The first round after which their memories differ; None if they agree in all common rounds."""
     further: Literal["a", "b"] | None
     """The run that committed rounds after the other one's last."""
     common_round: int
@@ -237,7 +237,7 @@ def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf) -> RunsDiff:
 
 @dataclass(frozen=True, slots=True)
 class RoundComparison:
-    """A round of both runs in measurements; None where a run has not played it or measured nothing."""
+    """A round's measurements in both runs; None if a run has not played it or measured nothing."""
 
     round: int
     mean_at_k: tuple[float | None, float | None]
@@ -251,7 +251,7 @@ class RoundComparison:
 
 
 def learnt(a: History, b: History, rounds: tuple[int, int]) -> list[RoundComparison]:
-    """What both runs came to, by round, as far as each is looked at; 0 is what a run starts from."""
+    """The measurements of both runs by round, up to the compared points; 0 is the starting model."""
     sides = [_learnt(run, last) for run, last in zip((a, b), rounds, strict=True)]
 
     def both(number: int, name: str) -> Any:

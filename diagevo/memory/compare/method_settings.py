@@ -1,4 +1,4 @@
-"""The settings of a run that are its method: what runs have in common that differ by their seeds alone."""
+"""The settings that make up a run's method: what runs share that differ only in their seeds."""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,16 +22,17 @@ ELSEWHERE = frozenset(
         "training.sampling_gap",
     }
 )
-"""Keys that say where and how a run is played, and change nothing of its method; with them the hardware, and
-of every section the keys of `_APART`."""
+"""Keys that say where and how a run is executed, not its method; so do the hardware section, and the keys of
+`_APART` in every section."""
 _APART = frozenset({"base_url", "api_key_env", "timeout", "micro_batch", "save_steps"})
 UNTRAINED = ("roles.solver.", "sampling.", "validation.")
-"""What a model that no round has trained can differ in."""
+"""What can differ in a model that no round has trained."""
 
 
 def method(history: History, last: int) -> dict[str, str]:
-    """The settings that rounds 1 to `last` were played with, by dotted key; of a fork with other settings
-    each with its rounds. What is not stored has its default. With 0: what was in force before any round."""
+    """The settings that rounds 1 to `last` were played with, by dotted key; in a fork with changed
+    settings, each with its rounds. A setting that is not stored has its default. With 0: the settings before
+    any round."""
     commits = [commit for commit in history.commits if commit.round <= last]
     if not commits:
         settings = _settings(history.configurations[0])
@@ -72,13 +73,13 @@ def as_written(value: Any) -> str:
 
 
 def family(history: History) -> frozenset[str]:
-    """The run and those that it was forked from: two runs with one in common share rounds."""
+    """The run and its ancestors by fork: two runs with a common one share rounds."""
     origins = (configuration.event.origin for configuration in history.configurations)
     return frozenset({history.run_id, *(origin.run for origin in origins if origin is not None)})
 
 
 def by_round(rounds: Sequence[int], words: Sequence[str]) -> str:
-    """The words alone where they hold in every round, else each with its rounds."""
+    """The value alone if it holds in every round, else each value with its rounds."""
     groups = [
         (word, [n for n, _ in of]) for word, of in groupby(zip(rounds, words, strict=True), itemgetter(1))
     ]

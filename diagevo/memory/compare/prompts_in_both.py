@@ -1,4 +1,4 @@
-"""What two runs, models or steps gave for the same prompts, matched by their text."""
+"""The results of two runs, models or steps on the same prompts, matched by their text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class PromptInBoth:
 
 @dataclass(frozen=True, slots=True)
 class PromptsInBoth:
-    """What two of them gave for the same prompts."""
+    """The results of two of them on the same prompts."""
 
     prompts: int
     alone: tuple[int, int]
@@ -34,9 +34,9 @@ class PromptsInBoth:
     """Prompts that passed less often in the second."""
     more: int
     drops: tuple[PromptInBoth, ...]
-    """All that passed less often, those that fell most first."""
+    """All that passed less often, largest drop first."""
     rises: tuple[PromptInBoth, ...]
-    """All that passed more often, those that rose most first."""
+    """All that passed more often, largest rise first."""
     differences: tuple[float, float]
     """Of the pass rates, second minus first: their mean, and its standard error paired by prompt."""
 

@@ -1,4 +1,4 @@
-"""The memory rebuilt from events alone, the paper's arithmetic in sight: F, F₁, z, ε and p."""
+"""The memory rebuilt from events alone, with the paper's arithmetic: F, F₁, z, ε and p."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from diagevo.text.lines import sub
 
 @dataclass(frozen=True, slots=True)
 class CauseLine:
-    """A cause as it stands; `probability` is p of the next round, None for one that is not Active."""
+    """A cause and its state; `probability` is p of the next round, None for one that is not Active."""
 
     id: str
     description: str
@@ -43,7 +43,7 @@ class CauseLine:
     frequency: int
     probability: Fraction | None
     sum: str | None
-    """p as it is computed: 89/730."""
+    """p as computed: 89/730."""
     created_round: int
     partners: int
     """Mastered causes that could be stitched to it, if it is drawn."""
@@ -65,16 +65,16 @@ class NodeLine:
 
 @dataclass(frozen=True, slots=True)
 class Formulas:
-    """How the policy gets p and ε of the next round, in its own symbols and words."""
+    """How the policy computes p and ε of the next round, in its own symbols and words."""
 
     p: str
     p_of_round: str
     """With the round of f and F."""
     p_words: str
     epsilon: str | None
-    """None where ε follows from no formula, as its words say."""
+    """None if ε follows from no formula."""
     epsilon_numbers: str | None
-    """The formula with its numbers put in."""
+    """The formula with its numbers filled in."""
     epsilon_words: str
 
 
@@ -169,8 +169,8 @@ def describe(state: MemoryState) -> Rebuilt:
 
 
 def committed_otherwise(history: History, as_of: AsOf, memory: Rebuilt) -> Rebuilt | None:
-    """The memory as the last commit recorded it, where ε or p of the next round were others then: the run was
-    configured anew since, or a cause dismissed. The views have what was recorded."""
+    """The memory as the last commit recorded it, if ε or p of the next round were different then: the run was
+    reconfigured since, or a cause dismissed. The views have what was recorded."""
     if memory.open_round is not None or not (done := history.counted(as_of)):
         return None
     if done[-1].round != memory.round or point_of(done[-1]) == as_of:
@@ -269,7 +269,7 @@ class MemoryChange:
 
 
 def steps(history: History, round: int, as_of: AsOf) -> Iterator[MemoryChange]:
-    """Each event of a round that changed the memory, one after the other, with its effect on f and F."""
+    """Each event of a round that changed the memory, in order, with its effect on f and F."""
 
     def shown(state: MemoryState, fact: Fact[Event]) -> str:
         return _shown(state, fact.event) if fact.round == round else ""
@@ -295,7 +295,7 @@ def steps(history: History, round: int, as_of: AsOf) -> Iterator[MemoryChange]:
             case CauseRenamed():
                 before, after = f"“{fact.event.before}”", f"“{fact.event.description}”"
             case _:
-                pass  # what it is about is shown as it is
+                pass  # its subject is shown as it is
         yield MemoryChange(fact.position, fact.type, subject, before, after, state.current_failures)
 
 
@@ -312,12 +312,12 @@ def _shown(state: MemoryState, event: Event) -> str:
 
 
 def compare_with_commit(history: History, as_of: AsOf) -> list[str]:
-    """The causes that the round's commit wrote and that the events do not give, rebuilt from the first of
-    them. A commit whose figures are others is refused by the fold."""
+    """The causes that the round's commit wrote but that a replay from the first event does not give. A
+    commit with different figures is refused by the fold."""
     state = history.state(as_of, snapshots=False)
     if not state.round or state.open is not None or any(last == state.round for _, last in state.superseded):
         return []
-    # What somebody said of a cause since then is not in the rows of the commit.
+    # Later changes of a cause by hand are not in the rows of the commit.
     state = history.state(point_of(history.commit(state.round)), snapshots=False)
     given = sorted(standing_rows(state), key=itemgetter("cause_id"))
     names = list(given[0]) if given else ["round", "cause_id"]

@@ -13,7 +13,7 @@ from diagevo.memory.read.placed_groups import PlacedGroup, placed_groups
 from diagevo.text.lines import listed
 
 LISTED = 12
-"""Models that an error names."""
+"""Maximum models that an error names."""
 _ADDRESS = re.compile(
     r"(?:(?P<run>[A-Za-z0-9][A-Za-z0-9._-]{0,99})(?:@(?P<round>\d{1,9}))?(?:\Z|:(?=model=|step=)))?"
     r"(?:(?P<kind>model|step)=(?P<value>.+))?",
@@ -27,7 +27,7 @@ class RunSlice:
 
     run: "SlicedRun"
     address: str
-    """What it is within the run: `model=gpt-x`, `step=3`; empty of a whole run."""
+    """Its address within the run: `model=gpt-x`, `step=3`; empty for a whole run."""
     groups: Mapping[str, PlacedGroup]
     """By question id, in order of the log."""
 
@@ -53,7 +53,7 @@ class RunSlice:
         return sum(group.rollouts for group in self.groups.values())
 
     def cause_rates(self) -> tuple[CauseRate, ...]:
-        """What its failures are counted under, most first, without dismissed causes."""
+        """The causes of its failures, most frequent first, without dismissed causes."""
         known = self.history.state(self.history.end).causes
         failures: dict[str, int] = {}
         within: dict[str, list[PlacedGroup]] = {}
@@ -94,7 +94,7 @@ class CausedFailures:
 
 
 class SlicedRun:
-    """A run of another trainer's rollouts by what it can be divided into."""
+    """An ingested run and its slices."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -112,23 +112,23 @@ class SlicedRun:
 
     @cached_property
     def models(self) -> list[RunSlice]:
-        """By name; empty of a run that names fewer than two."""
+        """By name; empty for a run that names fewer than two."""
         return self._divided("model", {name: group.model for name, group in self.groups.items()})
 
     @cached_property
     def steps(self) -> list[RunSlice]:
-        """In order; empty of a run with fewer than two."""
+        """In order; empty for a run with fewer than two."""
         return self._divided("step", {name: group.step for name, group in self.groups.items()})
 
     def whole(self, at: AsOf | None = None) -> RunSlice:
-        """All of it, or what it was up to a round; after the last commit the groups that wait are too."""
+        """All of it, or up to a round; after the last commit the waiting groups are included."""
         groups = self.groups
         if at is not None and at.round < self.history.end.round:
             groups = {name: group for name, group in groups.items() if group.round <= at.round}
         return RunSlice(self, "", groups)
 
     def at(self, address: str, at: AsOf | None = None) -> RunSlice:
-        """The slice of this address. Raises NotFoundError where there is none."""
+        """The slice at this address. Raises NotFoundError if there is none."""
         if not address:
             return self.whole(at)
         kind = address.partition("=")[0]
@@ -155,7 +155,7 @@ def _order(value: str | int) -> tuple[int, str]:
 
 
 def names(slices: Sequence[RunSlice]) -> list[str]:
-    """What each is called beside the others: with its run, where they are of several."""
+    """The name of each among the others: with its run, if they belong to several."""
     runs = {one.history.run_id for one in slices}
     return [
         one.name if len(runs) == 1 or not one.address else f"{one.history.run_id}: {one.name}"
@@ -173,7 +173,7 @@ class SliceNamed:
 
 
 def slice_named(text: str) -> SliceNamed:
-    """Raises ConfigError where it names none."""
+    """Raises ConfigError if it names none."""
     found = _ADDRESS.fullmatch(text)
     if found is None or not text:
         raise ConfigError(

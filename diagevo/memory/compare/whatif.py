@@ -45,7 +45,7 @@ Status = Literal["exact", "open-loop"]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is asked about. None means: as recorded."""
+    """The changed settings. None means: as recorded."""
 
     k: Fraction | None = None
     theta_up: Fraction | None = None
@@ -54,7 +54,7 @@ class Changes:
     """The round from which on θ_up, and at whose commit k, are changed; before it they are as recorded."""
 
     def at(self, round: int, settings: Settings) -> Settings:
-        """What holds at the commit of `round` under the changes."""
+        """The settings at the commit of `round` under the changes."""
         if round < self.since:
             return settings
         changed = {name: v for name in ("k", "theta_up") if (v := getattr(self, name)) is not None}
@@ -85,7 +85,7 @@ class WhatIfRound:
     shares: Mapping[str, Share]
     """p of the next round."""
     alike: bool
-    """Whether the states and frequencies after the round are the recorded ones; ε is apart from that."""
+    """Whether the states and frequencies after the round are the recorded ones; ε is separate."""
 
     @property
     def differs(self) -> bool:
@@ -113,7 +113,7 @@ def what_if(observed: Sequence[Observed], changes: Changes) -> Answer:
 
 
 def what_ifs(observed: Sequence[Observed], several: Iterable[Changes]) -> Iterator[Answer]:
-    """The answer to each of several changes, beside one replay of what was recorded."""
+    """The answer to each of several changes, next to one replay of what was recorded."""
     as_recorded = list(_play(observed, Changes()))
     for changes in several:
         yield _answer(observed, as_recorded, changes)
@@ -166,7 +166,7 @@ class _Played:
     reactivated: tuple[str, ...]
 
     def draws_like(self, other: "_Played") -> bool:
-        """Whether the next round is drawn alike: ε, p, and the partners to stitch."""
+        """Whether the next round is drawn from the same schedule: ε, p, and the partners to stitch."""
         return (self.epsilon, self.shares, self.mastered) == (other.epsilon, other.shares, other.mastered)
 
 
@@ -219,7 +219,7 @@ def _of(part: Part, causes: Mapping[str, tuple[CauseState, int]]) -> dict[str, i
 
 
 def _judge(now: tuple[CauseState, int], event: Judged, promoted: int | None) -> tuple[CauseState, int]:
-    """State and f of a cause after what somebody said; `promoted`: the round of its last promotion."""
+    """State and f of a cause after a change by hand; `promoted`: the round of its last promotion."""
     match event:
         case CauseDismissed():
             return "dismissed", now[1]
@@ -236,7 +236,7 @@ def _judge(now: tuple[CauseState, int], event: Judged, promoted: int | None) -> 
 def _epsilon(
     round_: Observed, settings: Settings, frequencies: Mapping[str, int], first: int | None
 ) -> Fraction:
-    """ε of the next round. The recorded answer of a policy of one's own stands: an audit runs no code."""
+    """ε of the next round. A custom policy's recorded answer is kept: an audit runs no code."""
     ours = next_epsilon(settings, sum(frequencies.values()), first)
     if ours is not None:
         return ours
@@ -247,7 +247,7 @@ def keeps(chosen: Filter, votes: VoteKind) -> bool:
     """Whether the filter keeps such questions."""
     if not votes.valid:
         return False
-    if votes.rewards:  # no threshold of Equation 3 decided
+    if votes.rewards:  # the thresholds of Equation 3 did not decide
         return votes.verdict == "kept"
     return verdict(votes.first, votes.second, votes.responses, votes.labelled, chosen) == "kept"
 
@@ -263,7 +263,7 @@ class Retained:
     both: int
     labels_known: int
     labels_true: int
-    """Of the kept ones, in worlds that know the truth."""
+    """Among the kept ones, in worlds that know the truth."""
 
     @property
     def share(self) -> Fraction | None:
@@ -281,7 +281,7 @@ class Retained:
 def filters(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> list[Filter]:
     """The filter in force in each round, with the thresholds of `changed` in place of its own.
 
-    A fork may have another filter than its origin. Raises ConfigError where p_low comes out above p_high.
+    A fork may have another filter than its origin. Raises ConfigError if p_low would be above p_high.
     """
     found = [replace(round_.configured.filter, **changed) for round_ in observed]
     for round_, one in zip(observed, found, strict=True):
@@ -294,7 +294,7 @@ def filters(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> li
 
 
 def retention(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> list[Retained]:
-    """What each round would have kept, had its filter had the thresholds of `changed`."""
+    """What each round would have kept with the thresholds of `changed`."""
     return [
         _retained(round_.round, round_.votes, chosen)
         for round_, chosen in zip(observed, filters(observed, changed), strict=True)
@@ -315,5 +315,5 @@ def _retained(number: int, votes: Counter[VoteKind], chosen: Filter) -> Retained
 
 
 def first_changed(rounds: Sequence[Retained]) -> int | None:
-    """The first round whose kept questions would have been others: from there on a rerun is needed."""
+    """The first round that would have kept other questions: from there on a rerun is needed."""
     return next((r.round for r in rounds if not r.same), None)

@@ -8,8 +8,6 @@ belong to the envelope (`records.Recorded`), never to the payload.
 An event is validated by encoding it and decoding it strictly (`records.recordable`): when it is appended, not
 when it is made.
 
-Long, but one file: whoever asks what can happen, or adds to it, finds every event here.
-
 Facts are what happened outside; consequences follow from facts and the state, and are rechecked on replay.
 
 Long, but one file: what can happen is read and searched as one list, each event beside its version.
@@ -27,11 +25,11 @@ from diagevo.text.fractions import RECORDED
 from diagevo.text.numbers import count
 
 LARGEST = 2**31 - 1
-"""Number that PostgreSQL keeps in an INTEGER, as which the views show counts."""
+"""A number that fits PostgreSQL's INTEGER, the type of counts in the views."""
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 """0 or more."""
 Ordinal = Annotated[int, Meta(ge=1, le=LARGEST)]
-"""1 or more: what is numbered from 1."""
+"""1 or more: numbered from 1."""
 Position = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 """A position of the log."""
 Amount = Annotated[float, Meta(ge=0, le=1e12)]
@@ -54,8 +52,8 @@ LabelSource = Literal["votes", "proposer", "human", "executor", "document"]
 the challenger wrote beside its question, the person who labelled the item, what its program gave, or the
 majority of responses that were shown its document, which are the votes then."""
 Evidence = Literal["response", "answer", "nothing"]
-"""What a failure is held against: a response that agrees or passed, or, where none did, the known answer;
-nothing of its own prompt, where there is neither (its reference is the empty text)."""
+"""What a failure is compared with: a response that agrees or passed, or, if none did, the known answer;
+nothing, if there is neither for its prompt (its reference is the empty text)."""
 CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
 DiagnosisVerdict = Literal["recurrence", "new_cause", "slip", "unresolved"]
 Via = Literal["recurrence", "deduplication"]
@@ -70,18 +68,18 @@ InvalidReason = Literal[
     "not_deterministic",
     "near_duplicate",
 ]
-"""Why a completion gives no question: no readable one, no answer of the writer's where there must be one,
-one without an answer in the world, one of the validation set, one that is longer than a prompt may be; of a
-program, that it may not run, that it does not run to a value in its limits, or that it gives several; and
-of a question, that it is too near to one that stays."""
+"""Why a completion gives no question: it is unreadable, lacks the writer's own answer where one is
+required, has no answer in the world, is in the validation set, or is longer than a prompt may be; for a
+program: it may not run, does not reach a value within its limits, or gives several; for a question: it is too
+similar to one that stays."""
 PhaseFinding = Literal["wrong_reference", "stale_sampler", "wrong_sampler", "constant_reward", "cut_off"]
-"""What a phase of training found wrong with itself; the first three end it."""
+"""Problems that a training phase found in itself; the first three end it."""
 
 
 ROUNDS = "rounds"
-"""The folder, in a run's own, of what its stages write."""
+"""The folder, within the run's, that its stages write to."""
 WARM_START_FILES = ("warm-start.jsonl", "warm-start", "warm-start-work")
-"""What a warm start writes beside it: documents, the model, and what it resumes from."""
+"""What a warm start writes next to it: documents, the model, and its checkpoint."""
 
 
 class Value(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -90,7 +88,7 @@ class Value(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
 
 class ModelCall(Value, frozen=True):
-    """One question to a model: which, what was asked and answered, and what it cost."""
+    """One request to a model: the model, the request, the reply and the cost."""
 
     model: str
     prompt: str
@@ -105,18 +103,18 @@ class ModelCall(Value, frozen=True):
 
 
 class Origin(Value, frozen=True):
-    """Where a forked run comes from."""
+    """The origin of a forked run."""
 
     run: str
     position: Position
 
 
 HASHING = "hashing"
-"""The name of the embedder that needs no model: its vectors are made wherever they are asked for."""
+"""The name of the embedder that needs no model: its vectors are made on demand."""
 
 
 class Embedder(Value, frozen=True):
-    """The embedding model that the vectors of a run belong to."""
+    """The embedding model of a run's vectors."""
 
     name: str
     dimension: Count
@@ -124,7 +122,7 @@ class Embedder(Value, frozen=True):
 
 
 UNNAMED = Embedder(name="unnamed", dimension=0, revision="")
-"""The embedding model of a run that was never given one: whatever comes first, of whatever length."""
+"""The embedding model of a run that never named one: whatever comes first, of any dimension."""
 
 
 class Model(Value, frozen=True):
@@ -142,7 +140,7 @@ class Weight(Value, frozen=True):
 
 
 class Artifact(Value, frozen=True):
-    """A file or folder that a stage left behind."""
+    """A file or folder that a stage produced."""
 
     path: str
     """Relative to the run's folder: in `rounds/`, or one of the warm start's. Other names there are the
@@ -158,7 +156,7 @@ class Artifact(Value, frozen=True):
 
 
 class SuppliedCause(Value, frozen=True):
-    """A cause shown to the diagnostician, in its state as committed in the round before."""
+    """A cause shown to the diagnostician, with its state as committed in the round before."""
 
     cause_id: str
     state: CauseState
@@ -183,7 +181,7 @@ class Cause(Value, frozen=True):
 
 
 class Node(Value, frozen=True):
-    """A skill node and its causes, in the order in which they came."""
+    """A skill node and its causes, in order of arrival."""
 
     node_id: str
     label: str
@@ -195,33 +193,36 @@ class Node(Value, frozen=True):
 
 
 class SimilarCause(Value, frozen=True):
-    """A stored cause, with its cosine to a description."""
+    """A stored cause and its cosine to a description."""
 
     cause_id: str
     similarity: Cosine
 
 
 class SimilarNode(Value, frozen=True):
-    """A skill node, with its cosine to a cause."""
+    """A skill node and its cosine to a cause."""
 
     node_id: str
     similarity: Cosine
 
 
 class Trait(Flag):
-    """What an event is to those who read the log. Each declares its own; nobody else lists types."""
+    """What an event means to readers of the log.
+
+    Each event declares its own; there are no lists of types elsewhere.
+    """
 
     NONE = 0
     ROWS = auto()
     """It changes rows of a projection."""
     STANDING = auto()
-    """The causes and nodes, as they stand after it, are written anew."""
+    """The rows of causes and nodes are rewritten after it."""
     TAIL = auto()
-    """It belongs to the commit before it: a fork of that round has it too."""
+    """It belongs to the commit before it: a fork of that round includes it."""
     STEP = auto()
-    """A step of a replay: it changes the memory, or what the memory is played with."""
+    """A step of a replay: it changes the memory or the settings in force."""
     TURN = auto()
-    """A turn of the story of the cause that it names; of every cause where it names none."""
+    """An entry in the history of the cause that it names; of every cause if it names none."""
 
 
 class Event(Value, frozen=True):
@@ -237,16 +238,16 @@ class Event(Value, frozen=True):
         return ".".join([str(getattr(self, name)) for name in self.identity])
 
     def subject(self) -> str:
-        """What it is about: an id, a stage, or nothing."""
+        """Its subject: an id, a stage, or nothing."""
         return str(getattr(self, self.identity[0])) if self.identity else ""
 
     def sentence(self) -> str:
-        """What it says, in one line."""
+        """Its content, in one line."""
         raise NotImplementedError
 
 
 class RunConfigured(Event, frozen=True):
-    """The configuration that the following rounds are played with, resolved and without secrets."""
+    """The configuration of the following rounds, resolved and without secrets."""
 
     identity = ("number",)
     traits = Trait.STEP
@@ -258,7 +259,7 @@ class RunConfigured(Event, frozen=True):
     number: Ordinal = 1
     """1 for the first; a fork and a change of the embedder record a further configuration."""
     prompts: dict[str, str] = {}
-    """SHA-256 of each prompt template, which is not stored, by its file's name; empty where the trainer named
+    """SHA-256 of each prompt template, which is not stored, by its file's name; empty if the trainer named
     none."""
 
     def subject(self) -> str:
@@ -299,7 +300,7 @@ class StageStarted(Event, frozen=True):
 
 
 class StageCompleted(Event, frozen=True):
-    """The attempt is done; the files that it left behind."""
+    """The attempt is done; these are the files that it produced."""
 
     schema_version = 2
     identity = ("stage", "attempt")
@@ -336,7 +337,7 @@ class StageAbandoned(Event, frozen=True):
     seconds: Amount | None = None
     """From its start to the last event that it left: at least so long it ran."""
     reason: str | None = None
-    """What was lost, where the run went on by itself; None where its process ended."""
+    """What was lost, if the run continued by itself; None if its process ended."""
 
     def sentence(self) -> str:
         why = f"; {self.reason}" if self.reason else ""
@@ -344,7 +345,7 @@ class StageAbandoned(Event, frozen=True):
 
 
 class GroupRewards(Value, frozen=True):
-    """What the completions of one prompt were rewarded, in the order of their samples."""
+    """The rewards of one prompt's completions, in the order of their samples."""
 
     prompt: str
     """A question's id, or that of a draw that the challenger practised on."""
@@ -378,7 +379,7 @@ class StepTrained(Event, frozen=True):
 
 
 class PhaseMeasured(Event, frozen=True):
-    """What a phase of training measured of itself, as a whole or up to where it was ended. It changes no
+    """A training phase's measurements of itself, as a whole or up to where it ended. It changes no
     state."""
 
     identity = ("stage", "attempt")
@@ -399,7 +400,7 @@ class PhaseMeasured(Event, frozen=True):
     cut_off: Count
     """Completions that reached the limit of tokens without an end."""
     attention: str
-    """The implementation of attention that trained."""
+    """The attention implementation used in training."""
     findings: list[PhaseFinding] = []
 
     def sentence(self) -> str:
@@ -443,7 +444,7 @@ class CandidateScored(Event, frozen=True):
     invalid_reason: InvalidReason | None = None
     """Why it is invalid; null for the others."""
     undecided: Count = 0
-    """Pairs of its answers that stand apart only because comparing them came to no verdict."""
+    """Pairs of its answers that count as different only because comparing them reached no verdict."""
     votes_are: Votes = "answers"
     """What was counted: answers that agree, or rewards of another trainer (`passed` and `failed`, and `first`
     are the passes). p1 of rewards is accuracy under that trainer's check, not self-consistency."""
@@ -477,14 +478,14 @@ class FailedRollout(Value, frozen=True):
 
 
 class Feedback(Value, frozen=True):
-    """What the files say of a rollout: a judge's rationale, a test log."""
+    """The files' feedback on a rollout: a judge's rationale, a test log."""
 
     sample: Count
     text: Digest
 
 
 class GroupDraw(Value, frozen=True):
-    """What the schedule of a round drew a prompt for; no cause for a free one."""
+    """What a round's schedule drew a prompt for; no cause for a free one."""
 
     round: Ordinal
     """A trainer draws ahead: it may be an earlier round than its group's."""
@@ -506,7 +507,7 @@ class GroupIngested(Event, frozen=True):
     group: Count
     """Place in the step, by first appearance."""
     question: Digest
-    """The prompt: what a prompt that comes back is known by."""
+    """The prompt: it identifies a recurring prompt."""
     answer: str | None
     """The expected answer, where the files have one."""
     rewards: list[float]
@@ -515,7 +516,7 @@ class GroupIngested(Event, frozen=True):
     reference: Digest | None
     """The first response that passed, where others did not; None for a group without a contrast."""
     failed: list[FailedRollout]
-    """Who did not pass. Version 1 kept them where there is a reference or the answer is known."""
+    """Rollouts that did not pass. Version 1 kept them only with a reference or a known answer."""
     source: str
     """Name of the file."""
     draw: GroupDraw | None = None
@@ -529,7 +530,7 @@ class GroupIngested(Event, frozen=True):
     feedback: list[Feedback] = []
     """Of the responses that are kept, where the files have any; at first only of those that did not pass."""
     tags: list[str] = []
-    """What the files class the prompt as."""
+    """The files' tags of the prompt."""
 
     def key(self) -> str:
         return f"{self.step}.{self.group}" + (f".{self.attempt}" if self.attempt > 1 else "")
@@ -576,7 +577,7 @@ class FailureObserved(Event, frozen=True):
     is false. The loop never reads it; exports of training data leave such a failure out."""
     against: Evidence = "response"
     feedback: Digest | None = None
-    """What the files say of it: a judge's rationale, a test log."""
+    """The files' feedback on it: a judge's rationale, a test log."""
 
     def sentence(self) -> str:
         known = ", against the known answer" if self.against == "answer" else ""
@@ -584,7 +585,7 @@ class FailureObserved(Event, frozen=True):
 
 
 class Mark(Value, frozen=True):
-    """What a cause rests on in one failure."""
+    """The evidence for a cause in one failure."""
 
     line: int | None
     """Of the response, from 0; None where it is no line of it."""
@@ -592,7 +593,7 @@ class Mark(Value, frozen=True):
 
 
 class WrongStep(Value, frozen=True):
-    """The step in which a failure parts from what passed."""
+    """The step in which a failure diverges from a pass."""
 
     line: int
     """Of the response, from 0."""
@@ -617,7 +618,7 @@ class WrittenPair(Value, frozen=True):
 
 
 class FailureDiagnosed(Event, frozen=True):
-    """What the diagnostician says of a failure: a known cause, a new one, a slip, or nothing readable."""
+    """The diagnostician's verdict on a failure: a known cause, a new one, a slip, or nothing readable."""
 
     schema_version = 3
     identity = ("failure_id", "attempt", "asked")
@@ -634,9 +635,9 @@ class FailureDiagnosed(Event, frozen=True):
     asked: Ordinal = 1
     """1 for the first diagnosis; an unresolved failure may be asked again."""
     cause_key: str | None = None
-    """What a cause that was found without a model is known by, whatever its words."""
+    """The key of a cause found without a model, independent of its wording."""
     level: int | None = None
-    """1: no mistake of reasoning; 2: false when computed; 3: in contrast to what passed; None: a model's."""
+    """1: not a reasoning mistake; 2: false when computed; 3: in contrast to passes; None: a model's."""
     evidence: list[Mark] = []
     step: WrongStep | None = None
     pair: WrittenPair | None = None
@@ -646,18 +647,18 @@ class FailureDiagnosed(Event, frozen=True):
 
 
 class DuplicateJudged(Event, frozen=True):
-    """Whether a new description is a cause that is stored already."""
+    """Whether a new description is an already stored cause."""
 
     identity = ("failure_id",)
     traits = Trait.NONE
     failure_id: str
     candidates: list[SimilarCause]
-    """Causes above the threshold, best first; empty where none was and no model was asked."""
+    """Causes above the threshold, best first; empty if there was none and no model was asked."""
     nearest: SimilarCause | None
     duplicate: bool
     cause_id: str | None
     capped: Count = 0
-    """How many candidates above the threshold were left out by the cap."""
+    """Number of candidates above the threshold cut by the cap."""
     call: ModelCall | None = None
 
     def sentence(self) -> str:
@@ -665,7 +666,7 @@ class DuplicateJudged(Event, frozen=True):
 
 
 class NodeAssigned(Event, frozen=True):
-    """Under which skill node a new cause goes: a stored one or a new one."""
+    """The skill node of a new cause: a stored one or a new one."""
 
     identity = ("failure_id",)
     traits = Trait.NONE
@@ -787,7 +788,7 @@ class RoundCommitted(Event, frozen=True):
     nodes: Count
     state_hash: str
     undiagnosed: Count = 0
-    """Valid observations that were never diagnosed, or stayed unresolved: none of them is counted."""
+    """Valid observations that were never diagnosed or stayed unresolved: they are not counted."""
 
     def sentence(self) -> str:
         return (
@@ -797,8 +798,8 @@ class RoundCommitted(Event, frozen=True):
 
 
 class RoundsSuperseded(Event, frozen=True):
-    """The diagnoses of rounds `first` to `last` count no more; their groups are played again as the rounds
-    that follow. Carries the memory that round `first` was opened with."""
+    """The diagnoses of rounds `first` to `last` no longer count; their groups are processed again as the
+    rounds that follow. Carries the memory that round `first` was opened with."""
 
     identity = ("first", "last")
     traits = Trait.ROWS | Trait.STANDING | Trait.STEP | Trait.TURN
@@ -815,7 +816,7 @@ class RoundsSuperseded(Event, frozen=True):
     absorbed: dict[str, tuple[str, str]]
     """Merged nodes: the survivor, and the label they had."""
     refused: dict[str, str]
-    """Pairs of nodes that were judged to be two, with a fingerprint of their contents."""
+    """Pairs of nodes judged to be different, with a fingerprint of their contents."""
 
     def subject(self) -> str:
         return ""
@@ -827,8 +828,8 @@ class RoundsSuperseded(Event, frozen=True):
 
 
 class CauseRenamed(Event, frozen=True):
-    """An auditor corrects a cause's words, between rounds. Its id, state and frequency stay, and its vector:
-    that of the words in which it was found."""
+    """An auditor corrects a cause's description, between rounds. Its id, state and frequency stay, and so
+    does its vector, which is that of the original description."""
 
     identity = ("number",)
     traits = Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
@@ -847,8 +848,8 @@ class CauseRenamed(Event, frozen=True):
 
 
 class CauseDismissed(Event, frozen=True):
-    """An auditor says that a cause is no fault of the model, between rounds: it leaves F, ε, p and the
-    schedule. Its later failures are still counted under it, and do not raise it again."""
+    """An auditor records, between rounds, that a cause is not the model's fault: it leaves F, ε, p and
+    the schedule. Its later failures are still counted under it, and do not bring it back."""
 
     identity = ("number",)
     traits = Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
@@ -867,7 +868,7 @@ class CauseDismissed(Event, frozen=True):
 
 
 class CauseReinstated(Event, frozen=True):
-    """A dismissal is taken back: the cause is Active again, or Mastered where it had no failure to count."""
+    """A dismissal is undone: the cause is Active again, or Mastered if it has no failure to count."""
 
     identity = ("number",)
     traits = Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
@@ -893,7 +894,7 @@ class CauseAdded(Event, frozen=True):
     description: str
     node_id: str
     label: str | None
-    """Of a new node; None where the cause goes under a stored one."""
+    """The label of a new node; None if the cause goes under a stored one."""
     failure_id: str
     """The failure that it was named for."""
     by: str
@@ -904,11 +905,11 @@ class CauseAdded(Event, frozen=True):
 
 
 class PlacedFailure(Value, frozen=True):
-    """A failure that somebody assigns, and what is counted of its question."""
+    """A failure that somebody assigns, with its question's counts."""
 
     failure_id: str
     round: Ordinal
-    """In which it was observed."""
+    """The round in which it was observed."""
     trajectory: Digest
     question: Digest
     responses: Count
@@ -917,7 +918,7 @@ class PlacedFailure(Value, frozen=True):
 
 
 class FailureAssigned(Event, frozen=True):
-    """Somebody says which cause a failure is of, between rounds. It is counted there as a match of its own
+    """Somebody assigns a failure to a cause, between rounds. It is counted there as a match of its own
     round would be (Equation 8): f grows, and a Mastered cause is Active again, unless the cause was promoted
     after that round."""
 
@@ -931,7 +932,7 @@ class FailureAssigned(Event, frozen=True):
     """Who said so."""
     note: str | None = None
     undo: bool = False
-    """Whether this takes back what was said before: the failure is of its diagnosed cause again."""
+    """Whether this undoes an earlier assignment: the failure is back under its diagnosed cause."""
 
     def subject(self) -> str:
         return self.cause_id
@@ -942,9 +943,9 @@ class FailureAssigned(Event, frozen=True):
 
 
 class FailureUnassigned(Event, frozen=True):
-    """Somebody says that a failure is not of the cause that it was counted under, between rounds: f falls,
-    unless the cause was promoted after the failure's round. A cause without failures is Mastered where it was
-    promoted; else it stays Active, and p is 0."""
+    """Somebody removes a failure from the cause that it was counted under, between rounds: f falls, unless
+    the cause was promoted after the failure's round. A cause without failures is Mastered if it was ever
+    promoted; otherwise it stays Active, and p is 0."""
 
     identity = ("number",)
     traits = Trait.ROWS | Trait.STANDING | Trait.TAIL | Trait.STEP | Trait.TURN
@@ -962,7 +963,7 @@ class FailureUnassigned(Event, frozen=True):
 
 
 class IdGiven(Event, frozen=True):
-    """A question or failure of the round has an id of its trainer's own too. It changes no state."""
+    """A question or failure of the round also has its trainer's own id. It changes no state."""
 
     identity = ("named",)
     traits = Trait.NONE
@@ -986,7 +987,7 @@ class CheckpointEvaluated(Event, frozen=True):
     benchmark: str
     questions: Count
     conditions: dict[str, Any]
-    """What the measurement was made under: samples, temperature, top-p, seed."""
+    """The conditions of the measurement: samples, temperature, top-p, seed."""
     metrics: dict[str, Share]
     seconds: Amount | None = None
     """Wall time of a validation, as far as the process that ended it measured."""
@@ -1006,5 +1007,5 @@ def having(traits: Trait) -> frozenset[str]:
 
 
 def number_of(id_: str) -> int:
-    """c42 → 42: what causes and nodes are ordered by."""
+    """c42 → 42: the order of causes and nodes."""
     return int(id_[1:])

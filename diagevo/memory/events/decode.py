@@ -1,10 +1,10 @@
-"""From stored rows to events. Decoding is strict: what is not exactly of an event's type is damage.
+"""From stored rows to events. Decoding is strict: anything that is not exactly an event's type is
 
-What is read from outside is also what would be written: a key given twice, an escaped letter or a blank says
-one thing to this decoder and may say another to a database's own, which the views use.
+damage. Imported payloads must also be in canonical form: a duplicate key, an escaped letter or a blank means
+one thing to this decoder and may mean another to the database's JSON functions, which the views use.
 
 Old events stay readable: a payload is stored with its version and brought up to date when it is read. A step
-takes it to the next version and back: back, because it must be what its own version would have written.
+converts it to the next version and back: back, to check that it is what its own version would have written.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ class Upcast(NamedTuple):
 
 
 def _with(**fields: Any) -> Upcast:
-    """The step that adds fields which the old version did not know; a function makes one of the others."""
+    """A step that adds fields unknown to the old version; a function computes one from the others."""
 
     def up(payload: Payload) -> Payload:
         new = {name: made(payload) if callable(made) else made for name, made in fields.items()}
@@ -46,7 +46,7 @@ def _reference_alone(payload: Payload) -> list[Any]:
 STEPS: dict[tuple[str, int], Upcast] = {
     ("FailureObserved", 1): _with(right=None),
     ("FailureObserved", 2): _with(against="response"),
-    ("StageCompleted", 1): _with(),  # its reward is what it was: the mean over the last attempt's steps
+    ("StageCompleted", 1): _with(),  # its reward stays as it was: the mean over the last attempt's steps
     ("FailureObserved", 3): _with(),
     ("FailureObserved", 4): _with(feedback=None),
     ("FailureDiagnosed", 1): _with(cause_key=None, level=None, evidence=[], step=None),
@@ -78,7 +78,7 @@ def upcast(type_: str, version: int, payload: Payload) -> Payload:
 
 
 def downcast(type_: str, version: int, payload: Payload) -> Payload:
-    """What an older version would have written of a current payload."""
+    """A current payload as an older version would have written it."""
     for step in reversed(range(version, CURRENT[type_])):
         payload = STEPS[type_, step].down(payload)
     return payload
@@ -88,7 +88,7 @@ E = TypeVar("E", bound=Event, covariant=True)
 
 
 class Fact(msgspec.Struct, Generic[E], frozen=True, gc=False):
-    """One event on its way into the fold."""
+    """One event about to be folded."""
 
     type: str
     round: int
@@ -99,11 +99,11 @@ class Fact(msgspec.Struct, Generic[E], frozen=True, gc=False):
 
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
-"""What a payload raises that is no JSON, not the event's, not text at all, nested without end, or too large a
-number."""
+"""The errors of a payload that is not JSON, not of the event's type, not text, nested too deep, or has too
+large a number."""
 FACT = ("type", "round", "event_id", "sequence", "position", "schema_version", "payload")
 FactRow = tuple[str, int, str, int, int, int, str]
-"""What the columns of `FACT` hold."""
+"""The types of the columns of `FACT`."""
 DECODERS: dict[str, Callable[[str], Event]] = {
     name: msgspec.json.Decoder(event).decode for name, event in EVENT_TYPES.items()
 }
@@ -118,8 +118,8 @@ def _decoded(type_: str, version: int, payload: str) -> Event:
 
 
 def decoded(type_: str, version: int, payload: str) -> Event:
-    """The event, upcast where it is old, of a payload that this run's writer wrote. Raises DamagedError where
-    it does not fit, StoreError where a newer version wrote it."""
+    """The event of a payload that this run's writer wrote, upcast if it is old. Raises DamagedError if it
+    does not fit, StoreError if a newer version wrote it."""
     try:
         return _decoded(type_, version, payload)
     except UNREADABLE as error:
@@ -127,7 +127,7 @@ def decoded(type_: str, version: int, payload: str) -> Event:
 
 
 def read(type_: str, version: int, payload: str) -> Event:
-    """The event, of a payload that says it in the one way in which it is written, its digests too. Raises as
+    """The event of a payload that is in canonical form, digests included. Raises as
     `decoded` does."""
     event = decoded(type_, version, payload)
     try:
@@ -152,8 +152,8 @@ def _refuse_respelled(event: Event, type_: str, version: int, payload: str) -> N
 
 
 def facts(rows: Iterable[FactRow]) -> Iterator[Fact[Event]]:
-    """Rows of the log for the fold: `decoded` of each, without a call for each, as a replay is a million of
-    them. Raises DamagedError at a payload that does not fit."""
+    """Rows of the log for the fold: `decoded` for each, without a call per row, because a replay has a
+    million of them. Raises DamagedError at a payload that does not fit."""
     current, decoders, type_, position = CURRENT.get, DECODERS, "", None
     try:
         for type_, round_, event_id, sequence, position, version, payload in rows:

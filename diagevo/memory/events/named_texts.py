@@ -1,4 +1,4 @@
-"""Which texts an event names: read off the catalogue's types, so that there is no list to forget one in."""
+"""Which texts an event names, derived from the catalogue's types, so that no list can be incomplete."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 from diagevo.memory.events.catalogue import EVENT_TYPES, Digest, Event, Value
 
 Naming = Mapping[str, "Naming"]
-"""The fields of a part that name a text or hold parts that do, with the fields of those; none where the field
+"""The fields of a part that name a text or contain parts that do, with the fields of those; none if the field
 is the digest itself."""
 
 _HEX = re.compile("[0-9a-f]{64}").fullmatch
@@ -21,8 +21,8 @@ def named_texts(event: Event) -> Iterator[tuple[str, str]]:
 
 
 def refuse_no_digest(event: Event) -> None:
-    """Raises ValueError where what names a text is no digest. Apart from decoding: with a regular expression
-    in the type of each, a replay took half as long again."""
+    """Raises ValueError if a field that names a text is not a digest. Apart from decoding: with a regular
+    expression in the type of each, a replay took half as long again."""
     if all(map(_HEX, digests_of(event))):
         return
     where = next(where for where, digest in named_texts(event) if not _HEX(digest))

@@ -21,15 +21,15 @@ from diagevo.text.redaction import holds_secret
 NAMESPACE = uuid.UUID("5b3c2f0e-6d0a-5c55-9d5e-0d1a6e5e7a01")
 E = TypeVar("E", bound=Event)
 GENESIS = "0" * 64
-"""What the first event of a run names as its predecessor's hash."""
+"""The predecessor's hash in a run's first event."""
 LONGEST = 64 * 2**20
-"""Bytes of a row of a bundle: more is neither written nor read."""
+"""Maximum bytes of a bundle's row: more is neither written nor read."""
 LONGEST_TEXT = LONGEST - 2**16
-"""Bytes of a payload and of a text beside the log: a row of a bundle holds either with its other columns."""
+"""Maximum bytes of a payload and of a stored text: either must fit a bundle's row with its other columns."""
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
-    """An event that is ready to be appended: all of its envelope but what the log gives."""
+    """An event ready to be appended: all of its envelope but what the log assigns."""
 
     event_id: str
     round: int
@@ -41,7 +41,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
-    """An event as it is stored, a column a field."""
+    """An event as stored, one field per column."""
 
     position: int
     event_id: str
@@ -64,7 +64,7 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def computed_hash(self) -> str:
-        """What `hash` must be where nobody changed the row."""
+        """What `hash` must be if nobody changed the row."""
         return chain_hash(
             self.event_id,
             self.sequence,
@@ -86,7 +86,7 @@ _ROW: Any = cast("Any", tuple)[*_KINDS.values()]
 def recorded(row: Sequence[Any]) -> Recorded:
     """The event of a stored row, its columns in the order of the table.
 
-    Raises DamagedError where one holds another type: SQLite keeps whatever is put into its file.
+    Raises DamagedError if one has another type: SQLite keeps whatever is put into its file.
     """
     values = tuple(row)
     try:
@@ -100,8 +100,7 @@ def recorded(row: Sequence[Any]) -> Recorded:
 
 
 def event_id(round: int, type_: str, key: str) -> str:
-    """UUIDv5 of the business key: whoever records the same thing in a run again gives it the same id, in
-    whichever run it is."""
+    """UUIDv5 of the business key: recording the same thing again gives the same id, in any run."""
     name = storable(f"{type_}:{round}:{key}").encode()
     digest = bytearray(hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x50
@@ -111,7 +110,7 @@ def event_id(round: int, type_: str, key: str) -> str:
 
 
 def _refuse_unrecordable(value: Any, where: str) -> None:
-    """Only what JSON has, and finite: of a set or a NaN it would keep something else."""
+    """Only finite JSON values: a set or a NaN would be stored as something else."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ConfigError(f"{where} is {value}: a number in the log must be finite")
@@ -155,7 +154,10 @@ def _storable(value: Any) -> Any:
 
 
 class UnstorableText(ConfigError):
-    """An event holds a text that not every database keeps. The memory changes it (`storable_event`)."""
+    """An event contains a text that not every database can store.
+
+    The memory changes it (`storable_event`).
+    """
 
     def __init__(self, event: Event) -> None:
         super().__init__(
@@ -168,7 +170,7 @@ _FIELD = re.compile(r"(.*) - at `\$\.([a-z_0-9]+)`", re.DOTALL)
 
 
 def _explained(event: Event, error: Exception) -> str:
-    """What is wrong with which field, and what it may be: the decoder knows its rules, not our words."""
+    """Which field is wrong, and what it may be: the decoder knows its rules, not our words."""
     found = _FIELD.fullmatch(str(error))
     if found is None:
         return str(error)

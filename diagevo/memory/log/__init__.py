@@ -1,1 +1,1 @@
-"""The log and what lies beside it in the database: events and tables come in, never the state."""
+"""The log and the tables beside it in the database. Imports events and tables, never the state."""

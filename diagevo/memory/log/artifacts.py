@@ -20,7 +20,7 @@ from diagevo.text.escaping import one_line, storable, utf8
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered, and what that cost."""
+    """A model's reply and its cost."""
 
     text: str
     input_tokens: int
@@ -33,13 +33,13 @@ def digest_of(text: str) -> str:
 
 
 def is_text(content: Any, digest: str) -> bool:
-    """Whether these are the bytes of the text that has the digest. (A damaged file may hold anything.)"""
+    """Whether these bytes are the text with this digest. (A damaged file may contain anything.)"""
     whole = isinstance(content, bytes) and hashlib.sha256(content).hexdigest() == digest
     return whole and no_text(content) is None
 
 
 def no_text(content: bytes) -> str | None:
-    """Why no writer stores these bytes as a text; None where one may have."""
+    """Why no writer could have stored these bytes as a text; None if one could."""
     if b"\0" in content:
         return "holds a NUL"
     try:
@@ -50,8 +50,8 @@ def no_text(content: bytes) -> str | None:
 
 
 def upsert_text(database: Database) -> Insert:
-    """An INSERT of texts that fit their digests. Where another content stands under a digest, it was damaged,
-    and gives way."""
+    """An INSERT of texts that match their digests. Different content under a digest is damage, and is
+    replaced."""
     add = insert_into(database.dialect, ARTIFACT)
     given = add.excluded.content
     return add.on_conflict_do_update(
@@ -83,7 +83,10 @@ class Artifacts:
         return Prepared(self._database.engine, select(ARTIFACT.c.digest).where(one_of), ["digests"])
 
     def put(self, text: str) -> str:
-        """Store a text; its digest. Raises ConfigError for what is no text, else as `put_many` does."""
+        """Store a text and return its digest.
+
+        Raises ConfigError for anything that is not a text, else as `put_many` does.
+        """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
                 f"put takes a text, not {type(text).__name__}", hint="memory.artifacts.put(TEXT)"
@@ -91,8 +94,8 @@ class Artifacts:
         return self.put_many([text])[0]
 
     def put_many(self, texts: Sequence[str]) -> list[str]:
-        """Store texts in one transaction; their digests, in order. Raises ConfigError where one is longer
-        than a bundle could hold."""
+        """Store texts in one transaction and return their digests, in order. Raises ConfigError if one is
+        too long for a bundle."""
         for text in texts:
             if len(text) > LONGEST_TEXT // 4 and (size := len(utf8(text))) > LONGEST_TEXT:
                 raise ConfigError(
@@ -109,7 +112,7 @@ class Artifacts:
         return digests
 
     def unstored(self, digests: Sequence[str]) -> list[str]:
-        """Those that no text is stored under."""
+        """Digests without a stored text."""
         if not digests:
             return []
         with self._database.read() as connection:
@@ -117,25 +120,25 @@ class Artifacts:
         return [digest for digest in digests if digest not in known]
 
     def _right(self, digests: Sequence[str]) -> set[str]:
-        """Those whose text is stored, and is theirs."""
+        """Digests whose text is stored and matches."""
         with self._database.read() as connection:
             stored = self._stored.all(connection, list_param(self._database, digests))
         return {digest for digest, content in stored if is_text(content, digest)}
 
     def get(self, digest: str) -> str:
-        """The text of a digest. Raises NotFoundError; ChangedTextError where the stored bytes are not the
-        text's."""
+        """The text with a digest. Raises NotFoundError; ChangedTextError if the stored bytes do not
+        match."""
         return self.get_many([digest])[digest]
 
     def get_many(self, digests: Sequence[str]) -> dict[str, str]:
-        """Texts by digest, read together. Raises as `get` does."""
+        """Texts by digest, in one read. Raises as `get` does."""
         found = self.kept(digests)
         if missing := next((digest for digest in digests if digest not in found), None):
             raise NotFoundError(f"no text with digest {missing}")
         return found
 
     def kept(self, digests: Sequence[str]) -> dict[str, str]:
-        """Those of the texts that are there, read together. Raises ChangedTextError as `get` does."""
+        """Those of the texts that are stored, in one read. Raises ChangedTextError as `get` does."""
         wanted = list(dict.fromkeys(digests))
         with self._database.read() as connection:
             found: dict[str, Any] = dict(self._stored.all(connection, list_param(self._database, wanted)))
@@ -145,7 +148,7 @@ class Artifacts:
         return {digest: content.decode() for digest, content in found.items()}
 
     def recall_reply(self, model: str, request: str) -> Reply | None:
-        """The reply that `model` gave to this request (a digest) before."""
+        """The earlier reply of `model` to this request (a digest)."""
         query = select(REPLY.c.text, REPLY.c.input_tokens, REPLY.c.output_tokens)
         query = query.where(REPLY.c.model == storable(model), REPLY.c.request == request)
         with self._database.read() as connection:
@@ -169,10 +172,10 @@ class Artifacts:
 
 
 class DigestSet:
-    """A set of texts, by digests of 16 bytes, in a database of its own, which is gone when it is closed."""
+    """A set of texts, by 16-byte digests, in a temporary database that disappears when it is closed."""
 
     def __init__(self) -> None:
-        self._file = sqlite3.connect("", isolation_level=None)  # without a name: a file that nobody else sees
+        self._file = sqlite3.connect("", isolation_level=None)  # without a name: a private temporary file
         self._file.execute(f"PRAGMA cache_size = -{CACHE >> 10}")
         self._file.execute("CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
         self._file.execute("BEGIN")

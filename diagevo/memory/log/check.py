@@ -1,7 +1,7 @@
-"""`db status`: is a database one of this version, with what keeps its log append-only? Reads alone.
+"""`db status`: does a database have this version's revision, and the triggers and keys that keep
 
-A name proves nothing: a trigger of the right name with `WHEN 0` refuses nothing. What is declared is compared
-with what the migrations make, as the database itself tells it.
+its log append-only? Read-only. A name proves nothing: a trigger of the right name with `WHEN 0` refuses
+nothing. The schema, as the database itself reports it, is compared with what the migrations make.
 """
 
 import hashlib
@@ -73,7 +73,7 @@ decides nothing, as what has another is compared; a test holds these against the
 
 
 def differences(connection: Connection, dialect: str) -> list[str]:
-    """What is missing or otherwise than the migrations make it, and what none of them made; by name."""
+    """What is missing, differs from the migrations, or was made by none of them; by name."""
     found = found_in(connection, dialect)
     if digest(found) == MADE[dialect]:
         return []
@@ -90,16 +90,16 @@ def differences(connection: Connection, dialect: str) -> list[str]:
 
 
 def _wanted_of_postgres() -> dict[str, str]:
-    """The names that the migrations give, as on SQLite, and what keeps the log append-only."""
+    """The names from the migrations, as on SQLite, and the definitions that keep the log append-only."""
     names = [name for name in declared() if not name.startswith("trigger")]
-    for name, sql in declared().items():  # SQLite names no foreign key; PostgreSQL does, by its column
+    for name, sql in declared().items():  # SQLite does not name foreign keys; PostgreSQL does, by column
         table = name.removeprefix("table ")
         names += [f"constraint {table}_{column}_fkey on {table}" for column in _FOREIGN.findall(sql)]
     return dict.fromkeys(names, "") | dict(POSTGRES)
 
 
 def found_in(connection: Connection, dialect: str) -> dict[str, str]:
-    """Whatever is declared in a database, by kind and name."""
+    """Everything declared in a database, by kind and name."""
     if dialect == "sqlite":
         return shape(connection)
     return {name: " ".join(sql.split()) for name, sql in connection.exec_driver_sql(_POSTGRES)}
@@ -112,13 +112,13 @@ def digest(found: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """One check and its result."""
 
     check: str
     ok: bool
     detail: str
     fix: str = ""
-    """What to do where all is well, but could be better."""
+    """An improvement to suggest if the check passed."""
 
 
 def check(database: Database) -> list[Finding]:
@@ -154,7 +154,7 @@ def integrity(connection: Connection, dialect: str) -> Finding:
 
 
 def _rights(file: Path) -> Finding:
-    """Who may read the file, which holds every text."""
+    """Who may read the file, which contains every text."""
     if not open_to_others(file):
         return Finding("rights", True, "nobody else may read it")
     return Finding("rights", True, f"others may read {file}", f"chmod go= {shlex.quote(str(file))}")

@@ -1,8 +1,8 @@
 """One SQL database: SQLite by default, PostgreSQL for several machines. Read and write transactions.
 
 SQLite is written in WAL mode and every write transaction begins IMMEDIATE: a deferred read that turns into
-a write fails at once, whatever the timeout. Reading leaves a file in the mode it has, and works where
-nothing may be written. On PostgreSQL writers queue on the row of `log` (see `log.py`).
+a write fails at once, whatever the timeout. Reading leaves a file's journal mode alone, and works
+where nothing may be written. On PostgreSQL writers queue on the row of `log` (see `log.py`).
 """
 
 import os
@@ -44,9 +44,9 @@ from diagevo.text.escaping import storable
 from diagevo.text.redaction import masked
 
 CACHE = 64 * 2**20
-"""Bytes of pages that a connection to SQLite holds, so that a transaction writes each of them once."""
+"""Bytes of SQLite's page cache per connection, so that a transaction writes each page once."""
 BUSY_SECONDS = 60
-"""How long a writer waits for another one before the database counts as locked."""
+"""How long a writer waits for another before the database counts as locked."""
 
 STEPS = 10_000
 """Of SQLite's machine, after which the clock is looked at where reading is bounded."""
@@ -55,16 +55,17 @@ RESTART_SECONDS = 20
 
 
 def readable(file: Path) -> str:
-    """The URI by which SQLite reads a file and never writes to it."""
+    """The URI with which SQLite opens a file read-only."""
     how = "immutable=1" if _is_frozen(file) else "mode=ro"
     return f"file:{quote(str(file.resolve()))}?{how}"
 
 
 def _is_frozen(file: Path) -> bool:
-    """Whether SQLite must be told that nobody writes to the file, or could not open it.
+    """Whether SQLite must be told that nobody writes to the file, because it could not
 
-    In WAL mode readers and writers meet in two files beside it; where these are not there and cannot be
-    made, nobody writes. In any other mode, and where there is a log to read, SQLite sees for itself.
+    open it otherwise. In WAL mode readers and writers share two files next to it; if these do not exist
+    and cannot be made, nobody writes. In any other mode, or if there is a WAL to read, SQLite sees for
+    itself.
     """
     file = file.resolve()
     if os.access(file.parent, os.W_OK):
@@ -111,7 +112,7 @@ class _Joined(threading.local):
 
 class Database:
     """Connections to one database. `synchronous` is SQLite's: NORMAL survives a crash of the program, FULL
-    also of the machine's power."""
+    also a power failure."""
 
     def __init__(self, location: str, *, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> None:
         self.url = database_url(location)
@@ -149,11 +150,11 @@ class Database:
         with explained(self), self._readers.connect() as connection:
             if begin := self._begin.get("BEGIN"):
                 begin(connection)
-            else:  # a reader holds nobody up, and its rows may wait for who reads them
+            else:  # a reader blocks nobody, and its rows may wait for their consumer
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             with _discard_on_interrupt(connection), self._ended_in_time(connection):
                 yield connection
-            if connection.invalidated:  # whoever read took it for damage
+            if connection.invalidated:  # the reader took it for damage
                 raise _lost(shown(self.url), "the session ended")
 
     @contextmanager
@@ -197,8 +198,8 @@ class Database:
 
     @contextmanager
     def view(self) -> Generator[None]:
-        """One moment of the database for all that this thread reads inside. A write there is an error: it
-        would end with the view, uncommitted."""
+        """One snapshot of the database for everything this thread reads inside. A write there is an
+        error: it would end with the view, uncommitted."""
         if self._joined.connection is not None:
             yield
             return
@@ -239,7 +240,7 @@ class Database:
                 self._commit(connection)
 
     def _choose(self, connection: Connection) -> None:
-        """How this role's transactions begin and end."""
+        """Choose how this role's transactions begin and end."""
         may = connection.exec_driver_sql(_MAY_FLUSH).scalar_one()
         begin, commit = (_FLUSHED_LATER, _FLUSHED) if may else ("BEGIN", "COMMIT")
         self._begin["BEGIN IMMEDIATE"] = Prepared(self.engine, text(begin), ())
@@ -247,8 +248,8 @@ class Database:
 
     @contextmanager
     def bulk_load(self) -> Generator[None]:
-        """Writes inside go into SQLite's file, where nobody else has it open, and not first into the log
-        beside it: of a new database each page is written once. Who comes meanwhile waits."""
+        """Writes inside go directly into SQLite's file, if nobody else has it open, not first into the
+        WAL: each page of a new database is written once. Other connections wait meanwhile."""
         if self.dialect != "sqlite":
             yield
             return
@@ -263,7 +264,7 @@ class Database:
                 self._ahead(connection).close()
 
     def session(self) -> Connection:
-        """A session of PostgreSQL that the caller keeps, in no transaction, until closing it."""
+        """A PostgreSQL session that the caller keeps, outside any transaction, until closing it."""
         connection = self._writers.connect()
         connection.detach()
         return connection
@@ -274,14 +275,14 @@ class Database:
 
 @contextmanager
 def _discard_on_interrupt(connection: Connection) -> Generator[None]:
-    """A connection that Ctrl-C falls into is not used again: it may be in the middle of an answer, and would
-    refuse the rollback. Whatever was not committed ends with it."""
+    """A connection interrupted by Ctrl-C is not used again: it may be in the middle of a reply, and would
+    refuse the rollback. Uncommitted work ends with it."""
     try:
         yield
     except KeyboardInterrupt:
         connection.invalidate()
         raise
-    except GeneratorExit:  # a stream that is dropped has nobody to raise to: Python would print it
+    except GeneratorExit:  # a dropped stream has no caller to raise to: Python would print it
         try:
             connection.rollback()
         except DBAPIError:
@@ -290,7 +291,7 @@ def _discard_on_interrupt(connection: Connection) -> Generator[None]:
 
 
 def insert_into(dialect: str, target: Table) -> Any:
-    """An INSERT of the dialect, which may say what happens where a row is there already."""
+    """The dialect's INSERT, which supports ON CONFLICT."""
     # Each dialect is imported only where it is used: PostgreSQL's takes a tenth of a second.
     if dialect == "sqlite":
         from sqlalchemy.dialects.sqlite import insert
@@ -300,26 +301,26 @@ def insert_into(dialect: str, target: Table) -> Any:
 
 
 def insert_missing(database: Database, target: Table) -> Executable:
-    """An INSERT that leaves rows alone that are there already."""
+    """An INSERT that leaves existing rows alone."""
     return insert_into(database.dialect, target).on_conflict_do_nothing()
 
 
 def in_list(database: Database, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
-    """Whether the column is one of many texts, handed over in one parameter (`list_param`)."""
+    """Whether the column equals one of many texts, passed as one parameter (`list_param`)."""
     if database.dialect == "postgresql":
         return column == func.any(bindparam(name, type_=ARRAY(Text)))
     return column.in_(select(func.json_each(bindparam(name)).table_valued("value").c.value))
 
 
 def list_param(database: Database, texts: Sequence[str]) -> Any:
-    """Texts as the parameter of `in_list`. One that no column can hold is in no row, and left out:
-    PostgreSQL would refuse the statement."""
+    """Texts as the parameter of `in_list`. A text that no column can hold matches no row and is
+    left out: PostgreSQL would refuse the statement."""
     kept = [text for text in texts if storable(text) == text]
     return kept if database.dialect == "postgresql" else msgspec.json.encode(kept).decode()
 
 
 STRICT = (3, 37)
-"""The first SQLite with tables that check the types of their columns."""
+"""The first SQLite version with STRICT tables."""
 
 
 def _sqlite(url: URL, synchronous: str) -> Engine:
@@ -329,7 +330,7 @@ def _sqlite(url: URL, synchronous: str) -> Engine:
             f" {sqlite3.sqlite_version}",
             hint="use a Python that brings its own (python.org, uv, conda), or PostgreSQL",
         )
-    # As many connections as there are threads: one that waits for the lock keeps no other from waiting.
+    # As many connections as threads: one that waits for the lock does not keep others from waiting.
     engine = create_engine(
         url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False}, max_overflow=-1
     )
@@ -351,7 +352,7 @@ def _sqlite(url: URL, synchronous: str) -> Engine:
 
 
 def _postgres(url: URL) -> Engine:
-    # A round trip before each checkout finds a restarted server; memories are opened for days.
+    # A ping before each checkout detects a restarted server; memories stay open for days.
     engine = create_engine(url, pool_pre_ping=True, pool_timeout=BUSY_SECONDS, paramstyle="format")
     answered = False
 
@@ -377,7 +378,7 @@ def _postgres(url: URL) -> Engine:
 
 @contextmanager
 def explained(database: Database) -> Generator[None]:
-    """What the driver says becomes what, where and the next step."""
+    """Turns the driver's error into what, where and the next step."""
     try:
         yield
     except DBAPIError as error:
@@ -390,7 +391,7 @@ def explained(database: Database) -> Generator[None]:
         if explained is None:
             raise
         raise explained from error
-    except PendingRollbackError as error:  # what is asked after the session ended
+    except PendingRollbackError as error:  # a query after the session ended
         if database.dialect == "sqlite":
             raise
         raise _lost(shown(database.url), "the session ended") from error
@@ -407,7 +408,7 @@ _DAMAGE = (
     "no such table",
     "no such column",
 )
-"""What SQLite says of a file whose pages, texts or schema are not as they were written."""
+"""SQLite's messages for a file whose pages, texts or schema are damaged."""
 
 
 def _explanation(where: str, error: DBAPIError) -> StoreError | None:

@@ -1,8 +1,8 @@
-"""The chain's head outside the database: a line a commit, a stage and a writer's end, in the run's folder.
+"""The chain's head outside the database: one line for each commit, stage end and writer's exit, in the
 
-Whoever rewrites the whole log with fresh hashes must also reach this file, or a copy of it that lies out of
-reach (docs/howto/heads.md). Lines are only ever added, so the first that speaks of an event is the one to
-believe. A head vouches for all before it: one that a kill left out is made up for by the next.
+run's folder. Someone who rewrites the whole log with fresh hashes must also change this file and every copy
+of it (docs/howto/heads.md). Lines are only ever added, so the first one about an event is the one to believe.
+A head vouches for everything before it: the next one makes up for one lost to a kill.
 """
 
 import os
@@ -21,26 +21,26 @@ NAME = "chain-heads.jsonl"
 
 
 class RunEntry(msgspec.Struct, frozen=True):
-    """What the database says of a run beside its events: when it came there, and for one that came from
-    outside, with which head. The hash of no event covers it, so the heads do."""
+    """What the database records about a run besides its events: when it was created there, and for an
+    imported run, with which head. No event's hash covers it, so the heads do."""
 
     created_at: str
     imported: str | None
 
 
 class ChainHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where the chain stood right after a commit, the end of a stage, or the last event of a writer."""
+    """The end of the chain right after a commit, a stage, or a writer's last event."""
 
     round: int
     sequence: int
     hash: str
     run: RunEntry | None = None
-    """None in lines of older versions, and in those that were made from events."""
+    """None in lines of older versions, and in those made from events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A file of heads: its whole lines with their numbers, and the numbers of the others."""
+    """A file of heads: its complete lines with their numbers, and the numbers of the others."""
 
     file: Path
     lines: tuple[tuple[int, ChainHead], ...]
@@ -52,12 +52,12 @@ class Kept:
 
     @property
     def last(self) -> int:
-        """The last sequence that a line names; 0 where there is none."""
+        """The last sequence that a line names; 0 if there is none."""
         return max((head.sequence for head in self.heads), default=0)
 
 
 def of(record: Recorded, run: RunEntry | None = None) -> ChainHead:
-    """The head of a chain that ends in this event."""
+    """The head of a chain that ends with this event."""
     return ChainHead(record.round, record.sequence, record.hash, run)
 
 
@@ -66,8 +66,8 @@ def _chain(head: ChainHead) -> ChainHead:
 
 
 def append(folder: Path, head: ChainHead) -> None:
-    """Add a line, and have it on the disk before returning. What a crash cut short stays a line of its
-    own."""
+    """Add a line and flush it to disk before returning. A line cut short by a crash stays a separate
+    line."""
     file = folder / NAME
     try:
         private_folder(folder)
@@ -90,7 +90,7 @@ def append(folder: Path, head: ChainHead) -> None:
 
 
 def read(file: Path) -> Kept:
-    """All lines; none where there is no file. Raises StoreError where there is one that cannot be read."""
+    """All lines; none if there is no file. Raises StoreError if it cannot be read."""
     lines: list[tuple[int, ChainHead]] = []
     broken: list[int] = []
     try:
@@ -112,22 +112,22 @@ def read(file: Path) -> Kept:
 
 
 class Comparison:
-    """Every line of a file against the log, whose events come by once, in order."""
+    """Compares every line of a file with the log, in one pass over its events."""
 
     def __init__(self, kept: Kept) -> None:
         self.kept = kept
         self.compared = 0
         self.uncovered: list[Recorded] = []
-        """Commits that no line speaks of."""
+        """Commits without a line."""
         self.last = 0
-        """Sequence of the last event that came by."""
+        """Sequence of the last event seen."""
         self._waiting: dict[int, list[tuple[int, ChainHead]]] = {}
         for number, head in kept.lines:
             self._waiting.setdefault(head.sequence, []).append((number, head))
 
     def meet(self, record: Recorded) -> Iterator[str]:
-        """What is wrong with the lines about this event. The first is held against the log, each other one
-        against the first."""
+        """What is wrong with the lines about this event. The first is compared with the log, each other
+        one with the first."""
         self.last = record.sequence
         lines = self._waiting.pop(record.sequence, [])
         self.compared += len(lines)
@@ -173,7 +173,7 @@ class Comparison:
             )
 
     def rest(self) -> Iterator[str]:
-        """After the last event: lines about events that are not there."""
+        """After the last event: lines about events that do not exist."""
         for sequence, lines in sorted(self._waiting.items()):
             number, head = lines[0]
             yield (
@@ -201,7 +201,7 @@ def refuse_another(run_id: str, folder: Path) -> None:
 
 
 def copy_of(file: Path) -> Kept:
-    """The heads of a file that was kept elsewhere. Raises ConfigError where there are none."""
+    """The heads in a file kept elsewhere. Raises ConfigError if there are none."""
     if not file.exists():
         raise ConfigError(f"there is no file {file}", hint="name a copy of a run's chain-heads.jsonl")
     kept = read(file)
@@ -214,12 +214,12 @@ def copy_of(file: Path) -> Kept:
 
 
 def notes_of_own(own: Comparison) -> Iterator[str]:
-    """What the run's own file cannot tell."""
+    """Notes on what the run's own file cannot show."""
     kept = own.kept
     if not kept.lines:
         yield f"no chain head outside the database ({kept.file}): a full rewrite would go unnoticed"
     elif own.last > kept.last or own.uncovered:
-        newer = read(kept.file)  # a commit is seen a moment before its head is there
+        newer = read(kept.file)  # a commit is visible a moment before its head is written
         there = {head.sequence for head in newer.heads}
         missing = [record for record in own.uncovered if record.sequence not in there]
         if between := [record.round for record in missing if record.sequence < kept.last]:
@@ -238,7 +238,7 @@ def notes_of_own(own: Comparison) -> Iterator[str]:
 
 
 def notes_of_copy(copied: Comparison) -> Iterator[str]:
-    """What a copy cannot tell."""
+    """Notes on what a copy cannot show."""
     kept = copied.kept
     if after := [record.round for record in copied.uncovered if record.sequence > kept.last]:
         yield f"{kept.file} says nothing of {_rounds(after)}: it is older"

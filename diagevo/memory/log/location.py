@@ -1,4 +1,5 @@
-"""Where a database is: a path or a SQLAlchemy URL, refused with the reason; and what is shown of it."""
+"""A database's location: a path or a SQLAlchemy URL, refused with a reason if invalid; and its form for
+messages."""
 
 import errno
 import os
@@ -21,14 +22,14 @@ DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
-"""What each beginning of a URL means here."""
+"""What each URL scheme means here."""
 
 _LONGEST = 200
-"""Characters of a location that an error repeats."""
+"""Maximum characters of a location in an error."""
 
 
 def database_url(location: str) -> URL:
-    """A SQLAlchemy URL, or the path of an SQLite file. Raises ConfigError where it is neither."""
+    """A SQLAlchemy URL, or the path of an SQLite file. Raises ConfigError if it is neither."""
     if "\0" in location or not _is_text(location) or not location.strip():
         raise ConfigError(
             f"{location!r} cannot name a database: it is empty, or holds a NUL or what is not UTF-8",
@@ -61,12 +62,12 @@ def database_url(location: str) -> URL:
 
 
 def shown(url: URL) -> str:
-    """The URL for messages: no password in it, wherever one can stand."""
+    """The URL for messages, without a password anywhere in it."""
     return masked(url.render_as_string(hide_password=False))
 
 
 def _is_text(location: str) -> bool:
-    """Bytes that are no UTF-8 come from the command line as lone surrogates."""
+    """Bytes on the command line that are not UTF-8 arrive as lone surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in location)
 
 
@@ -75,7 +76,7 @@ def _redacted(location: str) -> str:
 
 
 def _file(url: URL, location: str) -> URL:
-    """Raises ConfigError for what cannot name a file."""
+    """Raises ConfigError for a URL that cannot name a file."""
     if url.host or url.username or url.port or url.query:
         raise ConfigError(
             f"not an SQLite file: {_redacted(location)}",
@@ -86,7 +87,7 @@ def _file(url: URL, location: str) -> URL:
     try:
         os.stat(Path(url.database or ""))
     except OSError as error:
-        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):  # no file will ever be there
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):  # no file can exist there
             raise ConfigError(
                 f"{_redacted(location)} cannot name a file: {error.strerror}", hint="give another: --db FILE"
             ) from error
@@ -94,7 +95,7 @@ def _file(url: URL, location: str) -> URL:
 
 
 def _server(url: URL, location: str) -> URL:
-    """Raises ConfigError for what PostgreSQL's driver would refuse."""
+    """Raises ConfigError for a URL that PostgreSQL's driver would refuse."""
     if "@" in (url.host or ""):
         raise ConfigError(
             f"the password in {_redacted(location)} holds an @", hint="write it as %40, and a % as %25"

@@ -1,8 +1,8 @@
-"""PostgreSQL: how long a session waits for another one, how long it may hold it up, and who does.
+"""PostgreSQL: how long a session waits for another, how long it may block others, and who holds
 
-A program that stands still inside a transaction (stopped, swapped out, its machine gone) would stop every
-run. So the server ends a transaction that nobody goes on with, and whoever waits goes on by itself. A lock of
-a program with other settings is waited for a little longer; then the error names it.
+the lock. A program that hangs inside a transaction (stopped, swapped out, its machine gone) would stop
+every run. So the server ends an idle transaction, and waiting sessions continue by themselves. A lock held by
+a program with other settings is waited for a little longer; then the error names its holder.
 """
 
 import os
@@ -12,11 +12,11 @@ from typing import Any
 from diagevo.errors import StoreError
 
 IDLE_SECONDS = 60
-"""A writing transaction is statements in a row, with milliseconds between them. One that stood still for this
-long was stopped, or its machine is gone. Reading transactions hold nobody up, and have no bound."""
+"""A write transaction runs its statements milliseconds apart. One that was idle for this long was stopped, or
+its machine is gone. Read transactions block nobody, and have no limit."""
 
 LOCK_SECONDS = 90
-"""How long a lock is waited for. More than IDLE_SECONDS: one of our own holders has been ended by then."""
+"""How long to wait for a lock. More than IDLE_SECONDS: a hung holder of our own has been ended by then."""
 
 KEEPALIVES = {
     "keepalives_idle": 30,
@@ -24,8 +24,8 @@ KEEPALIVES = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""A server that is gone is noticed within a minute, and so does the server notice (`bound`); by the system's
-own settings, after two hours."""
+"""A lost server is detected within a minute, and so is a lost client (`bound`); with the system's defaults
+it takes two hours."""
 
 LOCK_NOT_AVAILABLE = "55P03"
 IDLE_ENDED = "25P03"
@@ -40,22 +40,22 @@ JOIN LATERAL (
 ) AS held ON true
 WHERE pid <> pg_backend_pid() AND datname = current_database()
 ORDER BY coalesce(wait_event_type, '') = 'Lock', reads, xact_start LIMIT 1"""
-"""Who holds the log: a session that itself waits, or only reads, comes last."""
+"""Who holds the log: sessions that wait themselves, or only read, come last."""
 
 
 def this_process() -> str:
-    """What this process is called, to the server and in a lock's file."""
-    return f"diagevo {os.getpid()} on {socket.gethostname()}"[:63]  # PostgreSQL would cut it there
+    """The name of this process, on the server and in a lock file."""
+    return f"diagevo {os.getpid()} on {socket.gethostname()}"[:63]  # PostgreSQL would truncate it there
 
 
 def session(options: dict[str, Any]) -> dict[str, Any]:
-    """`options` of a connection, with ours where the user's URL says nothing."""
+    """`options` of a connection, with ours where the user's URL sets none."""
     return {"fallback_application_name": this_process(), **KEEPALIVES, **options}
 
 
 def bound(connection: Any) -> None:
-    """Give a new session its limits. Its cursors are planned to be read to their end, as ours are: for a
-    quick first row the server would walk through the events of every later run."""
+    """Give a new session its limits. Its cursors are planned to be read to the end, as ours are: for a
+    fast first row the server would scan the events of every later run."""
     connection.autocommit = True  # what is set in a transaction ends with it
     connection.execute(
         f"SET lock_timeout = '{LOCK_SECONDS}s'; SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s';"
@@ -66,7 +66,7 @@ def bound(connection: Any) -> None:
 
 
 def explained(engine: Any, where: str, error: Any) -> StoreError | None:
-    """The error of one of the two limits, in words; None for any other."""
+    """The message for either timeout; None for any other error."""
     if getattr(error, "sqlstate", None) == IDLE_ENDED or "idle-in-transaction timeout" in str(error):
         return StoreError(
             f"this process was idle for {IDLE_SECONDS} s inside a transaction, and {where} ended it",

@@ -28,17 +28,17 @@ from diagevo.memory.log.tables import EVENT, LOG, RUN
 E = TypeVar("E", bound=Event)
 _FOUND = EVENT.alias("found")
 LATEST = "latest"
-"""In place of a run's name: the run that was written to last."""
+"""In place of a run's name: the most recently written run."""
 
 
 def now() -> str:
-    """UTC with microseconds. Recorded for people; no fold ever reads it."""
+    """UTC with microseconds. Recorded for people; the fold never reads it."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a run's chain ends."""
+    """The end of a run's chain."""
 
     sequence: int
     hash: str
@@ -120,8 +120,8 @@ class Log:
             return Appended(positions, fresh, at)
 
     def _known(self, run_id: str, events: Sequence[Pending]) -> dict[str, int]:
-        """Positions of those events that the run has. Raises ConflictError where the content differs, or
-        where an id comes twice with different content."""
+        """Positions of those events that the run has. Raises ConflictError if the content differs, or if
+        an id appears twice with different content."""
         given: dict[str, Pending] = {}
         for event in events:
             if given.setdefault(event.event_id, event) != event:
@@ -139,7 +139,7 @@ class Log:
     def _record(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert the rows and move the heads."""
         position, _, run_id, sequence, *_, hash_ = rows[-1]
-        if self._write.insert_and_move is not None:  # one message to the server, which others wait for
+        if self._write.insert_and_move is not None:  # one message to the server: others wait for it
             columns = map(list, zip(*rows, strict=True))
             self._write.insert_and_move(connection, position, sequence, hash_, run_id, *columns)
             return
@@ -178,12 +178,12 @@ class Log:
         return Head(*row)
 
     def imported(self, run_id: str) -> str | None:
-        """The head of the history that came from outside with the run; None for a run of one's own."""
+        """The head with which the run was imported; None for a local run."""
         entry = self._entry(run_id)
         return None if entry is None else entry.imported
 
     def entry(self, run_id: str) -> RunEntry:
-        """What the database says of a run that it has, beside its events."""
+        """What the database records about an existing run besides its events."""
         entry = self._entry(run_id)
         assert entry is not None
         return entry
@@ -233,11 +233,11 @@ class Log:
             after: Only later positions.
             until: The last position.
             newest_first: The other way round.
-            limit: At most so many.
-            skip: So many of the chosen are passed over.
+            limit: Maximum number of events.
+            skip: Number of selected events to skip.
 
         Raises:
-            DamagedError: A column holds another type than was written.
+            DamagedError: A column has another type than was written.
         """
         bounds = [EVENT.c.position > after]
         if until is not None:
@@ -295,7 +295,7 @@ class Log:
         cause_id: str | None = None,
         until: int | None = None,
     ) -> Iterator[Fact[E]]:
-        """Stream what events of these types say, in order; chosen as in `read`, which has the rows."""
+        """Stream the events of these types, in order; selected as in `read`, which has the rows."""
         names = [event.__name__ for event in types]
         chosen = [EVENT.c.run_id == run_id, EVENT.c.type.in_(names)]
         if rounds is not None:
@@ -322,7 +322,7 @@ class Log:
                 yield from cast("Iterator[Fact[E]]", facts(rows))
 
     def known(self, run_id: str, ids: Iterable[str]) -> dict[str, Recorded]:
-        """Those of the events that the run has."""
+        """Those events that the run has."""
         wanted, found = list(ids), dict[str, Recorded]()
         with self.database.read() as connection:
             for start in range(0, len(wanted), 500):
@@ -332,7 +332,7 @@ class Log:
         return found
 
     def by_ids(self, run_id: str, ids: Collection[str]) -> dict[str, Recorded]:
-        """Those events of a run. Raises NotFoundError where one is missing."""
+        """These events of a run. Raises NotFoundError if one is missing."""
         found = self.known(run_id, ids)
         if missing := next((one for one in ids if one not in found), None):
             raise NotFoundError(f"run {run_id} has no event {missing}")
@@ -343,7 +343,7 @@ class Log:
         return self.by_ids(run_id, [event_id])[event_id]
 
     def hash_of(self, run_id: str, sequence: int) -> str | None:
-        """The chain's hash after so many events of a run; None where it has fewer."""
+        """The chain's hash after this many events of a run; None if it has fewer."""
         query = select(EVENT.c.hash).where(EVENT.c.run_id == run_id, EVENT.c.sequence == sequence)
         with self.database.read() as connection:
             return connection.execute(query).scalar_one_or_none()
@@ -357,7 +357,7 @@ class Log:
         return given
 
     def count(self, run_id: str, type_: str | None = None) -> int:
-        """Number of events of a run, or of one type of them, counted in the table."""
+        """Number of a run's events, or of one type, counted in the table."""
         with self.database.read() as connection:
             query = select(func.count()).select_from(EVENT).where(EVENT.c.run_id == run_id)
             if type_ is not None:
@@ -366,14 +366,14 @@ class Log:
 
 
 def _of_rounds(first: int, last: int) -> ColumnElement[bool]:
-    """Of one round by equality, which an index on type and round is chosen for."""
+    """A single round is matched by equality, for which the index on type and round is used."""
     return EVENT.c.round == first if first == last else EVENT.c.round.between(first, last)
 
 
 def _chained(
     run_id: str, head: Head, last: int, events: Sequence[Pending], recorded_at: str
 ) -> list[tuple[Any, ...]]:
-    """The rows to insert, a column a place, each linked to the one before it."""
+    """The rows to insert, in column order, each linked to the one before it."""
     previous = head.hash
     rows: list[tuple[Any, ...]] = []
     for offset, e in enumerate(events, 1):

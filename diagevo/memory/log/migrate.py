@@ -19,7 +19,7 @@ HEAD = max(file.name[1:5] for file in _VERSIONS.iterdir() if file.name[0] == "r"
 
 
 def revision(connection: Connection) -> str | None:
-    """The database's revision; None where no migration has run."""
+    """The database's revision; None if no migration has run."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     found = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
@@ -29,7 +29,10 @@ def revision(connection: Connection) -> str | None:
 
 
 def upgrade(database: Database) -> None:
-    """Run the migrations, in one transaction. Raises StoreError where the database is somebody else's."""
+    """Run the migrations, in one transaction.
+
+    Raises StoreError if the database belongs to another program.
+    """
     refuse_foreign(database)
     with database.write() as connection:
         _migrate(connection)
@@ -55,7 +58,7 @@ def declared() -> dict[str, str]:
 
 
 def shape(connection: Connection) -> dict[str, str]:
-    """Of SQLite, by kind, name and table: the SQL of whatever is declared, but for SQLite's own."""
+    """For SQLite, by kind, name and table: the SQL of everything declared, except SQLite's own."""
     query = """SELECT type || ' ' || name || CASE WHEN type IN ('index', 'trigger')
         THEN ' on ' || tbl_name ELSE '' END AS what, sql
         FROM sqlite_master WHERE lower(substr(name, 1, 7)) <> 'sqlite_'"""
@@ -102,7 +105,7 @@ def prepare(database: Database, *, create: bool) -> None:
 
 
 def refuse_missing(database: Database) -> None:
-    """Raises StoreError where there is no SQLite file; SQLite would make an empty one."""
+    """Raises StoreError if there is no SQLite file; SQLite would create an empty one."""
     refuse_folder(database)
     if database.file is not None and not database.file.exists():
         under = "" if database.file.is_absolute() else f" in {Path.cwd()}"
@@ -110,7 +113,7 @@ def refuse_missing(database: Database) -> None:
 
 
 def refuse_folder(database: Database) -> None:
-    """Raises StoreError where a folder is named as the SQLite file."""
+    """Raises StoreError if the SQLite file is a folder."""
     if database.file is not None and database.file.is_dir():
         raise StoreError(
             f"{database.file} is a folder, not a database",
@@ -119,8 +122,8 @@ def refuse_folder(database: Database) -> None:
 
 
 def refuse_foreign(database: Database) -> None:
-    """Raises StoreError where a database has tables or views, and they are not a log's: it is somebody
-    else's, also where they keep it with Alembic."""
+    """Raises StoreError if a database has tables or views that are not a log's: it belongs to another
+    program, even if that also uses Alembic."""
     with database.read() as connection:
         looked = inspect(connection)
         tables = set(looked.get_table_names())
@@ -133,7 +136,7 @@ def refuse_foreign(database: Database) -> None:
 
 
 def _refuse_loose(database: Database) -> None:
-    """Raises DamagedError where a table of SQLite takes values of any type, or is no table."""
+    """Raises DamagedError if an SQLite table is not STRICT, or is not a table."""
     if database.dialect != "sqlite":
         return
     strict = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND strict"
@@ -147,7 +150,7 @@ def _refuse_loose(database: Database) -> None:
 
 
 def refuse_newer(database: Database) -> None:
-    """Raises StoreError where the database is of a newer version: its log could not be read whole."""
+    """Raises StoreError if the database is from a newer version: its log could not be fully read."""
     with database.read() as connection:
         found = revision(connection)
     if found is not None and found > HEAD:

@@ -1,4 +1,5 @@
-"""Statements that are compiled once and run on the driver's own cursor, for what is done a million times."""
+"""Statements that are compiled once and run on the driver's own cursor, for operations done a million
+times."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -10,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 PAGE = 500
-"""Rows of a stream in memory: a log of any length is read with this many."""
+"""Rows of a stream in memory, whatever the length of the log."""
 _CURSORS = count(1)
 
 
@@ -62,7 +63,7 @@ class Prepared:
                 raise self._wrapped(connection, error) from error
 
     def stream(self, connection: Connection, *values: Any) -> Iterator[Sequence[tuple[Any, ...]]]:
-        """Run it; its rows a page at a time, each fetched when it is asked for."""
+        """Run it; its rows a page at a time, each fetched on demand."""
         # psycopg keeps the whole result in memory, unless its cursor has a name.
         options = {"name": f"diagevo_{next(_CURSORS)}"} if self._named else {}
         cursor = connection.connection.cursor(**options)

@@ -1,4 +1,4 @@
-"""The SQL tables of the memory: a class a table, whose fields are its columns.
+"""The SQL tables of the memory: one class per table, whose fields are its columns.
 
 `event` is the log and the only truth; `artifact`, `reply` and `vector` hold what events name by digest.
 `cause`, `skill_node`, `round_summary`, `cause_history`, `snapshot`, `opened_round`, `ingested_group`,
@@ -42,7 +42,7 @@ Bytes = Annotated[bytes, Field(sa_type=LargeBinary)]
 
 def table(row: type[SQLModel]) -> Table:
     """The SQLAlchemy Core table of a row class."""
-    return cast("Table", vars(row)["__table__"])  # set by SQLModel's metaclass, which does not say so
+    return cast("Table", vars(row)["__table__"])  # set by SQLModel's metaclass, but not in its types
 
 
 class LogRow(SQLModel, table=True):
@@ -64,7 +64,7 @@ class RunRow(SQLModel, table=True):
     hash: Str
     created_at: Str
     imported: StrOrNone = None
-    """Of a run that came from outside: the head that it came with. Its endpoints are somebody else's word."""
+    """For an imported run: the head that it came with. Its endpoints are not trusted."""
 
 
 class EventRow(SQLModel, table=True):
@@ -97,7 +97,7 @@ class EventRow(SQLModel, table=True):
 
 
 class ArtifactRow(SQLModel, table=True):
-    """A text by the SHA-256 of its UTF-8 bytes."""
+    """A text, by the SHA-256 of its UTF-8 bytes."""
 
     __tablename__ = "artifact"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (PrimaryKeyConstraint("digest"),)
@@ -155,7 +155,7 @@ class SkillNodeRow(SQLModel, table=True):
 
 
 class RoundCounts(SQLModel):
-    """What was counted of a round's questions, failures and causes."""
+    """Counts of a round's questions, failures and causes."""
 
     round: int
     candidates: int
@@ -174,7 +174,7 @@ class RoundCounts(SQLModel):
     """Of another trainer, and how many passed its own check."""
     passes: int
     undecided: int
-    """Pairs of answers that stand apart because comparing them came to no verdict."""
+    """Pairs of answers that count as different because comparing them reached no verdict."""
     labels_judged: int
     """Kept questions whose truth is known, and how many of their labels are true."""
     labels_true: int
@@ -317,7 +317,8 @@ class CauseQuestionRow(SQLModel, table=True):
 
 
 class MovedFailureRow(SQLModel, table=True):
-    """A failure that somebody took to a cause (1) or out of one (-1): what `cause_question` does not have."""
+    """A failure that somebody moved into a cause (1) or out of one (-1), which `cause_question` does not
+    include."""
 
     __tablename__ = "moved_failure"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (PrimaryKeyConstraint("run_id", "position"),)
@@ -333,7 +334,7 @@ class MovedFailureRow(SQLModel, table=True):
 
 
 class CauseCounts(SQLModel):
-    """What a round counted under a cause, and asked about it."""
+    """A round's counts for a cause, and its questions about it."""
 
     round: int
     cause_id: Str
@@ -352,7 +353,7 @@ class CauseCounts(SQLModel):
 
 
 class CauseStanding(SQLModel):
-    """How a cause stands after the commit of a round."""
+    """The state of a cause after the commit of a round."""
 
     run_id: Str
     round: int
@@ -395,6 +396,6 @@ SNAPSHOT, MOVED = table(SnapshotRow), table(MovedFailureRow)
 
 
 def imported_vector_key(model: str, run_id: str) -> str:
-    """What a model's vectors are kept under that came with an imported run: they serve that run, and no other
-    one believes them. A run's name has no line feed."""
+    """The key of a model's vectors that came with an imported run: they serve that run, and no other one
+    trusts them. A run's name has no line feed."""
     return f"{model}\n{run_id}"

@@ -24,13 +24,13 @@ def text_hash(text: str) -> str:
 
 
 def model_of(embedder: Embedder) -> str:
-    """What vectors of this model are kept under."""
+    """The key of this model's vectors."""
     return f"{embedder.name}@{embedder.revision}/{embedder.dimension}"
 
 
 class Vectors:
-    """The vectors of one embedding model, and those that came with this run's import. `dimension` 0 means:
-    whatever comes first."""
+    """The vectors of one embedding model, and those that came with this run's import. `dimension` 0 means
+    that of the first vector."""
 
     def __init__(self, database: Database, run_id: str, embedder: Embedder) -> None:
         self.embedder = embedder
@@ -42,7 +42,7 @@ class Vectors:
         self._insert = insert_missing(database, VECTOR)
 
     def stored(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """Vectors of those texts that have one."""
+        """The stored vectors among these texts."""
         hashes = {text_hash(text): text for text in texts}
         found = {text: self._cache[h] for h, text in hashes.items() if h in self._cache}
         missing = [h for h, text in hashes.items() if text not in found]
@@ -53,7 +53,7 @@ class Vectors:
                 query = select(VECTOR.c.text_hash, VECTOR.c.vector).where(
                     VECTOR.c.model.in_(self._models), VECTOR.c.text_hash.in_(missing[start : start + 500])
                 )
-                # One's own come last, and stay.
+                # Local ones come last, and take precedence.
                 for hash_, content in connection.execute(query.order_by(VECTOR.c.model == self.model)):
                     if not self._fits(content):
                         raise DamagedError(f"the vector {self.model} of {hashes[hash_]!r} is damaged")
@@ -86,7 +86,7 @@ class Vectors:
         return np.stack([found[text] for text in texts])
 
     def of(self, texts: Sequence[str]) -> np.ndarray:
-        """(n, d) vectors of texts that were embedded before. Raises StoreError where one was not."""
+        """(n, d) vectors of texts that were embedded before. Raises StoreError if one was not."""
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
         found = self.stored(texts)

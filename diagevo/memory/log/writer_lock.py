@@ -1,9 +1,9 @@
-"""One writer a run: a lock that ends with the process that holds it, however that one ends.
+"""One writer per run: a lock that ends with the process that holds it, however that process
 
-It decides who may try. Who may write follows from the sequence that an append expects (`log.py`): where a
-lock broke, or two machines do not share it, histories still never mix. On SQLite it is `flock` on a file in
-the run's folder, on PostgreSQL an advisory lock of a session that is kept for nothing else. What its holder
-says of itself is for people; nothing depends on it.
+ends. It decides who may try. Who may write follows from the sequence that an append expects (`log.py`):
+even if a lock broke, or two machines do not share it, histories never mix. On SQLite it is `flock` on a file
+in the run's folder, on PostgreSQL an advisory lock of a dedicated session. The holder's description of
+itself is for people; nothing depends on it.
 """
 
 import errno
@@ -30,8 +30,8 @@ from diagevo.text.escaping import visible
 NAME = "writer.lock"
 TRIES = 15
 PAUSE = 0.02
-"""Seconds between two tries. A reader that looks has the file for an instant, and a server frees what a
-killed process held a moment later."""
+"""Seconds between two tries. A reader holds the file for an instant, and a server frees a killed
+process's lock a moment later."""
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
 _HOLDER = """SELECT application_name, to_char(state_change AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')
 FROM pg_locks JOIN pg_stat_activity AS session USING (pid)
@@ -40,8 +40,8 @@ AND (classid::bigint << 32 | objid::bigint) = %s"""
 
 
 def _leave_to_the_parent() -> None:
-    """In a forked child, which has the descriptors too: it would keep its parent's locks when that one dies,
-    and end its sessions when it ends itself."""
+    """In a forked child, which inherits the descriptors: it would keep its parent's locks when the parent
+    dies, and end the parent's sessions when it exits."""
     null = os.open(os.devnull, os.O_RDWR)
     for lock in list(_OPEN):
         if (descriptor := lock.descriptor()) is not None:
@@ -72,7 +72,7 @@ class _FileLock:
         return True
 
     def is_held(self) -> bool:
-        """Whether it still is: not in a forked child."""
+        """Whether it is still held: not in a forked child."""
         return not self._file.closed and self._process == os.getpid()
 
     def release(self) -> None:
@@ -96,8 +96,8 @@ class _SessionLock:
         return self._session.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (self._key,)).scalar_one()
 
     def is_held(self) -> bool:
-        """Whether it still is: not in a forked child, nor after its connection broke. The server is asked
-        only where it has sent something unasked, which is mostly that the session is over."""
+        """Whether it is still held: not in a forked child, nor after its connection broke. The server is
+        queried only if it has sent something unrequested, which mostly means that the session is over."""
         descriptor = self.descriptor()
         if self._process != os.getpid() or descriptor is None:
             return False
@@ -112,7 +112,7 @@ class _SessionLock:
 
     def release(self) -> None:
         if self.is_held():
-            with suppress(DBAPIError):  # the server frees it at the session's end, and not before it is told
+            with suppress(DBAPIError):  # the server frees it only at the session's end or on request
                 self._session.exec_driver_sql("SELECT pg_advisory_unlock(%s)", (self._key,))
         self._session.close()
 
@@ -133,8 +133,8 @@ def _key(run_id: str) -> int:
 
 
 def acquire(database: Database, run_id: str, folder: Path) -> Lock:
-    """The lock on a run. Raises HeldError, naming the holder, where somebody has it, and StoreError where the
-    file system has none."""
+    """The lock on a run. Raises HeldError, naming the holder, if somebody has it, and StoreError if the file
+    system has no locks."""
     try:
         with explained(database):
             on_file = database.dialect == "sqlite"
@@ -162,13 +162,13 @@ def acquire(database: Database, run_id: str, folder: Path) -> Lock:
 
 
 def writer(database: Database, run_id: str, folder: Path) -> str | None:
-    """Who writes the run, for people; None where nobody does."""
+    """Who is writing the run, for people; None if nobody is."""
     found = _holder(database, run_id, folder)
     return None if found is None else found[0]
 
 
 def _holder(database: Database, run_id: str, folder: Path) -> tuple[str, str] | None:
-    """The holder of the lock, and since when it has it, as it says itself; None where nobody has it."""
+    """The holder of the lock, and since when, in its own words; None if nobody holds it."""
     if database.dialect == "postgresql":
         with database.read() as connection:
             found = connection.exec_driver_sql(_HOLDER, (_key(run_id),)).one_or_none()

@@ -1,1 +1,1 @@
-"""The nearest causes and nodes: vectors and the state come in."""
+"""The nearest causes and nodes. Imports vectors and the state."""

@@ -1,8 +1,8 @@
-"""The derived vector index for very many causes: LanceDB, exact (flat) search, made again when in doubt.
+"""The derived vector index for very many causes: LanceDB, exact (flat) search, rebuilt when in doubt.
 
-Written once a commit. A watermark beside the table says which causes of which embedding model it holds, and
-the digest of its files; where the folder is missing, damaged, behind or another model's, it is made again.
-Deleting it costs time and nothing else.
+Written once per commit. A watermark beside the table says which causes of which embedding model it holds, and
+the digest of its files; if the folder is missing, damaged, behind or another model's, it is rebuilt.
+Deleting it costs only time.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ def lancedb(needed_by: str = "the vector index of a memory of very many causes")
 
 
 DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError)
-"""What LanceDB and JSON raise over files that are missing or not as they were written."""
+"""The errors of LanceDB and JSON for missing or damaged files."""
 
 
 class VectorIndex:
@@ -63,8 +63,8 @@ class VectorIndex:
         return self.folder / "watermark.json"
 
     def sync(self, causes: Sequence[Cause], load: Load) -> None:
-        """Hold exactly `causes`: open what is there, add what is new, or make it again. Raises StoreError
-        where the folder cannot be written."""
+        """Hold exactly `causes`: open what exists, add what is new, or rebuild it. Raises StoreError if
+        the folder cannot be written."""
         if self._table is not None and self.size == len(causes):
             return
         try:
@@ -79,7 +79,7 @@ class VectorIndex:
             ) from error
 
     def clear(self) -> None:
-        """Remove the folder and all that is in it."""
+        """Remove the folder and everything in it."""
         self._table, self.size = None, 0
         if self.folder.is_dir():
             shutil.rmtree(self.folder)
@@ -87,14 +87,14 @@ class VectorIndex:
             self.folder.unlink(missing_ok=True)
 
     def _reuse(self, causes: Sequence[Cause]) -> bool:
-        """Whether the folder holds a beginning of `causes`, every byte as it was written."""
+        """Whether the folder holds a prefix of `causes`, every byte as it was written."""
         connect = lancedb().connect
         try:
             mark = json.loads(self._watermark.read_text())
             size = int(mark["causes"])
             if mark["model"] != self.model or mark["checksum"] != _checksum(causes[:size]) or size == 0:
                 return False
-            # More than the log has: of a fork, or of a database that was restored to an earlier round.
+            # More than the log has: from a fork, or from a database restored to an earlier round.
             if size > len(causes) or mark["files"] != self._digest():
                 return False
             table = connect(self.folder).open_table(TABLE)
@@ -113,8 +113,8 @@ class VectorIndex:
         return digest.hexdigest()
 
     def _extend(self, causes: Sequence[Cause], load: Load) -> None:
-        """Add what is new. One add is one version and one fragment: one of each is kept, whatever the number
-        of commits."""
+        """Add what is new. Each add makes one version and one fragment: one of each is kept, whatever the
+        number of commits."""
         while self.size < len(causes):
             self._add(causes[self.size : self.size + CHUNK], load)
         assert self._table is not None
@@ -128,7 +128,7 @@ class VectorIndex:
         self._watermark.write_text(json.dumps(mark | {"files": self._digest()}))
 
     def _add(self, causes: Sequence[Cause], load: Load) -> None:
-        pa: Any = import_module("pyarrow")  # it has no types
+        pa: Any = import_module("pyarrow")  # it has no type hints
         rows = load(causes)
         flat = pa.array(np.ascontiguousarray(rows, dtype=np.float32).reshape(-1))
         data = pa.table(

@@ -19,8 +19,8 @@ from diagevo.memory.nearest.index import DAMAGE, VectorIndex, installed
 from diagevo.memory.state.model import MemoryState
 
 PLACES = 6
-"""Of a similarity, rounded before it is ordered: the last bits of a float decide nothing, and ties go to the
-lower number."""
+"""Of a similarity, rounded before it is ordered: the last bits of a float must not decide, and ties go to
+the lower number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ NEAREST = 1_000
 
 
 def indexed(state: MemoryState, causes: int) -> bool:
-    """Whether a memory of so many causes has an index."""
+    """Whether a memory with this many causes has an index."""
     asked = (state.config or {}).get("memory", {}).get("index") == "lancedb"
     return asked or (causes >= INDEX_FROM and installed())
 
@@ -117,7 +117,7 @@ class Followed(Protocol):
 
 
 class Similarity:
-    """Follows the state of a memory: causes are added as they come, forgotten where a transaction fails."""
+    """Follows the state of a memory: causes are added as they come, and forgotten if a transaction fails."""
 
     def __init__(self, memory: Followed) -> None:
         self._memory = memory
@@ -127,20 +127,20 @@ class Similarity:
         self._state = memory.state
 
     def reset(self) -> None:
-        """Forget everything: the state, which may have been folded again, need not hold it."""
+        """Forget everything: the state may have been refolded without it."""
         self._matrix = Matrix()
         self._index = None
         self._state = self._memory.state
 
     def committed(self) -> None:
-        """A round was committed: bring the index up to it, where there is one."""
+        """A round was committed: bring the index up to date, if there is one."""
         if indexed(self._memory.state, len(self._memory.state.causes)):
             self.store()
             self._matrix = Matrix()
             self._sync()
 
     def rebuild(self) -> int:
-        """Make the index again from SQL, whatever its folder holds; how many causes are in it, or 0."""
+        """Rebuild the index from SQL, whatever its folder holds. Returns the number of causes in it, or 0."""
         self.reset()
         VectorIndex(self._folder, self.store().model).clear()
         return self._sync()
@@ -165,13 +165,13 @@ class Similarity:
         return self.store().embed(texts, embed)
 
     def _load(self, causes: Sequence[Cause]) -> np.ndarray:
-        """Vectors of the words in which they were found: a cause may be called otherwise since."""
+        """Vectors of the original descriptions: a cause may have been renamed since."""
         return self.store().of([self._memory.state.found_as(c) for c in causes])
 
     def _sync(self) -> int:
         """How many causes the index answers for: those of the last commit, or 0 without an index."""
         state = self._memory.state
-        # Causes of the open round may still be rolled back, and stay out of the index on the disk.
+        # Causes of the open round may still be rolled back, and stay out of the index on disk.
         committed = list(state.causes.values() if state.open is None else state.open.causes.values())
         if not committed or not indexed(state, len(committed)):
             return 0
@@ -183,7 +183,7 @@ class Similarity:
     def _search(self, vector: np.ndarray, limit: int) -> tuple[list[str], np.ndarray]:
         """Ids of causes by number, and their cosines: all, or the nearest `limit` of those indexed."""
         state = self._memory.state
-        self.store()  # forgets what a state that was folded again does not have
+        self.store()  # forgets what a refolded state does not have
         ready = self._index.size if self._index is not None else 0
         indexed = ready or self._sync()
         # Causes only ever come at the end, in order of number: what is not indexed and not in memory is the
@@ -202,7 +202,7 @@ class Similarity:
     def _nearest(self, index: VectorIndex, vector: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
         try:
             return index.nearest(vector, limit)
-        except DAMAGE:  # its files went away while it was open
+        except DAMAGE:  # its files disappeared while it was open
             self._index = None
             self._sync()
             assert self._index is not None

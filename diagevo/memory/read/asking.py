@@ -1,4 +1,4 @@
-"""Rows of a published view as values of a type, and values made of others' fields."""
+"""Rows of a published view as typed values, and values copied from others' fields."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -31,13 +31,13 @@ def select_rows(
 
     Args:
         history: The run.
-        view: The view's name, or several joined, as SQL's FROM takes them.
-        row: A dataclass, or a row class, whose fields are columns. A `Fraction` is read of its text, a flag
-            of 0 and 1, what is no plain value of JSON.
+        view: The view's name, or a join, as in SQL's FROM.
+        row: A dataclass, or a row class, whose fields are columns. A `Fraction` is parsed from its text, a
+            flag from 0 and 1, other structures from JSON.
         where: A further condition.
-        values: What `:name` stands for in it.
+        values: The values of its `:name` parameters.
         order: Columns, as SQL's ORDER BY takes them.
-        limit: At most so many rows, after the first `skip`.
+        limit: Maximum number of rows, after the first `skip`.
     """
     readers = _readers(row)
     query = f"SELECT {', '.join(readers)} FROM {view} WHERE run_id = :run"
@@ -59,7 +59,7 @@ def select_rows(
 def filled(kind: type[R], source: object, **others: Any) -> R:
     """A value of a dataclass whose fields are those of the same name in `source`, but for `others`.
 
-    Raises AttributeError where `source` lacks one, also where the dataclass has a default for it.
+    Raises AttributeError if `source` lacks one, even if the dataclass has a default for it.
     """
     return kind(**{name: getattr(source, name) for name in _fields(kind) - others.keys()}, **others)
 
@@ -71,7 +71,7 @@ def _fields(kind: Any) -> frozenset[str]:
 
 @cache
 def _readers(row: type) -> dict[str, Callable[[Any], Any] | None]:
-    """By column, what makes its cell a value; None where it is one."""
+    """By column, the function that converts its cell; None if none is needed."""
     hints = get_type_hints(row)
     names = row.model_fields if issubclass(row, SQLModel) else hints
     return {name: _reader(hints[name]) for name in names}

@@ -1,5 +1,5 @@
-"""What was asked and what failed, by round and by cause: of committed rounds from their rows, of the open one
-from the fold, which counts both."""
+"""Questions and failures by round and by cause: committed rounds from their rows, the open one from the fold,
+which counts both."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from diagevo.memory.state.projection import cause_counts, round_counts
 
 @dataclass(frozen=True)
 class Counts:
-    """Of the rounds that count, the open one too."""
+    """Counts of the rounds that count, including the open one."""
 
     rounds: tuple[RoundCounts, ...]
     causes: tuple[CauseCounts, ...]
     ingested: bool
     steered: bool
-    """Whether prompts of another trainer were drawn by this memory."""
+    """Whether this memory drew another trainer's prompts."""
     dismissed: frozenset[str]
     """Causes whose failures `failures` and `with_cause` leave out."""
 
@@ -49,7 +49,7 @@ class Counts:
 
     @cached_property
     def failures(self) -> dict[str, int]:
-        """By cause, most first."""
+        """By cause, most frequent first."""
         number = Counter[str]()
         for one in self.causes:
             number[one.cause_id] += 0 if one.cause_id in self.dismissed else one.failures
@@ -58,7 +58,7 @@ class Counts:
 
 
 def counted(history: History, as_of: AsOf) -> list[RoundCounts]:
-    """The rounds that counted then, the open one too, in order."""
+    """The rounds that counted then, including the open one, in order."""
     then = "position <= :at AND (superseded_at IS NULL OR superseded_at > :at)"
     rounds = select_rows(history, "v_round", RoundCounts, then, {"at": as_of.position}, order="round")
     now = history.state(as_of).open
@@ -81,8 +81,7 @@ def counts(history: History) -> Counts:
 
 @dataclass(frozen=True, slots=True)
 class RoundFailures:
-    """What is counted under a cause of a round: `cause_question`, and what somebody assigned since, added
-    up."""
+    """A round's failures under a cause: `cause_question` plus later assignments."""
 
     round: int
     failures: int
@@ -90,7 +89,7 @@ class RoundFailures:
 
 
 def failures_by_round(history: History, cause: str) -> list[RoundFailures]:
-    """Of every round that counted some, in order; of those that count no more, too."""
+    """Every round that counted some, in order, including superseded ones."""
     of_rounds = """(SELECT q.run_id, q.round, count(*) AS questions,
         CAST(sum(q.failures + COALESCE(m.moved, 0)) AS INTEGER) AS failures
         FROM cause_question q LEFT JOIN (SELECT run_id, round, question_id, cause_id, sum(failures) AS moved
@@ -117,7 +116,7 @@ class _OnQuestion:
 def _assigned_anew(
     history: History, causes: list[CauseCounts], rounds: list[RoundCounts], last: int
 ) -> list[CauseCounts]:
-    """The counts of committed rounds, each failure under the cause that somebody assigned it to since."""
+    """The counts of committed rounds, with later assignments of failures applied."""
     now = {(one.round, one.cause_id): one for one in causes}
     for one in causes:
         one.failures = one.questions = one.responses = one.first = 0
@@ -139,7 +138,7 @@ def _assigned_anew(
 
 
 COLUMNS = 24
-"""Rounds beside each other: the last ones of a longer run."""
+"""Maximum rounds side by side: the last ones of a longer run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +166,13 @@ class MatrixCause:
 
 @dataclass(frozen=True)
 class CauseMatrix:
-    """A part of the causes, those of a node together."""
+    """Some of the causes, grouped by node."""
 
     rounds: tuple[int, ...]
     left_out: int
     """Earlier rounds that are not shown."""
     rows: tuple[tuple[MatrixCause, tuple[MatrixCell | None, ...]], ...] = ()
-    """A cell a shown round; None before the cause was created."""
+    """One cell per shown round; None before the cause was created."""
 
     @cached_property
     def most(self) -> int:
@@ -187,8 +186,8 @@ def count_causes(history: History) -> int:
 
 
 def _as_assigned(history: History, cells: dict[str, dict[int, MatrixCell]], shown: Sequence[int]) -> None:
-    """Each failure in the cell of the cause that somebody assigned it to since its round: that may have been
-    before the cause was there."""
+    """Each failure in the cell of the cause that it was assigned to later: its round may precede the
+    cause."""
     now = Counter[tuple[str, int]]()
     first = {"first": shown[0] if shown else 0}
     for row in select_rows(history, "v_cause_question", _OnQuestion, "round >= :first", first):

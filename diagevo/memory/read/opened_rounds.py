@@ -28,11 +28,11 @@ from diagevo.memory.state.stored_config import Configured
 
 @dataclass(frozen=True, slots=True)
 class OpenedRound:
-    """A round that was opened, and what it was played with."""
+    """A round that was opened, and its settings."""
 
     number: int
     position: int
-    """Of its schedule."""
+    """The position of its schedule."""
     configured: Configured
     schedule: RoundOpened
 
@@ -41,7 +41,7 @@ class OpenedRound:
         return Fraction(self.schedule.epsilon)
 
     def aimed(self, cause_id: str | None) -> tuple[int, Share] | None:
-        """f and p of the cause in the schedule; None where it was not aimed at."""
+        """f and p of the cause in the schedule; None if it was not aimed at."""
         frequencies = {weight.cause_id: weight.frequency for weight in self.schedule.weights}
         if cause_id is None or cause_id not in frequencies:
             return None
@@ -66,7 +66,7 @@ def _played(history: History, opened: Fact[RoundOpened]) -> OpenedRound:
 
 
 class VoteKind(msgspec.Struct, frozen=True, gc=False):
-    """Questions with the same figures: N, c1, c2, whether a label and a question are there, its verdict."""
+    """Questions with the same figures: N, c1, c2, whether they have a label and a question, the verdict."""
 
     responses: int
     first: int
@@ -94,7 +94,7 @@ def kind_of(votes: CandidateScored) -> VoteKind:
 
 @dataclass(slots=True)
 class Observed:
-    """What was recorded of one round, as far as filter (Equation 3) and states (Equations 6 to 8) go."""
+    """The record of one round that determines filter (Equation 3) and states (Equations 6 to 8)."""
 
     round: int
     position: int
@@ -110,26 +110,26 @@ class Observed:
     """P_t(e) of each cause aimed at."""
     votes: Counter[VoteKind] = field(default_factory=Counter[VoteKind])
     judged: Sequence["Judged"] = ()
-    """What somebody said of causes and failures between its commit and the next round."""
+    """Changes of causes and failures by hand between its commit and the next round."""
 
 
 Judged = CauseDismissed | CauseReinstated | FailureAssigned | FailureUnassigned
 
 
 def observations(history: History, as_of: AsOf) -> list[Observed]:
-    """Every committed round that counted then, in order. What a run has by the hundred thousand, its votes,
-    is counted a round at a time and never held."""
+    """Every committed round that counted then, in order. Votes, of which a run has hundreds of thousands,
+    are counted a round at a time and never held in memory."""
     gone = history.superseded(as_of)
     opened = {one.number: one for one in opened_rounds(history, as_of) if one.number not in gone}
     following = dict(zip(opened, [*opened.values()][1:], strict=False))
     failures = defaultdict[int, dict[str, int]](dict)
     for row in select_rows(
         history, "cause_history", CauseCounts, "failures > 0"
-    ):  # the view has what counts now
+    ):  # the view has only what counts now
         failures[row.round][row.cause_id] = row.failures
     created = defaultdict[int, list[str]](list)
     for cause in history.state(as_of).causes.values():
-        # One that somebody added after a superseding is of the round that comes next.
+        # A cause added after a superseding belongs to the next round.
         created[min((n for n in opened if n >= cause.created_round), default=0)].append(cause.cause_id)
     judged = defaultdict[int, list[Judged]](list)
     for fact in history.events(

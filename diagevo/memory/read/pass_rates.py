@@ -1,5 +1,5 @@
-"""What passed of another trainer's rollouts, by its own check: by step, by prompt, by the cause of what
-failed."""
+"""Pass rates of an ingested run, by its trainer's own check: by step, by prompt, by cause of the
+failures."""
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from diagevo.text.numbers import count
 from diagevo.text.steps import common_head
 
 DROPS = 20
-"""Prompts that are listed."""
+"""Maximum prompts that are listed."""
 NAMED = 1000
-"""Prompts that a statement names one by one; of more, all are read."""
+"""Maximum prompts that a statement names one by one; with more, all are read."""
 SHOWN = 60
 """Characters of a prompt in a sentence."""
 
@@ -47,12 +47,12 @@ class CauseRate:
     passes: int
     pass_rate: float
     share: float
-    """Of all rollouts that failed, slips and undiagnosed ones too."""
+    """Share of all failed rollouts, including slips and undiagnosed ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class TagRate:
-    """`v_tag`: the groups whose prompt the files class so."""
+    """`v_tag`: the groups whose prompt has this tag."""
 
     tag: str
     groups: int
@@ -120,19 +120,19 @@ class _Prompt:
 @dataclass(frozen=True, slots=True)
 class PassRates:
     source: str
-    """Where the last rollouts came from."""
+    """The source of the last rollouts."""
     failures: int
     """Observed ones, of all opened rounds."""
     steps: tuple[StepRate, ...]
     causes: tuple[CauseRate, ...]
-    """Most failures first, without dismissed ones."""
+    """Most frequent first, without dismissed ones."""
     dismissed: tuple[CauseRate, ...]
     prompts: int
-    """That came back in a later step."""
+    """Prompts that recurred in a later step."""
     again: tuple[float, float] | None
     """Their mean pass rate, the first and the last time."""
     again_se: float | None
-    """The standard error of its change, paired by prompt; None of a single prompt."""
+    """The standard error of its change, paired by prompt; None for a single prompt."""
     dropped: int
     """Of them those that passed less often in the last step than in the first."""
     drops: tuple[PromptDrop, ...]
@@ -141,11 +141,11 @@ class PassRates:
     """Prompts, each once."""
     rollouts: int
     failed: int
-    """Rollouts that did not pass, whether they could be compared or not."""
+    """Rollouts that did not pass, comparable or not."""
     without_cause: int
     """Of them those that no cause explains."""
     uncompared: int
-    """Of these those that stand beside neither a response that passed nor a known answer."""
+    """Those of them with neither a response that passed nor a known answer to compare with."""
     never: int
     """Prompts of which no rollout passed."""
     unexplained: tuple[PromptRate, ...]
@@ -155,11 +155,11 @@ class PassRates:
     tags: tuple[TagRate, ...]
     """Lowest pass rate first."""
     head: int
-    """Characters that every prompt begins with, such as examples: lists leave them out."""
+    """Length of the common beginning of all prompts, such as examples: lists leave it out."""
 
     @property
     def incomparable(self) -> str | None:
-        """Why no failure stands beside a response that passed; None where one does, or nothing failed."""
+        """Why no failure can be compared with a response that passed; None if one can, or nothing failed."""
         if not self.failed or any(step.contrast for step in self.steps):
             return None
         once = self.rollouts == sum(step.groups for step in self.steps)
@@ -169,7 +169,7 @@ class PassRates:
 
     @property
     def left(self) -> str | None:
-        """How many failures have no cause, and why; None where all have one."""
+        """How many failures have no cause, and why; None if all have one."""
         if not self.without_cause:
             return None
         text = f"{self.without_cause:,} of {count(self.failed, 'rollout')} that failed have no cause"
@@ -185,12 +185,12 @@ class PassRates:
 
 
 def steps(history: History) -> list[StepRate]:
-    """What passed in each step, in order."""
+    """The pass rate of each step, in order."""
     return select_rows(history, "v_step", StepRate, order="round, step")
 
 
 def pass_rates(history: History) -> PassRates | None:
-    """Of a whole run; None where no other trainer's rollouts are in it."""
+    """The pass rates of a whole run; None if it has no ingested rollouts."""
     if history.ingested is None:
         return None
     [whole] = select_rows(history, "v_rollouts", _Whole)

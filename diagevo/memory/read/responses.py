@@ -1,8 +1,8 @@
 """Every response of a run whose text the log keeps: searched by words, filtered, sorted, counted.
 
-What is searched is made from the log when it is first asked for, in a database that SQLite keeps for this
-process alone and drops with it. So a search needs no right to write, works the same over PostgreSQL, and is
-no part of what `verify` believes; a text that is shown is read from the log, by its digest.
+The index is built from the log on first use, in a temporary SQLite database private to this process. So a
+search needs no write access, works the same over PostgreSQL, and is not part of what `verify` trusts; texts
+that are shown are read from the log, by digest.
 
 PostgreSQL's own index is not used. At 100,000 responses of 580 characters a GIN over `to_tsvector` took 16.2
 CPU seconds, where their whole ingest took 17.7; and its words are others: `path/to/file.py` is one.
@@ -25,17 +25,17 @@ from diagevo.memory.read.placed_groups import placed_groups
 from diagevo.memory.state.assignments import causes_of, moves
 
 SECONDS = 5.0
-"""What one search may take."""
+"""Maximum seconds of one search."""
 STEPS = 10_000
-"""Of SQLite's machine, after which the clock is looked at."""
+"""SQLite VM instructions between two checks of the clock."""
 SEARCHED = 200_000
-"""Characters of a text that are searched."""
+"""Maximum characters of a text that are searched."""
 WORDS = 500
-"""Characters of what is searched for."""
+"""Maximum characters of a search."""
 TEXTS = 5_000
-"""Texts that are read at a time."""
+"""Texts read at a time."""
 NO_CAUSE = "none"
-"""In place of a cause: a failure without one."""
+"""Stands for a missing cause."""
 
 Verdict = Literal["passed", "failed"]
 ORDERS = {
@@ -62,14 +62,14 @@ CREATE VIRTUAL TABLE words USING fts5(
     body, content='', columnsize=0, tokenize='unicode61 remove_diacritics 2'
 );
 """
-# Scripts that part no words: each sign is a word, and what is searched for is a row of them.
+# Scripts without spaces between words: each character is a word, and a search is a phrase of them.
 _SIGNS = re.compile("([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003134f])")
 _PHRASE = re.compile(r'"([^"]*)"|([^\s"]+)')
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which responses are asked for; an empty field asks for nothing."""
+    """Which responses are selected; an empty field does not restrict."""
 
     words: str = ""
     """All of them, in any order; those in quotes as they stand. In a response, its prompt or its feedback."""
@@ -97,12 +97,12 @@ class StoredResponse(NamedTuple):
     model: str | None
     length: int
     failure_id: str | None
-    """Where it was observed as a failure."""
+    """Its failure id, if it was observed as a failure."""
     cause_id: str | None
     position: int
-    """Of its event."""
+    """The position of its event."""
     tags: str
-    """What the files class its prompt as, models aside: a JSON list."""
+    """The tags of its prompt, without models: a JSON list."""
 
 
 class _Found(NamedTuple):
@@ -137,11 +137,11 @@ class _Failure:
 
 
 class Responses:
-    """The responses of a run as it is now. Thread-safe; `close` drops what was made."""
+    """The responses of a run as it is now. Thread-safe; `close` drops the index."""
 
     def __init__(self, history: History) -> None:
         self._lock = threading.Lock()
-        self._file = sqlite3.connect("", check_same_thread=False)  # without a name: nobody else sees it
+        self._file = sqlite3.connect("", check_same_thread=False)  # without a name: private
         try:
             self._file.executescript(_TABLES)
         except sqlite3.OperationalError as error:
@@ -154,13 +154,13 @@ class Responses:
         self._file.close()
 
     def count(self, chosen: Chosen) -> int:
-        """How many are chosen. Raises ConfigError where that takes longer than SECONDS."""
+        """How many are selected. Raises ConfigError if that takes longer than SECONDS."""
         where, values = _where(chosen)
         with self._within() as file:
             return file.execute(f"SELECT count(*) FROM response r WHERE {where}", values).fetchone()[0]
 
     def find(self, chosen: Chosen, start: int, most: int) -> list[StoredResponse]:
-        """Some of those that are chosen, in their order. Raises as `count` does."""
+        """A page of the selected ones, in order. Raises as `count` does."""
         where, values = _where(chosen)
         order = ORDERS.get(chosen.sort, ORDERS["file"])
         # The rows are chosen before their texts are looked up.
@@ -174,7 +174,8 @@ class Responses:
             return [StoredResponse(*row) for row in file.execute(query, (*values, most, start))]
 
     def values(self, column: Literal["verdict", "cause", "step", "model"]) -> dict[str, int]:
-        """What stands in a column, with how many responses, most first; of causes those of failures."""
+        """The values of a column with their number of responses, most frequent first; for causes only
+        failures."""
         query = f"""SELECT {column}, count(*) FROM response WHERE {column} IS NOT NULL
             GROUP BY {column} ORDER BY count(*) DESC, {column}"""
         with self._within() as file:
@@ -236,7 +237,7 @@ class Responses:
 
 
 def _texts(history: History, digests: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """In the order of the digests: FTS5 writes what it holds whenever a row comes out of order."""
+    """In digest order: FTS5 flushes its buffer whenever a row is out of order."""
     for start in range(0, len(digests), TEXTS):
         some = digests[start : start + TEXTS]
         found = history.texts(some)
@@ -244,7 +245,7 @@ def _texts(history: History, digests: Sequence[str]) -> Iterator[tuple[str, str]
 
 
 def _of_groups(history: History) -> list[_Found]:
-    """Of another trainer's rollouts: every text of the groups that count."""
+    """For an ingested run: every text of the groups that count."""
     causes = _causes(history)
     observed = {
         fact.event.failure_id: fact.event.trajectory
@@ -277,7 +278,7 @@ def _of_groups(history: History) -> list[_Found]:
 
 
 def _of_failures(history: History) -> list[_Found]:
-    """Of a run that plays itself: its failures."""
+    """For a self-play run: its failures."""
     causes = _causes(history)
     return [
         _Found(
@@ -330,14 +331,13 @@ def _where(chosen: Chosen) -> tuple[str, list[Any]]:
 
 
 def phrases(words: str) -> list[str]:
-    """What somebody searches for as words, and as phrases what stands in quotes. What holds neither a letter
-    nor a digit is no word."""
+    """The words of a search, and its quoted phrases. A token without a letter or digit is not a word."""
     found = (quoted or word for quoted, word in _PHRASE.findall(words[:WORDS]))
     return [phrase for phrase in found if any(sign.isalnum() for sign in phrase)]
 
 
 def match(words: str) -> str:
-    """The same for FTS5, where nothing of it is an operator. Raises ConfigError where there is no word."""
+    """The same for FTS5, with no operators. Raises ConfigError if there is no word."""
     found = [_spaced(phrase) for phrase in phrases(words)]
     if not found:
         raise ConfigError(f"there is no word in {words[:80]!r}", hint="search for letters or digits")
@@ -349,8 +349,8 @@ def _spaced(text: str) -> str:
 
 
 def excerpt(text: str, words: Iterable[str], most: int) -> tuple[str, str, str]:
-    """A text around the first place that has one of these phrases: before it, the phrase, after it; where it
-    has none, its beginning stands before nothing."""
+    """A text around the first match: the part before, the match, and the part after; without a match, the
+    beginning and two empty texts."""
     hits = (re.search(re.escape(phrase), text, re.IGNORECASE) for phrase in words)
     if (found := min((hit.span() for hit in hits if hit), default=None)) is None:
         return text[:most] + ("…" if len(text) > most else ""), "", ""

@@ -1,4 +1,4 @@
-"""The committed rounds of a run in figures, and what was measured of its solver."""
+"""The figures of a run's committed rounds, and the measurements of its solver."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class _Round(RoundCounts):
     failures: int
     reference_failures: int | None
     epsilon_committed: Fraction
-    """Of the next round."""
+    """ε of the next round."""
     active: int
     mastered: int
     nodes: int
@@ -39,8 +39,8 @@ class _Round(RoundCounts):
 
 
 def rounds(history: History, number: int | None = None, *, superseded: bool = False) -> list[RoundFigures]:
-    """The committed rounds that count, in order, or one round; with `superseded` those too that count no
-    more."""
+    """The committed rounds that count, in order, or one round; with `superseded` also those that no
+    longer count."""
     counted = "" if superseded else "superseded_by IS NULL"
     only = counted if number is None else "round = :number"
     found = select_rows(history, "v_round", _Round, only, {"number": number}, order="round")
@@ -82,8 +82,8 @@ def _figures(
 
 
 def _epsilon_after(history: History, row: _Round, drawn: Mapping[int, Fraction]) -> Fraction:
-    """ε that the round after a committed one is drawn with: of its schedule, or of the one that it would get.
-    The commit's own ε, unless the run was configured anew or a cause dismissed since."""
+    """ε of the round after a committed one: from its schedule, or the one that it would get. This is the
+    commit's own ε, unless the run was reconfigured or a cause dismissed since."""
     after = _following(history.superseded(), row.round)
     if after is None:
         return row.epsilon_committed
@@ -110,12 +110,12 @@ class Validation:
 
 
 def measurements(history: History) -> list[Validation]:
-    """Of the solver, in order; round 0 is the model that it starts from."""
+    """Measurements of the solver, in order; round 0 is the starting model."""
     return select_rows(history, "v_checkpoint", Validation, "role = 'solver'", order="position")
 
 
 def validations(history: History, number: int | None = None) -> dict[int, dict[str, float]]:
-    """What validation measured after each round, or one: scores by name."""
+    """Validation scores by name after each round, or one."""
     found = measurements(history)
     return {
         one.round: one.metrics
@@ -125,8 +125,8 @@ def validations(history: History, number: int | None = None) -> dict[int, dict[s
 
 
 def best_round(history: History) -> int | None:
-    """The round whose solver to report: the highest validation accuracy; of equals, the earlier round. None
-    where no round was validated."""
+    """The round whose solver to report: the highest validation accuracy, the earlier round on ties. None if
+    no round was validated."""
     metric = history.configuration().config.get("validation", {}).get("metric", "greedy")
     scores = {n: one[metric] for n, one in validations(history).items() if n and metric in one}
     return min(scores, key=lambda n: (-scores[n], n), default=None)
@@ -152,12 +152,12 @@ def _stages(history: History, number: int | None) -> Mapping[int, Mapping[str, _
 
 
 MEASURED = ("reward", "loss", "entropy", "grad_norm", "kl")
-"""What a step measured, in the order in which it is shown."""
+"""The metrics of a step, in display order."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepMetric:
-    """One step that counts; None is what was not measured."""
+    """One step that counts; None means not measured."""
 
     round: int
     stage: str
@@ -173,5 +173,5 @@ class StepMetric:
 
 
 def step_metrics(history: History) -> list[StepMetric]:
-    """Of all phases, in the order in which they were played."""
+    """Steps of all phases, in the order in which they ran."""
     return select_rows(history, "v_step_metric", StepMetric, order="round, position")

@@ -21,13 +21,13 @@ from diagevo.text.redaction import redacted
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """Where a run stands."""
+    """The status of a run."""
 
     run_id: str
     rounds: int
-    """Rounds committed that count."""
+    """Number of committed rounds that count."""
     last_round: int
-    """The last of them; 0 where there is none."""
+    """The last of them; 0 if there is none."""
     open_round: int | None
     stage: str | None
     """The stage under way in the open round."""
@@ -40,38 +40,38 @@ class RunLine:
     nodes: int
     profile: str | None
     world: str | None
-    """That its questions are of; null for open mathematics, and for what another trainer asked."""
+    """The world of its questions; null for open mathematics and for ingested prompts."""
     ingested: str | None
-    """Of a run of another trainer's rollouts: where the last ones came from."""
+    """For an ingested run: the source of the last rollouts."""
     evaluation: bool
-    """Whether these are all of one step, which no curriculum follows."""
+    """Whether these all belong to one step, without a curriculum."""
     origin: Origin | None
     imported: str | None
-    """Of a run that came in a bundle: the head of what came."""
+    """For an imported run: the head of the bundle."""
     began: str
     last_event: str
     position: int
-    """Of its last event."""
+    """The time of its last event."""
     mean_at_k: float | None
     greedy: float | None
     labels_true: float | None
     reward: float | None
-    """The solver's, and what was measured of it, in the last committed round."""
+    """The solver's scores and measurements in the last committed round."""
     pass_rate: float | None
-    """Of another trainer's rollouts, all that count."""
+    """The pass rate of all ingested rollouts that count."""
     writer: str | None
-    """The process that holds the run's lock, as it calls itself."""
+    """The process that holds the run's lock, in its own words."""
 
 
 def list_runs(database: Database, root: Path | None = None) -> list[RunLine]:
-    """Every run, the one that was written to last first."""
+    """Every run, most recently written first."""
     with database.view():
         lines = [run_line(History(database, run_id, root)) for run_id in Log(database).runs()]
     return sorted(lines, key=lambda line: -line.position)
 
 
 def run_line(history: History) -> RunLine:
-    """A run as `runs list` has it."""
+    """A run as in `runs list`."""
     database, run_id, log = history.database, history.run_id, history.log
     last = next(log.read(run_id, newest_first=True, limit=1))
     counted = history.commits
@@ -137,7 +137,7 @@ def _stage(log: Log, run_id: str, round_: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PhaseLine:
-    """What a phase of training measured of itself."""
+    """A training phase's measurements of itself."""
 
     round: int
     measured: PhaseMeasured
@@ -151,24 +151,24 @@ class RunStory:
     configuration: RunConfigured
     configurations: int
     before: dict[str, float]
-    """What validation measured before the first round."""
+    """Validation before the first round."""
     rounds: tuple[RoundFigures, ...]
     """That count."""
     superseded: tuple[RoundFigures, ...]
-    """That count no more."""
+    """Rounds that no longer count."""
     phases: tuple[PhaseLine, ...]
-    """In order, those that ended themselves too."""
+    """In order, including phases that stopped themselves."""
     shared: int | None
-    """Of a fork: how many events it begins with are those of the run it comes from, by their hashes. None
-    where that run is not here."""
+    """For a fork: the number of its first events shared with its parent, by their hashes. None if the
+    parent is not here."""
     pass_rates: PassRates | None
     """Of a run of another trainer's rollouts."""
 
 
 def run_story(history: History) -> RunStory:
-    """One run as a whole, at one moment."""
+    """One complete run, at one moment."""
     with history.database.view():
-        history = History(history.database, history.run_id, history.root)  # what it knew was another moment's
+        history = History(history.database, history.run_id, history.root)  # its cache was from another moment
         configuration = history.configuration()
         lines = rounds(history, superseded=True)
         return RunStory(

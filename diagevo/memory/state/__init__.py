@@ -1,1 +1,1 @@
-"""The fold: what the events make of a memory, and what follows from it. Events and the log come in."""
+"""The fold: the memory that the events make, and what follows from it. Imports events and the log."""

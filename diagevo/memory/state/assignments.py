@@ -1,4 +1,4 @@
-"""What somebody said of failures: which cause each is of, in place of its diagnosis."""
+"""Failures assigned by hand: the cause of each, in place of its diagnosis."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, cast
@@ -22,7 +22,7 @@ Move = FailureAssigned | FailureUnassigned
 
 
 class SampledResponse(NamedTuple):
-    """What a failure is known by, whatever round plays its group: the same sample of the same response."""
+    """The identity of a failure, whatever round processes its group: the same sample of the same response."""
 
     question: str
     trajectory: str
@@ -34,7 +34,8 @@ class SampledResponse(NamedTuple):
 
 
 def moves(log: Log, run_id: str, until: int | None = None) -> list[Fact[Move]]:
-    """Those that stand, in order: a superseding takes back what was said since its first round was opened."""
+    """The assignments in force, in order: a superseding undoes those made since its first round was
+    opened."""
     found: list[Fact[Move]] = []
     types = [FailureAssigned, FailureUnassigned, RoundsSuperseded]
     for fact in log.chosen(run_id, types, until=until):
@@ -55,7 +56,7 @@ def causes_of(moved: Iterable[Fact[Move]]) -> dict[str, str | None]:
 
 
 def said(log: Log, run_id: str) -> dict[SampledResponse, FailureAssigned]:
-    """The last word on each rollout that nobody took back, whether its round still counts or not."""
+    """The last assignment of each rollout that was not undone, whether its round still counts or not."""
     found: dict[SampledResponse, FailureAssigned] = {}
     for fact in log.chosen(run_id, [FailureAssigned, FailureUnassigned]):
         rollout = SampledResponse.of(fact.event.failure)
@@ -67,13 +68,13 @@ def said(log: Log, run_id: str) -> dict[SampledResponse, FailureAssigned]:
 
 
 def words_of(log: Log, run_id: str) -> dict[str, str]:
-    """What every cause is called, those too that a superseding took out."""
+    """The description of every cause, including those removed by a superseding."""
     types = [CauseCreated, CauseAdded, CauseRenamed]
     return {fact.event.cause_id: fact.event.description for fact in log.chosen(run_id, types)}
 
 
 def diagnosed_as(log: Log, state: MemoryState, failure_id: str, round: int) -> str | None:
-    """The cause that a round counted a failure under; None where it counted it under none."""
+    """The cause that a round counted a failure under; None if it counted it under none."""
     matched = event_id(round, CauseMatched.__name__, failure_id)
     made = {
         event_id(round, CauseCreated.__name__, cause.cause_id)

@@ -1,4 +1,4 @@
-"""What follows from the facts: pure decisions, state in, events out. The fold makes them again at every
+"""What follows from the facts: pure decisions, state in, events out. The fold recomputes them at every
 replay. The arithmetic is in `diagevo.equations`."""
 
 from fractions import Fraction
@@ -24,8 +24,8 @@ from diagevo.memory.state.model import MemoryState
 
 
 def opening(state: MemoryState, seed: int, policy_epsilon: Fraction | None = None) -> RoundOpened:
-    """The next round with its schedule, as committed in the round before. `policy_epsilon` is ε by an own
-    policy, and counts under none of ours: it may have been named since that commit."""
+    """The next round with its schedule, as committed in the round before. `policy_epsilon` is ε from a
+    custom policy, and is ignored under a built-in one: the policy may have been named after that commit."""
     ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     return RoundOpened(
         epsilon=str(state.epsilon if ours is not None or policy_epsilon is None else policy_epsilon),
@@ -38,7 +38,7 @@ def opening(state: MemoryState, seed: int, policy_epsilon: Fraction | None = Non
 
 
 def promotion(state: MemoryState, cause_id: str) -> CausePromoted | None:
-    """Active → Mastered where the votes on the questions that aim at the cause promote it.
+    """Active → Mastered if the votes on the questions that aim at the cause promote it.
 
     A cause that was created this round was not Active when the round began, so it is in no P_t.
     """
@@ -59,7 +59,7 @@ def promotion(state: MemoryState, cause_id: str) -> CausePromoted | None:
 
 
 def promotions(state: MemoryState) -> list[CausePromoted]:
-    """The promotions of the open round that are not recorded yet, in order of the causes' numbers."""
+    """The open round's promotions that are not recorded yet, in order of cause number."""
     now = state.open
     due = [] if now is None else [c for c in state.causes if c in now.tallies and c not in now.promoted]
     decided = (promotion(state, cause_id) for cause_id in due)
@@ -84,7 +84,7 @@ def settlement(
     assert diagnosis.description is not None
     events: list[Event] = []
     node_id = assigned.node_id
-    # The node comes first: a cause is created under one that is there.
+    # The node comes first: a cause is created under an existing one.
     if node_id is None:
         assert assigned.new_label is not None
         node_id = f"n{state.next_node}"
@@ -97,7 +97,7 @@ def settlement(
 
 
 def similarity_of(judged: DuplicateJudged) -> float | None:
-    """Of the cause that a failure is a duplicate of, as it stood among the candidates."""
+    """The similarity of the cause that a failure duplicates, as shown among the candidates."""
     for candidate in judged.candidates:
         if candidate.cause_id == judged.cause_id:
             return candidate.similarity
@@ -121,7 +121,7 @@ def _match(
 
 def commitment(state: MemoryState, policy_epsilon: Fraction | None = None) -> RoundCommitted:
     """The commit of the open round: F, the reference, the next ε, the counts and the hash of the state.
-    `policy_epsilon` is ε by a policy of one's own, and counts under none of ours."""
+    `policy_epsilon` is ε from a custom policy, and is ignored under a built-in one."""
     now = state.open
     assert now is not None
     # F of the causes as they are now, after the round's own failures and promotions; F₁ is fixed by the
@@ -149,7 +149,8 @@ def commitment(state: MemoryState, policy_epsilon: Fraction | None = None) -> Ro
 def superseding(
     before: MemoryState, opened: RoundOpened, first: int, last: int, reason: str
 ) -> RoundsSuperseded:
-    """Rounds `first` to `last` count no more: back to the memory `before`, in which `first` was `opened`."""
+    """Rounds `first` to `last` no longer count: back to the memory `before`, in which `first` was
+    `opened`."""
     return RoundsSuperseded(
         first=first,
         last=last,
@@ -166,7 +167,7 @@ def superseding(
 
 
 def restored(event: RoundsSuperseded) -> MemoryState:
-    """The memory that it restores, and nothing else of a state."""
+    """Only the part of a state that it restores: the memory."""
     memory = MemoryState("")
     memory.causes = {cause.cause_id: cause for cause in event.causes}
     memory.nodes = {node.node_id: node for node in event.nodes}

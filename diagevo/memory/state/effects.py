@@ -1,8 +1,8 @@
-"""What each event of an open round does to the memory: votes, failures, causes and nodes.
+"""The effect of each event of an open round on the memory: votes, failures, causes and
 
-Each function changes the state by one event of its type, and refuses what does not follow from those before
-it with InconsistentError, or KeyError for a name that the run does not have (`fold.advance` says where). The
-stages and the round's bounds are in `fold.py`.
+nodes. Each function applies one event of its type to the state, and refuses one that does not follow from
+those before it with InconsistentError, or KeyError for a name that the run does not have (`fold.advance` says
+where). The stages and the round's bounds are in `fold.py`.
 """
 
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ from diagevo.memory.state.vote_checks import refuse_unfounded, refuse_unlisted, 
 
 
 def require(condition: bool, message: str) -> None:
-    """For what is checked now and then: the message is made either way."""
+    """For rare checks: the message is built either way."""
     if not condition:
         raise InconsistentError(message)
 
@@ -61,7 +61,7 @@ def scored(state: MemoryState, now: OpenRound, fact: Fact[CandidateScored]) -> N
         return
     if event.mode == "free":
         raise InconsistentError("a free question with a cause")
-    # As committed, not as it is now: the schedule that drew it knew no more.
+    # As committed, not as it is now: the schedule that drew it knew only that.
     if part_in_schedule(now.causes[cause_id].state) != "target":
         raise InconsistentError(f"its target {cause_id} was not Active when the round began")
     if stitched is not None and part_in_schedule(now.causes[stitched].state) != "partner":
@@ -181,7 +181,7 @@ def _pending(now: OpenRound, failure_id: str, verdict: str) -> FailureDiagnosed:
 
 
 def _settled(now: OpenRound, failure_id: str, cause_id: str) -> None:
-    """The failure is counted, and what was judged of it is needed no more."""
+    """The failure is counted, and the judgements on it are no longer needed."""
     now.settled[failure_id] = cause_id
     now.judged.pop(failure_id, None)
     now.assigned.pop(failure_id, None)
@@ -195,7 +195,7 @@ def judged(state: MemoryState, now: OpenRound, fact: Fact[DuplicateJudged]) -> N
         raise InconsistentError("a duplicate names its cause, and nothing else does")
     if failure_id in now.judged:
         raise InconsistentError("it was judged before")
-    # θ_dup decides who is compared; a log that shows a model others would count by another rule.
+    # θ_dup decides which causes are compared; a log that shows a model others would follow another rule.
     refuse_unscreened(event, state.config or {})
     now.judged[failure_id] = event
 
@@ -321,12 +321,12 @@ def merged(state: MemoryState, now: OpenRound, fact: Fact[NodesMerged]) -> None:
         state.causes[cause_id] = replace(state.causes[cause_id], node_id=event.survivor)
     state.nodes[event.survivor] = replace(survivor, label=event.label, causes=tuple(members))
     del state.nodes[event.absorbed]
-    # Old names lead on: a reference to an absorbed node finds its survivor.
+    # Old names still resolve: a reference to an absorbed node finds its survivor.
     state.absorbed[event.absorbed] = (event.survivor, absorbed.label)
 
 
 def unsettled(now: OpenRound) -> list[str]:
-    """Failures that were diagnosed and not yet assigned to a cause, in the order of their diagnosis."""
+    """Failures diagnosed but not yet assigned to a cause, in the order of their diagnosis."""
     return [
         failure_id
         for failure_id, diagnosis in now.diagnoses.items()

@@ -50,12 +50,12 @@ H = TypeVar("H", bound=Callable[..., None])
 
 
 def handlers(*functions: H) -> dict[str, H]:
-    """Functions by the tag of the event that they take: `fact: Fact[RoundOpened]` handles "RoundOpened"."""
+    """Functions by the tag of the event that they handle: `fact: Fact[RoundOpened]` handles "RoundOpened"."""
     return {event_of(function).__name__: function for function in functions}
 
 
 def event_of(function: Callable[..., None]) -> type[Event]:
-    """The event that a function of the fold takes, from its annotation."""
+    """The event type that a function of the fold handles, from its annotation."""
     (event,) = get_args(get_type_hints(function)["fact"])
     return event
 
@@ -94,7 +94,7 @@ def fold(state: MemoryState, facts: Iterable[Fact[Event]]) -> MemoryState:
 
 
 _REFUSED = (InconsistentError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError)
-"""What an event raises that does not follow: a log may hold anything that was hashed."""
+"""The errors of an event that does not follow: a log may contain anything, correctly hashed."""
 
 
 def _why_refused(error: Exception) -> str:
@@ -123,7 +123,7 @@ def _measured(state: MemoryState, fact: Fact[CheckpointEvaluated]) -> None:
 
 
 def _ingested(state: MemoryState, fact: Fact[GroupIngested]) -> None:
-    """What another trainer's files hold, at any time: it waits for its round and changes nothing."""
+    """A group from another trainer's files, at any time: it waits for its round and changes nothing."""
     refuse_ungrouped(fact.event, state.config or {})
 
 
@@ -131,7 +131,7 @@ def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
     event = read_today(fact.event, state.run_id)
     require(event.number == state.configurations + 1, f"configuration {state.configurations + 1} comes next")
     refuse_shapeless(event)
-    if state.open is not None:  # who is asked may change; what the round is played with may not
+    if state.open is not None:  # the diagnostician may change; the round's settings may not
         # What an open round was drawn with, and is judged by, must not change midway: replay could not
         # derive it.
         if (settings_of(event.config), event.embedder) != (state.settings, state.embedder):
@@ -188,7 +188,7 @@ def _superseded(state: MemoryState, fact: Fact[RoundsSuperseded]) -> None:
     if began is None:
         raise InconsistentError(f"round {event.first} was never opened, or is superseded already")
     restored = decide.restored(event)
-    # A name that is given twice would hide in the dictionaries below, and pass the fingerprint.
+    # A duplicate name would be lost in the dictionaries below, and pass the fingerprint.
     once = (len(event.causes), len(event.nodes)) == (len(restored.causes), len(restored.nodes))
     require(once, "it restores a cause or a node twice")
     require(
@@ -200,11 +200,12 @@ def _superseded(state: MemoryState, fact: Fact[RoundsSuperseded]) -> None:
     state.reference_round, state.reference_failures = restored.reference_round, restored.reference_failures
     ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     state.epsilon = restored.epsilon if ours is None else ours
-    # A policy reads the votes of rounds that count: those of the superseded ones go with them.
+    # A policy reads the votes of rounds that count: those of superseded rounds are dropped.
     state.votes = state.votes[: began.votes]
     state.began = tuple(one for one in state.began if one.round < event.first)
     state.superseded = (*state.superseded, (event.first, last))
-    # Numbers go on: the groups are played again as the rounds that follow, never under an old number.
+    # Numbering continues: the groups are processed again as the rounds that follow, never under an old
+    # number.
     state.round, state.open = last, None
 
 
@@ -235,7 +236,7 @@ def _reinstated(state: MemoryState, fact: Fact[CauseReinstated]) -> None:
 def _set_state(
     state: MemoryState, fact: Fact[CauseDismissed] | Fact[CauseReinstated], to: CauseState
 ) -> None:
-    """What somebody says of a cause changes F, and with it ε, from the next round on; F₁ stays."""
+    """A change of a cause by hand changes F, and with it ε, from the next round on; F₁ stays."""
     _between(state)
     event = fact.event
     require(event.number == state.dismissals + 1, f"dismissal {state.dismissals + 1} comes next")
@@ -245,7 +246,7 @@ def _set_state(
 
 
 def _recount(state: MemoryState) -> None:
-    """F and ε of the next round, after what somebody said since the last commit; F₁ stays."""
+    """F and ε of the next round, after changes by hand since the last commit; F₁ stays."""
     state.failures = state.current_failures
     ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     state.epsilon = state.epsilon if ours is None else ours
@@ -281,7 +282,7 @@ def _unassigned(state: MemoryState, fact: Fact[FailureUnassigned]) -> None:
 
 
 def _moves(state: MemoryState, fact: Fact[FailureAssigned] | Fact[FailureUnassigned], cause: Cause) -> bool:
-    """Whether f of the cause changes: a promotion closed what had failed before its round."""
+    """Whether f of the cause changes: a promotion closed the failures from before its round."""
     _between(state)
     event = fact.event
     require(event.number == state.assignments + 1, f"assignment {state.assignments + 1} comes next")
@@ -291,7 +292,7 @@ def _moves(state: MemoryState, fact: Fact[FailureAssigned] | Fact[FailureUnassig
 
 
 def _epsilon(text: str) -> Fraction:
-    """ε as recorded: the answer of a policy of one's own is a fact, whose bounds alone are checked here."""
+    """ε as recorded: a custom policy's answer is a fact, and only its bounds are checked here."""
     epsilon = Fraction(text)
     require(0 <= epsilon <= 1, f"ε is {text}")
     return epsilon
@@ -308,15 +309,15 @@ def _stage_started(state: MemoryState, now: OpenRound, fact: Fact[StageStarted])
     require(
         before is None or before.status == "abandoned", f"stage {event.stage} is {before and before.status}"
     )
-    # Attempts are numbered without a gap, so that an abandoned one that was cut out of the log is missed.
+    # Attempts are numbered without a gap, so that one cut out of the log is noticed.
     attempt = 1 if before is None else before.attempt + 1
     require(event.attempt == attempt, f"attempt {event.attempt} where {attempt} comes next")
     for name, stage in now.stages.items():
-        # One at a time, but for diagnosis, which runs beside the solver's training.
+        # One at a time, except diagnosis, which runs alongside the solver's training.
         if stage.status == "running" and (event.stage, name) != ("diagnosis", "solver"):
             raise InconsistentError(f"stage {name} is under way")
     if event.stage in STAGES:
-        # In order: what a later stage made was made from an earlier attempt of this one.
+        # In order: a later stage's output was made from an earlier attempt of this one.
         late = [s for s in STAGES[STAGES.index(event.stage) + 1 :] if s in now.stages]
         require(not late, f"stage {late} began before it")
     now.stages[event.stage] = Stage("running", event.attempt)
@@ -336,7 +337,7 @@ def _stage_completed(state: MemoryState, now: OpenRound, fact: Fact[StageComplet
 
 
 def _phase_measured(state: MemoryState, now: OpenRound, fact: Fact[PhaseMeasured]) -> None:
-    """Of the attempt under way; it changes nothing."""
+    """Of the running attempt; it changes nothing."""
     event = fact.event
     _running(now, event)
     require(event.reward_lowest <= event.reward_highest, "its lowest reward is above its highest")
@@ -344,7 +345,7 @@ def _phase_measured(state: MemoryState, now: OpenRound, fact: Fact[PhaseMeasured
 
 
 def _step_trained(state: MemoryState, now: OpenRound, fact: Fact[StepTrained]) -> None:
-    """Of the attempt under way; it changes nothing."""
+    """Of the running attempt; it changes nothing."""
     _running(now, fact.event)
 
 
@@ -352,7 +353,7 @@ def _stage_abandoned(state: MemoryState, now: OpenRound, fact: Fact[StageAbandon
     event = fact.event
     _running(now, event)
     now.stages[event.stage] = Stage("abandoned", event.attempt)
-    # A restart at an earlier step than the last one plays those steps again, whoever saw them first.
+    # A restart at an earlier step than the last one repeats those steps, whoever saw them first.
     void = [f for f, o in now.failures.items() if o.stage == event.stage and o.step > event.after_step]
     for failure_id in void:
         del now.failures[failure_id]

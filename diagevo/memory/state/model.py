@@ -1,4 +1,4 @@
-"""The values of the memory: the open round and the state. Plain data; what changes it is `fold.py`.
+"""The values of the memory: the open round and the state. Plain data, changed only by `fold.py`.
 
 Values are frozen and replaced, so that copying a state copies only its dictionaries.
 """
@@ -39,13 +39,13 @@ _json = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
 @dataclass(frozen=True, slots=True)
 class KnownCause:
-    """A cause as a diagnostician is shown it."""
+    """A cause as shown to a diagnostician."""
 
     cause_id: str
     state: CauseState
     description: str
     found_as: str | None = None
-    """The words in which it was found, by which a rule knows it; None for its description."""
+    """Its original description, by which a rule knows it; None if it is the current one."""
 
     def __post_init__(self) -> None:
         if self.found_as is None:
@@ -53,7 +53,7 @@ class KnownCause:
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """Where a stage of the open round stands. `attempt` is the latest one, 0 where there was none."""
+    """The status of a stage of the open round. `attempt` is the latest one, 0 if there was none."""
 
     status: Literal["not_started", "running", "completed", "abandoned"]
     attempt: int
@@ -61,19 +61,18 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 class Began(msgspec.Struct, frozen=True, gc=False):
-    """What a round began with."""
+    """What a round started from."""
 
     round: int
     memory: str
     """Its fingerprint (`MemoryState.memory`)."""
     votes: int
-    """How many `MemoryState.votes` there were."""
+    """The number of `MemoryState.votes`."""
 
 
 @dataclass(slots=True)
 class OpenRound:
-    """The round under way: its events, by what they are about. Everything here is forgotten at its commit;
-    the log keeps it."""
+    """The open round: its events, by subject. Everything here is dropped at its commit; the log keeps it."""
 
     number: int
     epsilon: Fraction
@@ -94,7 +93,7 @@ class OpenRound:
     judged: dict[str, DuplicateJudged] = field(default_factory=dict[str, DuplicateJudged])
     assigned: dict[str, NodeAssigned] = field(default_factory=dict[str, NodeAssigned])
     settled: dict[str, str] = field(default_factory=dict[str, str])
-    """Failures that are counted, with the cause of each."""
+    """Counted failures, with the cause of each."""
     reactivated: set[str] = field(default_factory=set[str])
     created: set[str] = field(default_factory=set[str])
     own_ids: dict[str, str] = field(default_factory=dict[str, str])
@@ -102,11 +101,11 @@ class OpenRound:
     questions_named: dict[str, str] = field(default_factory=dict[str, str])
     """Our id of each question, by the trainer's own."""
     failures_named: dict[str, str] = field(default_factory=dict[str, str])
-    """The same of failures, also of those that are void: another attempt observes them again."""
+    """The same for failures, including void ones: another attempt observes them again."""
     merging: dict[str, str | None] = field(default_factory=dict[str, str | None])
     """Pairs judged to be one, not yet merged, with their new label."""
     expected: tuple[str, str] | None = None
-    """What must come next: the reactivation of this cause, by this failure."""
+    """The required next event: the reactivation of this cause, by this failure."""
     judging: Judging = field(default_factory=lambda: judging({}))
 
     def copy(self) -> "OpenRound":
@@ -142,22 +141,22 @@ class MemoryState:
     absorbed: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Merged nodes: their survivor, and the label they had."""
     refused: dict[str, str] = field(default_factory=dict[str, str])
-    """Node pairs that were judged to be two, with a fingerprint of their contents."""
+    """Node pairs judged to be different, with a fingerprint of their contents."""
     next_cause: int = 1
     next_node: int = 1
     open: OpenRound | None = None
     votes: tuple[dict[str, Tally], ...] = ()
-    """Under a policy of one's own, P_t(e) of every committed round: it may ask for them."""
+    """Under a custom policy, P_t(e) of every committed round: it may need them."""
     began: tuple[Began, ...] = ()
     """The opened rounds that count, in order: whatever supersedes one must restore what it began with."""
     superseded: tuple[tuple[int, int], ...] = ()
     """First and last of the rounds that were superseded, in order (`batch_of`)."""
     renamed: tuple[tuple[str, str], ...] = ()
-    """Each renaming of a cause, in order: its id, and the words that it had before."""
+    """Each renaming of a cause, in order: its id, and its earlier description."""
     dismissals: int = 0
     """How often a cause was dismissed or reinstated."""
     assignments: int = 0
-    """How often somebody said that a failure is of a cause, or is not."""
+    """How often a failure was assigned to a cause, or taken out of one."""
     promotions: dict[str, int] = field(default_factory=dict[str, int])
     """The round of every promotion, by its event_id: f has the failures since."""
 
@@ -170,7 +169,7 @@ class MemoryState:
 
     @property
     def settings(self) -> Settings:
-        """What the configuration says; never kept apart from it, or a snapshot could say something else."""
+        """The settings from the configuration; never stored separately, or a snapshot could disagree."""
         return settings_of(self.config or {})
 
     def active(self) -> list[Cause]:
@@ -201,7 +200,7 @@ class MemoryState:
         """The schedule of the open round, or of the next one, with the memory as committed before it.
 
         Args:
-            policy: One's own, where the configuration names it.
+            policy: The custom policy, if the configuration names one.
         """
         # While a round is open its schedule is what was opened, though causes have changed since.
         now = self.open
@@ -217,7 +216,7 @@ class MemoryState:
         )
 
     def known(self) -> Known:
-        """What the policy of the next round may read, were the open round committed now."""
+        """What the next round's policy may read, if the open round were committed now."""
         failures = self.current_failures
         _, first = self.reference(failures)
         active = tuple(c for c in _scheduled(self.causes, self.nodes) if not c.mastered)
@@ -227,7 +226,7 @@ class MemoryState:
         return Known(number, failures, first, self.settings.k, active, votes)
 
     def hash(self, reference_round: int | None, reference_failures: int | None) -> str:
-        """SHA-256 over causes, nodes and the reference: equal exactly where the memories are equal."""
+        """SHA-256 over causes, nodes and the reference: equal exactly when the memories are equal."""
         # Ids and words, not promotions or vectors: two runs with the same history have the same hash,
         # though their events have other ids.
         content = (
@@ -240,18 +239,18 @@ class MemoryState:
 
     @property
     def memory(self) -> str:
-        """A fingerprint of all that a superseding restores: equal exactly where the memories are."""
+        """A fingerprint of everything that a superseding restores: equal exactly when the memories are."""
         figures = self.failures, self.reference_round, self.reference_failures, self.epsilon
         content = [*self.causes.values()], [*self.nodes.values()], self.absorbed, self.refused, figures
         return hashlib.sha256(_json.encode(content)).hexdigest()
 
     def found_as(self, cause: Cause) -> str:
-        """The words in which a cause was found: its vector is theirs, whatever it is called now."""
+        """A cause's original description: its vector belongs to it, whatever the current one is."""
         before = (words for cause_id, words in self.renamed if cause_id == cause.cause_id)
         return next(before, cause.description)
 
     def known_cause(self, cause: Cause, state: CauseState | None = None) -> KnownCause:
-        """A cause as a diagnostician is shown it, in `state` or its own."""
+        """A cause as shown to a diagnostician, in `state` or its own."""
         return KnownCause(cause.cause_id, state or cause.state, cause.description, self.found_as(cause))
 
     @property
@@ -264,7 +263,7 @@ class MemoryState:
         return batch_of(self.superseded, round)
 
     def counted(self, rounds: Iterable[int] | None = None) -> list[int]:
-        """Those of the rounds, or of all that were opened, that were not superseded."""
+        """Those of the rounds, or of all opened ones, that were not superseded."""
         of = range(1, self.last_opened + 1) if rounds is None else rounds
         return [n for n in of if not any(first <= n <= last for first, last in self.superseded)]
 
@@ -273,13 +272,13 @@ class MemoryState:
         return (a, b) if self.nodes[a].number < self.nodes[b].number else (b, a)
 
     def fingerprint(self, a: str, b: str) -> str:
-        """Of the contents of two nodes: labels and members."""
+        """A fingerprint of two nodes' contents: labels and members."""
         content = [(n.label, n.causes) for n in (self.nodes[a], self.nodes[b])]
         return hashlib.sha256(_json.encode(content)).hexdigest()
 
 
 class ByState(NamedTuple):
-    """Causes apart by their state, each in the order given."""
+    """Causes split by state, each in the given order."""
 
     active: list[Cause]
     mastered: list[Cause]
@@ -328,7 +327,7 @@ def batch_of(spans: Spans, round: int) -> int:
 
 
 def played_again(spans: Spans) -> dict[int, int]:
-    """Of each superseded round the one that plays its batch again; it may not have been opened yet."""
+    """For each superseded round the one that repeats its batch; it may not have been opened yet."""
     found: dict[int, int] = {}
     for place, (first, last) in enumerate(spans):
         before = spans[:place]

@@ -1,4 +1,4 @@
-"""The schedule of a round, and what each prompt is about.
+"""The schedule of a round, and the aim of each prompt.
 
 The draw uses `random.Random`, seeded by a text of seed and round, and only its `randrange`: the same seed
 gives the same draws, and a longer draw begins with the shorter one.
@@ -21,7 +21,7 @@ PAPER = Frequency()
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What one prompt of the challenger is about. Texts: the causes' descriptions and their nodes' labels."""
+    """The aim of one prompt of the challenger. Texts: the causes' descriptions and their nodes' labels."""
 
     index: int
     mode: Mode
@@ -42,7 +42,7 @@ class Schedule:
     causes: tuple[ScheduledCause, ...]
     stitching: Stitching = "node"
     policy: Policy = PAPER
-    """Whose draws these are."""
+    """The policy that draws."""
     reference: int | None = None
     """F₁, k and the votes of the rounds before: for a policy that asks for them."""
     k: Fraction = Fraction(1, 2)

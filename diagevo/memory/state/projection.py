@@ -75,7 +75,7 @@ def to_bytes(state: MemoryState) -> bytes:
 
 
 def from_bytes(content: bytes) -> MemoryState:
-    """The state of `to_bytes`. Raises UNREADABLE where the bytes are no state."""
+    """The state of `to_bytes`. Raises UNREADABLE if the bytes are not a state."""
     state = _decode(content)
     if state.config is not None:
         state.config = in_todays_names(state.config)
@@ -89,8 +89,8 @@ def load(
 ) -> MemoryState:
     """The fold of a run: as of its last event, as of the commit of `round`, or after event `sequence`.
 
-    With `snapshots` it starts from the nearest one; without, from the first event. The caller sees whether
-    the commit of `round` was there: `state.round`.
+    With `snapshots` it starts from the nearest one; without, from the first event. `state.round` tells the
+    caller whether the commit of `round` exists.
     """
     state = None
     if snapshots:
@@ -125,7 +125,7 @@ def _snapshot(log: Log, run_id: str, round: int | None, sequence: int | None) ->
     try:
         state = from_bytes(row.state)
     except UNREADABLE:
-        return None  # disposable: the events have it all
+        return None  # disposable: the events contain everything
     if unread(state.config or {}):
         return None  # the fold says which run it is
     return state if state.hash(state.reference_round, state.reference_failures) == row.state_hash else None
@@ -158,7 +158,7 @@ def write_memory(connection: Connection, state: MemoryState) -> None:
 def rows(
     database: Database, target: Table, run_id: str, names: Sequence[str], **only: Any
 ) -> Iterator[tuple[Any, ...]]:
-    """Rows of a projection, in the order of their key on every database. `only` chooses among them."""
+    """Rows of a projection, in key order on every database. `only` selects among them."""
     order = [column.collate("C") if _sorts(database, column) else column for column in target.primary_key]
     query = select(*(target.c[name] for name in names)).where(
         target.c.run_id == run_id, *(target.c[k] == v for k, v in only.items())
@@ -169,7 +169,7 @@ def rows(
 
 
 def _sorts(database: Database, column: Column[Any]) -> bool:
-    """Whether the database would sort the column by its own language."""
+    """Whether the database would sort the column by its locale."""
     return database.dialect == "postgresql" and isinstance(column.type, Text)
 
 
@@ -179,12 +179,12 @@ def wrong_rows(
     stored: Iterable[tuple[Any, ...]],
     expected: Iterable[tuple[Any, ...]],
 ) -> Iterator[str]:
-    """What is wrong with the stored rows of a projection, held against those that the events give: both in
-    the order of their key, with the columns `names`."""
+    """What is wrong with the stored rows of a projection, compared with those that the events give: both
+    in key order, with the columns `names`."""
     key = [names.index(column.name) for column in target.primary_key if column.name != "run_id"]
 
     def placed(whose: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, str, tuple[Any, ...]]]:
-        for row in rows:  # a damaged file may hold any type
+        for row in rows:  # a damaged file may contain any type
             yield [(type(row[at]).__name__, row[at]) for at in key], whose, row
 
     try:
@@ -207,7 +207,7 @@ def wrong_rows(
 
 
 def _row(row: type[SQLModel], value: object, **given: Any) -> dict[str, Any]:
-    """A row's columns: what is `given`, and each other one from the field of `value` that has its name."""
+    """A row's columns: those in `given`, and each other one from the field of `value` with its name."""
     return {name: given[name] if name in given else getattr(value, name) for name in row.model_fields}
 
 
@@ -249,7 +249,7 @@ def sum_rows(groups: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
 
 
 def question_row(run_id: str, now: OpenRound, question_id: str, cause_id: str) -> dict[str, Any]:
-    """A question with one failure that was counted under the cause."""
+    """A question with one failure counted under the cause."""
     key = {"run_id": run_id, "round": now.number, "question_id": question_id, "cause_id": cause_id}
     return _row(CauseQuestionRow, now.candidates[question_id], failures=1, **key)
 
@@ -257,8 +257,8 @@ def question_row(run_id: str, now: OpenRound, question_id: str, cause_id: str) -
 def moved_row(
     run_id: str, position: int, moved: FailureAssigned | FailureUnassigned
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A failure that somebody took to a cause or out of one, and the row of its question and cause, to which
-    it adds nothing itself: it may be taken back."""
+    """A failure that somebody moved into a cause or out of one, and the row of its question and cause, which
+    it does not change: it may be undone."""
     failure = moved.failure
     key = {
         "run_id": run_id,
@@ -273,13 +273,13 @@ def moved_row(
 
 
 def question_rows(run_id: str, now: OpenRound) -> list[dict[str, Any]]:
-    """All of a round."""
+    """All rows of a round."""
     number = Counter((name.rpartition(".")[0], cause) for name, cause in now.settled.items())
     return [question_row(run_id, now, *pair) | {"failures": count} for pair, count in number.items()]
 
 
 def cause_counts(now: OpenRound) -> dict[str, CauseCounts]:
-    """What a round counted under each cause, and what aimed at it."""
+    """A round's failures under each cause, and the questions that aimed at it."""
     found: dict[str, CauseCounts] = {}
 
     def of(cause_id: str) -> CauseCounts:
@@ -312,7 +312,7 @@ def _stored(counts: RoundCounts | CauseCounts) -> dict[str, Any]:
 
 
 def history_rows(state: MemoryState, closed: OpenRound) -> list[dict[str, Any]]:
-    """The causes after a commit, with what its round counted under each."""
+    """The causes after a commit, with its round's counts for each."""
     counts, number = cause_counts(closed), closed.number
     return [
         _stored(counts.get(row["cause_id"]) or CauseCounts(round=number, cause_id=row["cause_id"])) | row
@@ -321,7 +321,7 @@ def history_rows(state: MemoryState, closed: OpenRound) -> list[dict[str, Any]]:
 
 
 def standing_rows(state: MemoryState) -> list[dict[str, Any]]:
-    """The causes as they stand after a commit."""
+    """The states of the causes after a commit."""
     shares = state.schedule().shares
     return [
         _row(
@@ -399,7 +399,7 @@ def round_counts(closed: OpenRound) -> RoundCounts:
 
 
 def reread(content: Any) -> bytes | None:
-    """A stored snapshot as this version writes it; None where it is no state."""
+    """A stored snapshot as this version writes it; None if it is not a state."""
     try:
         return to_bytes(from_bytes(content))
     except UNREADABLE:

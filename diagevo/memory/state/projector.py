@@ -1,4 +1,4 @@
-"""Projections kept in step with the events that they follow from, in the same transaction."""
+"""Projections kept in sync with their events, in the same transaction."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from diagevo.memory.state.projection import SUMS, group_row, moved_row, opened_r
 PROJECTED = having(Trait.ROWS | Trait.STANDING)
 """Events that change a row of a projection."""
 WAITING = 2000
-"""Rows that are collected before they are written: one statement for many, and a few MB at most."""
+"""Rows buffered before they are written: one statement for many, and a few MB at most."""
 
 _ADD_GROUP = text(
     """INSERT INTO ingested_prompt AS p (run_id, question, position, steps, rollouts, passes, unanswered,
@@ -61,7 +61,7 @@ ON CONFLICT (run_id, question) DO UPDATE SET
     last_step = CASE WHEN excluded.last_step > p.last_step THEN excluded.last_step
         ELSE p.last_step END"""
 )
-"""A group added to its prompt. In steps between the first and the last one, the groups say which are new."""
+"""A group added to its prompt. Between the first and the last step, the groups tell which steps are new."""
 _EXPLAIN = text(
     """UPDATE ingested_prompt SET explained = explained + :failures
 WHERE run_id = :run_id AND question = :question"""
@@ -86,9 +86,9 @@ def _explain_all(connection: Connection, run_id: str) -> None:
 
 
 class Projector:
-    """Keeps the rows of a run in step with its events, within write transactions of the caller.
+    """Keeps the rows of a run in sync with its events, within the caller's write transactions.
 
-    `take` comes after the fold of an event of `PROJECTED`. Rows that come by the thousand are collected:
+    `take` comes after the fold of an event of `PROJECTED`. Rows that come by the thousand are buffered:
     `flush` ends a transaction.
     """
 
@@ -99,10 +99,10 @@ class Projector:
         self._explained: Counter[str] = Counter()
         self._moved: list[dict[str, Any]] = []
         self._standing: MemoryState | None = None
-        """Whose causes and nodes are to be written: once for failures that are assigned by the thousand."""
+        """The state whose causes and nodes are to be written: once for thousands of assigned failures."""
 
     def take(self, fact: Fact[Event], state: MemoryState, before: OpenRound | None, at: str) -> None:
-        """Take over an event.
+        """Apply an event.
 
         Args:
             fact: The event.
@@ -139,7 +139,7 @@ class Projector:
                 with self._database.write() as connection:
                     projection.write(connection, state, before, at)
             case RoundsSuperseded():
-                self.flush()  # what is superseded explains nothing any more
+                self.flush()  # superseded failures no longer explain anything
                 with self._database.write() as connection:
                     projection.write_memory(connection, state)
                     _supersede(connection, state, fact.position)
@@ -150,7 +150,7 @@ class Projector:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was collected."""
+        """Write the buffered rows."""
         groups, questions = self._groups, list(self._questions.values())
         explained = list(self._explained.items())
         moved, standing = self._moved, self._standing
@@ -185,7 +185,7 @@ class Projector:
         connection.execute(_adding(self._database.dialect, target, tuple(sums)), rows)
 
     def _void(self, connection: Connection, attempt: int, step: int) -> None:
-        """Where an attempt of the training begins, the groups of earlier ones from its first step on go."""
+        """When a training attempt begins, earlier attempts' groups from its first step on are removed."""
         if attempt == 1:
             return
         own = GROUP.c.run_id == self._run_id
@@ -213,13 +213,13 @@ def _adding(dialect: str, target: Table, sums: Sequence[str]) -> Executable:
 
 
 def _supersede(connection: Connection, state: MemoryState, position: int) -> None:
-    """Mark the rounds that the last superseding took out."""
+    """Mark the rounds that the last superseding removed."""
     again, (first, last) = played_again(state.superseded), state.superseded[-1]
     counted = select(OPENED.c.round).where(
         OPENED.c.run_id == state.run_id, OPENED.c.round.between(first, last), OPENED.c.superseded_by.is_(None)
     )
     began = select(OPENED.c.position).where(OPENED.c.run_id == state.run_id, OPENED.c.round == first)
-    undone = delete(MOVED).where(MOVED.c.run_id == state.run_id)  # what was said since is no longer in f
+    undone = delete(MOVED).where(MOVED.c.run_id == state.run_id)  # later assignments are no longer in f
     connection.execute(undone.where(MOVED.c.position > began.scalar_subquery()))
     for number in connection.execute(counted).scalars().all():
         gone = update(OPENED).where(OPENED.c.run_id == state.run_id, OPENED.c.round == number)

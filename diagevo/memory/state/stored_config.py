@@ -1,6 +1,6 @@
-"""A stored configuration, read: what the memory and the audits look at. What is absent has the paper's value,
-because another trainer may have written only what is its own; a key that nothing reads is refused, because
-its setting would silently have that value too."""
+"""A stored configuration, parsed: the part that the memory and the audits use. A missing key has the paper's
+value, because another trainer may have written only its own; an unknown key is refused, because its setting
+would silently get the paper's value too."""
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,16 +32,16 @@ _SECTIONS: Mapping[str, type[Section]] = {
     "round": RoundConfig,
     "schedule": ScheduleConfig,
 }
-"""Those that the memory reads. In others, and in sections of its own, a trainer keeps what it likes."""
+"""The keys that the memory reads. A trainer may keep anything in others, and in its own sections."""
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What was in force in a round."""
+    """The settings in force in a round."""
 
     config: Mapping[str, Any]
-    """As it is stored."""
+    """The stored form."""
     settings: Settings
     filter: Filter
     theta_dup: float
@@ -50,7 +50,8 @@ class Configured:
 
 @contextmanager
 def _reading() -> Generator[None]:
-    """A stored configuration holds whatever somebody wrote: another trainer, or who could reach the file."""
+    """A stored configuration may contain anything: another trainer wrote it, or anyone with access to the
+    file."""
     try:
         yield
     except (ValueError, TypeError, AttributeError, OverflowError) as error:  # pydantic's is the first
@@ -68,7 +69,7 @@ def leaves(config: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, 
 
 
 def unread(config: Mapping[str, Any]) -> list[str]:
-    """Dotted keys, of the sections that the memory reads, that no setting has."""
+    """Dotted keys in the sections that the memory reads that are not settings."""
     found = (unknown_keys(config.get(name), section, f"{name}.") for name, section in _SECTIONS.items())
     return [key for keys in found for key in keys]
 
@@ -97,13 +98,13 @@ def configured(config: Mapping[str, Any]) -> Configured:
 
 @_reading()
 def settings_of(config: Mapping[str, Any]) -> Settings:
-    """What the schedule and the promotions are made with."""
+    """The settings of the schedule and the promotions."""
     return _settings(_encode([config.get("memory", {}), config.get("schedule", {}), config.get("seed", 0)]))
 
 
 @lru_cache(maxsize=64)
 def _settings(sections: bytes) -> Settings:
-    """Of the same words the same: each round asks several times."""
+    """Cached by text: each round asks several times."""
     of_memory, of_schedule, seed = msgspec.json.decode(sections)
     memory, schedule = MemoryConfig.model_validate(of_memory), ScheduleConfig.model_validate(of_schedule)
     found: dict[str, Any] = {**dict(memory), **dict(schedule), "seed": int(seed)}
@@ -112,7 +113,7 @@ def _settings(sections: bytes) -> Settings:
 
 @_reading()
 def filter_of(config: Mapping[str, Any]) -> Filter:
-    """What the candidates are judged by."""
+    """The filter of the candidates."""
     section, fields = config.get("filter", {}), FilterConfig.model_fields
     return _filter(*(str(section.get(name, fields[name].default)) for name in Filter.__struct_fields__))
 
@@ -129,7 +130,6 @@ def filter_in(config: FilterConfig) -> Filter:
 
 
 def own_policy_of(config: Mapping[str, Any]) -> str | None:
-    """The policy of one's own that a stored configuration names, FILE:CLASS; None where it is one of this
-    program."""
+    """The custom policy that a stored configuration names, FILE:CLASS; None for a built-in one."""
     name = config.get("schedule", {}).get("policy", BUILT_IN[0])
     return None if name in BUILT_IN else str(name)

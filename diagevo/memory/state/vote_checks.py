@@ -1,8 +1,8 @@
-"""What a candidate's votes say of it: counts, label and verdict, made again by the functions of the play. And
-what a configuration says of the judgements below it.
+"""A candidate's counts, label and verdict, recomputed from its votes by the functions that the loop uses, and
+later judgements checked against the configuration.
 
-The votes, the question and the cause that it was written for are facts. What was counted in them is not: a
-candidate that says otherwise is refused, when it is recorded and at every replay.
+The votes, the question and the cause that it was written for are facts. The counts are not: a candidate that
+disagrees is refused, when it is recorded and at every replay.
 """
 
 from collections.abc import Mapping
@@ -34,32 +34,32 @@ from diagevo.memory.state.stored_config import filter_of
 
 
 class Judging(msgspec.Struct, frozen=True):
-    """What the candidates of a round are judged by."""
+    """The settings by which a round's candidates are judged."""
 
     filter: Filter
     true_labels: bool
     """Labels are a world's true answers, not majorities (a control)."""
     responses: int | None
-    """N, where the configuration says it."""
+    """N, if the configuration sets it."""
     sources: frozenset[str]
-    """Where labels of the method may come from."""
+    """The method's allowed sources of labels."""
 
 
 VOTED = frozenset({"votes"})
 VOTES_SAY = VOTED | {"document"}
-"""Sources of labels that are the majority of what is recorded as votes."""
+"""Sources of labels that are the majority of the recorded votes."""
 LABELS: Mapping[str, frozenset[str]] = {
     "r-few": VOTED | {"human"},
     "absolute-zero": frozenset({"executor"}),
     "darc": frozenset({"document"}),
     "spice": frozenset({"proposer"}),
 }
-"""Methods whose labels are not all majorities: where theirs come from. A forged log cannot call a label a
-fact where its method has none."""
+"""Methods whose labels are not all majorities, with their sources. A forged log cannot pass a label off
+as a fact if its method has none."""
 
 
 def judging(config: Mapping[str, Any]) -> Judging:
-    """As a stored configuration has it."""
+    """From a stored configuration."""
     round_ = config.get("round", {})
     return Judging(
         filter_of(config),
@@ -70,7 +70,7 @@ def judging(config: Mapping[str, Any]) -> Judging:
 
 
 def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
-    """Raises InconsistentError where counts, label or verdict are not what the votes give."""
+    """Raises InconsistentError if counts, label or verdict are not what the votes give."""
     votes, responses, label = event.votes, event.responses, event.label
     if responses != by.responses is not None and event.votes_are == "answers":
         raise InconsistentError(f"it has {responses} responses, round.responses is {by.responses}")
@@ -140,11 +140,11 @@ def _why(event: CandidateScored, settings: Filter) -> str:
 
 
 PASS_AT = 0.5
-"""Where no configuration says it."""
+"""If no configuration sets it."""
 
 
 def refuse_ungrouped(event: GroupIngested, config: Mapping[str, Any]) -> None:
-    """Raises InconsistentError where passes and failures are not those of the group's rewards."""
+    """Raises InconsistentError if passes and failures do not follow from the group's rewards."""
     pass_at = float(config.get("ingest", {}).get("pass_at", PASS_AT))
     failed, responses = failing(event.rewards, pass_at), len(event.rewards)
     passes = responses - len(failed)
@@ -168,11 +168,11 @@ SECTIONS = frozenset(
     | {"reward", "roles", "round", "sampling"}
     | {"challenger_grpo", "schedule", "solver_grpo", "training", "validation", "warm_start"}
 )
-"""Of a configuration: each has settings under it. A test holds them against the settings that there are."""
+"""Sections of a configuration: each has settings under it. A test compares them with the actual settings."""
 
 
 def refuse_shapeless(event: RunConfigured) -> None:
-    """Raises InconsistentError for what no configuration of a run can be."""
+    """Raises InconsistentError for anything that cannot be a run's configuration."""
     if not event.config and "challenger" in event.models:
         raise InconsistentError("it names a challenger, and has no settings that one is trained with")
     for name in SECTIONS & event.config.keys():
@@ -181,7 +181,7 @@ def refuse_shapeless(event: RunConfigured) -> None:
 
 
 def refuse_unscreened(event: DuplicateJudged, config: Mapping[str, Any]) -> None:
-    """Raises InconsistentError where other causes were shown than those above θ_dup."""
+    """Raises InconsistentError if the causes shown are not those above θ_dup."""
     theta = config.get("memory", {}).get("theta_dup")
     if theta is None:  # a trainer may screen as it likes
         return
@@ -194,7 +194,7 @@ def refuse_unscreened(event: DuplicateJudged, config: Mapping[str, Any]) -> None
 
 
 def refuse_unlisted(event: NodePairJudged, config: Mapping[str, Any]) -> None:
-    """Raises InconsistentError where the nodes are not above θ_merge."""
+    """Raises InconsistentError if the nodes are not above θ_merge."""
     theta = config.get("memory", {}).get("theta_merge")
     if theta is not None and event.similarity < round(theta, 6):  # recorded with six digits
         raise InconsistentError(f"memory.theta_merge is {theta:g}, and the nodes are at {event.similarity:g}")

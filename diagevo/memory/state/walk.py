@@ -1,6 +1,6 @@
-"""A run folded event by event from the first, believing no snapshot.
+"""A run folded event by event from the first, without trusting a
 
-Replay, verify, rebuild and the recheck read it. A cause's story reads its events by their index.
+snapshot. Replay, verify, rebuild and the recheck use it. A cause's story reads its events by their index.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ class Moment(NamedTuple, Generic[B]):
 
     fact: Fact[Event]
     before: B
-    """What the caller keeps of the memory right before the event."""
+    """What the caller saved of the memory right before the event."""
     after: MemoryState
     """The memory right after it; the same object throughout."""
     closed: OpenRound | None
@@ -31,7 +31,7 @@ def walk(
     log: Log, run_id: str, before: Callable[[MemoryState, Fact[Event]], B], *, until: int | None = None
 ) -> Iterator[Moment[B]]:
     """Every event up to sequence `until`, folded. Copying a state at each would take longer than the fold, so
-    `before` says what is kept of it. Raises InconsistentError at an event that does not follow."""
+    `before` selects what to save of it. Raises InconsistentError at an event that does not follow."""
     state = MemoryState(run_id)
     for fact in log.facts(run_id, until=until):
         kept, now = before(state, fact), state.open
@@ -40,4 +40,4 @@ def walk(
 
 
 def nothing(state: MemoryState, fact: Fact[Event]) -> None:
-    """Of the memory before an event, where only what comes after it is asked for."""
+    """Saves nothing of the memory before an event, if only the state after it is needed."""

@@ -1,4 +1,4 @@
-"""The story of a cause as values: each kind of turn that its life takes, and what it does to the schedule."""
+"""The story of a cause as values: each kind of turn, and its effect on the schedule."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,7 +8,7 @@ from diagevo.memory.events import CandidateVerdict, CauseState, Mode
 from diagevo.memory.stories.failures import FailureStory, ModelExchange
 
 Standing = CauseState | Literal["superseded"]
-"""Superseded: it was made in a round that counts no more."""
+"""Superseded: it was made in a round that no longer counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Created(_Turn):
 
 @dataclass(frozen=True, slots=True)
 class Added(_Turn):
-    """Somebody named it in their own words."""
+    """Somebody added it in their own words."""
 
     node_id: str
     new_node: bool
@@ -43,7 +43,7 @@ class Added(_Turn):
 
 @dataclass(frozen=True, slots=True)
 class Assigned(_Turn):
-    """Somebody said that a failure is of this cause."""
+    """Somebody assigned a failure to this cause."""
 
     failure_id: str
     by: str
@@ -51,7 +51,7 @@ class Assigned(_Turn):
     """When, UTC."""
     note: str | None
     undo: bool
-    """Whether it is of the cause again, as diagnosed."""
+    """Whether this undoes an earlier move: it is back under this cause, as diagnosed."""
     state: CauseState
     frequency: int
     event: Literal["assigned"] = "assigned"
@@ -59,7 +59,7 @@ class Assigned(_Turn):
 
 @dataclass(frozen=True, slots=True)
 class Unassigned(_Turn):
-    """Somebody said that a failure is not of this cause."""
+    """Somebody took a failure out of this cause."""
 
     failure_id: str
     by: str
@@ -83,7 +83,7 @@ class Vote:
     label_true: bool | None
     verdict: CandidateVerdict
     question: str | None
-    """Its text, where the full story is asked for."""
+    """Its text, if the full story is requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Promoted(_Turn):
     threshold: Fraction
     closed_frequency: int
     votes: tuple[Vote, ...]
-    """The questions, invalid ones left out, where they were asked for."""
+    """The questions, without invalid ones, if they were requested."""
     rewards: bool = False
     """Whether another trainer's rewards were counted, not answers that agree."""
     event: Literal["promoted"] = "promoted"
@@ -118,7 +118,7 @@ class _Failures(_Turn):
     """f after the round's last of them."""
     evidence: tuple[FailureStory, ...]
     against_false_labels: int | None
-    """How many of them failed against a label that is false; None where no truth is known."""
+    """How many of them failed against a false label; None if no truth is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,19 +154,19 @@ class Merged(_Turn):
 
 @dataclass(frozen=True, slots=True)
 class Sampled(_Turn):
-    """How the schedule of a round aimed at the cause, and what came of it."""
+    """How a round's schedule aimed at the cause, and the result."""
 
     epsilon: Fraction
     probability: Fraction
     sum: str
-    """p as it is computed: 89/730."""
+    """p as computed: 89/730."""
     frequency: int
     failures: int
     questions: int
     stitched: int
     verdicts: dict[str, int]
     consistency: Fraction | None
-    """Mean p1 over the valid questions, to be held against θ_up."""
+    """Mean p1 over the valid questions, to be compared with θ_up."""
     threshold: Fraction
     """θ_up in force in that round."""
     reached: bool
@@ -178,7 +178,7 @@ class Sampled(_Turn):
 
 @dataclass(frozen=True, slots=True)
 class Superseded(_Turn):
-    """Rounds `first` to `round` count no more; the cause is again as it was before them."""
+    """Rounds `first` to `round` no longer count; the cause is as it was before them."""
 
     first: int
     state: Standing
@@ -188,7 +188,7 @@ class Superseded(_Turn):
 
 @dataclass(frozen=True, slots=True)
 class Renamed(_Turn):
-    """An auditor corrected its words."""
+    """An auditor corrected its description."""
 
     before: str
     after: str
@@ -197,7 +197,7 @@ class Renamed(_Turn):
 
 @dataclass(frozen=True, slots=True)
 class Dismissed(_Turn):
-    """Somebody said that it is no fault of the model."""
+    """Somebody recorded that it is not the model's fault."""
 
     because: str
     by: str
@@ -209,7 +209,7 @@ class Dismissed(_Turn):
 
 @dataclass(frozen=True, slots=True)
 class Reinstated(_Turn):
-    """The dismissal was taken back."""
+    """The dismissal was undone."""
 
     by: str
     at: str
@@ -238,13 +238,13 @@ Turn = (
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What the cause does to the schedule of the next round, as committed."""
+    """The cause's effect on the next round's schedule, as committed."""
 
     round: int
     """Whose schedule it is."""
     epsilon: Fraction
     epsilon_without: Fraction | None
-    """ε had the cause counted no failure; None where a policy of one's own says it: audits run no code."""
+    """ε if the cause had no failures; None under a custom policy: audits run no code."""
     probability: Fraction
 
 

@@ -1,5 +1,5 @@
-"""Failures in words: the question, and what their cause rests on in them; else the step that
-was computed to be wrong, else the first that differs from what passed."""
+"""Failures in words: the question, and the evidence for their cause; else the step computed
+to be wrong, else the first that differs from a pass."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -12,16 +12,16 @@ from diagevo.memory.stories.failures import FailureStory, held_against
 from diagevo.text.steps import parted
 
 COMPARED = 20_000
-"""Characters of a response that are looked through for that step."""
+"""Maximum characters of a response searched for that step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A failure in words. Texts are None where they were not kept."""
+    """A failure in words. Texts are None if they were not kept."""
 
     failure_id: str
     question: str | None
-    """Without what all prompts begin with."""
+    """Without the common beginning of all prompts."""
     against: str
     """A response, or where none passed one to a prompt near to it, the known answer, or nothing: `actual` is
     then its end."""
@@ -29,21 +29,22 @@ class Example:
     expected: str | None
     """In a response that agrees with the label, or that passed; where none did, the known answer."""
     wrong: str | None
-    """Why the step is wrong, where that was computed; else it is the first difference."""
+    """Why the step is wrong, if that was computed; otherwise it is the first difference."""
     evidence: str | None
-    """What its cause rests on in it, where it was found without a model."""
+    """The evidence for its cause in it, if found without a model."""
     truth: str | None
     label_true: bool | None
     right: bool | None
-    """Whether it gives the true answer: then `expected` is what is wrong."""
+    """Whether it gives the true answer: then `expected` is wrong."""
     pair: WrittenPair | None
-    """The place that its cause is about, beside the nearest response that passed."""
+    """The place that its cause is about, with the nearest response that passed."""
     feedback: str | None
-    """What the files say of it."""
+    """The files' feedback on it."""
 
 
 def typical(diagnosed: Iterable[FailureDiagnosed]) -> FailureDiagnosed:
-    """Of failures of one cause that which writes what most of them write, against what most passes have."""
+    """The most typical failure of one cause: it writes what most of them write, against what most passes
+    have."""
     events = list(diagnosed)
     found = [
         ("", "") if (pair := one.pair) is None else (pair.wrote.lower(), pair.should.lower())
@@ -114,7 +115,7 @@ def _example(
 
 
 def examples_of(history: History, stories: Iterable[FailureStory]) -> dict[str, Example]:
-    """Of failures whose stories are told."""
+    """The examples of failures that have stories."""
     ids = {
         event_id(
             one.round, FailureObserved.__name__, f"{one.failure_id}.{one.stage}.{one.attempt}"

@@ -1,4 +1,4 @@
-"""What became of one failure: observed, diagnosed, judged, assigned, and the cause it was counted under;
+"""The history of one failure: observed, diagnosed, judged, assigned, and the cause it was counted under;
 and of one question: how it was drawn, voted on and filtered, and what failed on it."""
 
 from collections import Counter
@@ -47,12 +47,12 @@ CONTRADICTED = {
     "step_passed": "the response that passed has the step that it names",
     "step_holds": "the step that it names holds when it is computed",
 }
-"""Flags of a model's cause that what was computed contradicts."""
+"""Flags of a model's cause that the computation contradicts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelExchange:
-    """One question to a model, with its texts where they were wanted and kept."""
+    """One request to a model, with its texts if requested and kept."""
 
     purpose: str
     model: str
@@ -65,18 +65,18 @@ class ModelExchange:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """What was compared: loaded only where the full story is asked for."""
+    """The compared texts: loaded only if the full story is requested."""
 
     question: str | None
     reference: str | None
-    """Of a cause that was found without a model the nearest response that passed, where one is shown."""
+    """For a cause found without a model, the nearest response that passed, if one is shown."""
     trajectory: str | None
     calls: tuple[ModelExchange, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AssignedCause:
-    """What somebody said that a failure is of."""
+    """A cause that somebody assigned a failure to."""
 
     position: int
     cause_id: str | None
@@ -94,7 +94,7 @@ class FailureStory:
 
     failure_id: str
     own_id: str | None
-    """What its trainer calls it."""
+    """Its trainer's own id."""
     question_id: str
     round: int
     mode: Mode | None
@@ -104,7 +104,7 @@ class FailureStory:
     """answers, or a trainer's rewards."""
     label: str | None
     label_true: bool | None
-    """Whether the label is the true answer, where the truth is known."""
+    """Whether the label is the true answer, if the truth is known."""
     truth: str | None
     against: str
     """What it is held against: a response; where none passed, one to a prompt near to it, the known answer,
@@ -116,7 +116,7 @@ class FailureStory:
     attempt: int
     step: int
     void: bool
-    """Observed past the step from which its attempt was done again: never counted."""
+    """Observed after the step from which its attempt was repeated: never counted."""
     supplied: tuple[SuppliedCause, ...]
     verdict: str | None
     """recurrence, new_cause, slip, unresolved; None while it is not diagnosed."""
@@ -128,12 +128,12 @@ class FailureStory:
     nearest: SimilarCause | None
     duplicate: bool | None
     judged: bool
-    """Whether a stored cause was near enough for the diagnostician to be asked about duplicates."""
+    """Whether a stored cause was near enough to ask the diagnostician about duplicates."""
     shortlist: tuple[SimilarNode, ...]
     node_id: str | None
     new_label: str | None
     outcome: str | None
-    """recurrence, deduplication, created: how it was counted; None where it is not."""
+    """recurrence, deduplication, created: how it was counted; None if it was not."""
     cause_id: str | None
     similarity: float | None
     theta_dup: float
@@ -143,9 +143,9 @@ class FailureStory:
     diagnosed: str | None = None
     """The cause that its round counted it under."""
     moves: tuple[AssignedCause, ...] = ()
-    """What somebody said of it since, in order."""
+    """Later assignments, in order."""
     local: bool = False
-    """Whether it was diagnosed without a model: by computing, and by contrast to what passed."""
+    """Whether it was diagnosed without a model: by computation, and by contrast with passes."""
     pair: WrittenPair | None = None
     """The place that its cause is about, beside a response that passed."""
     feedback: str | None = None
@@ -153,12 +153,12 @@ class FailureStory:
 
     @property
     def contradicted(self) -> str | None:
-        """What speaks against the cause that a model named."""
+        """The evidence against the cause that a model named."""
         return next((CONTRADICTED[flag] for flag in self.flags if flag in CONTRADICTED), None)
 
 
 def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bool = False) -> FailureStory:
-    """The story of a failure by its id. Raises NotFoundError where it was not observed by then."""
+    """The story of a failure by its id. Raises NotFoundError if it was not observed by then."""
     seen = observation(history, failure, as_of)
     if seen is None:
         raise NotFoundError(
@@ -190,7 +190,7 @@ def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bo
 
 
 def _with_moves(history: History, story: FailureStory, as_of: AsOf) -> FailureStory:
-    """With what somebody said of it by then, and the cause that it is of since."""
+    """With the assignments made by then, and the resulting cause."""
     own = [
         fact
         for fact in moves(history.log, history.run_id, as_of.position)
@@ -203,7 +203,7 @@ def _with_moves(history: History, story: FailureStory, as_of: AsOf) -> FailureSt
         match event:
             case FailureAssigned(cause_id=cause, by=by, note=note, undo=undo):
                 if found and found[-1].cause_id is None:
-                    found.pop()  # from one to another is one step
+                    found.pop()  # a move between causes is one step
                 found.append(AssignedCause(fact.position, cause, by, at, note, undo))
             case FailureUnassigned(by=by):
                 found.append(AssignedCause(fact.position, None, by, at, None, False))
@@ -369,7 +369,7 @@ def _texts(
 
 
 def asked(history: History, purpose: str, call: ModelCall) -> ModelExchange:
-    """A call with its texts."""
+    """A request with its texts."""
     texts = {"request": history.text(call.request), "reply": history.text(call.reply)}
     return filled(ModelExchange, call, purpose=purpose, **texts)
 
@@ -393,7 +393,7 @@ class QuestionStory:
 
     question_id: str
     own_id: str | None
-    """What its trainer calls it."""
+    """Its trainer's own id."""
     round: int
     position: int
     opened: int
@@ -411,7 +411,7 @@ class QuestionStory:
     label_true: bool | None
     truth: str | None
     undecided: int
-    """Pairs of its answers that stand apart because comparing them came to no verdict."""
+    """Pairs of its answers that count as different because comparing them reached no verdict."""
     p1: Fraction
     p2: Fraction
     verdict: CandidateVerdict
@@ -420,7 +420,7 @@ class QuestionStory:
     votes_are: Votes
     drawn_round: int | None
     steered: bool
-    """Whether the memory drew the prompts of the trainer whose rewards these are."""
+    """Whether the memory drew this trainer's prompts."""
     label_from: LabelSource
     shown: tuple[str, ...]
     """What the challenger was shown when it wrote the question."""
@@ -464,7 +464,7 @@ def question_story(
 
 
 def own_id_of(history: History, round_: int, id_: str) -> str | None:
-    """What its trainer calls a question or failure; None where it goes by ours."""
+    """The trainer's own id of a question or failure; None if it uses ours."""
     found = history.find(IdGiven, round_, id_)
     return None if found is None else found.event.own_id
 

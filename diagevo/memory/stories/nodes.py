@@ -1,4 +1,4 @@
-"""The story of a skill node: what made it, what was merged into it, what was kept apart."""
+"""The story of a skill node: how it was created, what was merged into it, what was kept apart."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class NodeJudgement:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A cause that came to the node, with the round and the node it was created under."""
+    """A cause of the node, with the round and the node it was created under."""
 
     cause_id: str
     description: str

@@ -1,5 +1,5 @@
-"""How people name things: `c42`, `n7`, `r3.q318`, `r3.q318.a5`, an id of their trainer's own, or an
-unambiguous piece of a description; and the events that concern one."""
+"""How people name things: `c42`, `n7`, `r3.q318`, `r3.q318.a5`, their trainer's own id, or an
+unambiguous part of a description; and the events that concern one."""
 
 import re
 import sys
@@ -39,7 +39,7 @@ _FORMS: dict[Kind, re.Pattern[str]] = {
 """No number of the log has more digits."""
 _LISTED = 10
 _WORDS = 400
-"""Characters of a description that is listed."""
+"""Maximum characters of a listed description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class Reference:
 
     @property
     def round(self) -> int:
-        """Of a question or a failure: the round in its id."""
+        """For a question or a failure: the round in its id."""
         return int(self.id[1:].split(".")[0])
 
 
 def resolve(history: History, text: str, as_of: AsOf, *kinds: Kind) -> Reference:
     """What `text` names at that point, among `kinds` (all, if none is given).
 
-    Ours come first: `c1` is a cause, and a question of one's own that is called so only where there is none.
-    Raises NotFoundError (exit 3) where it names nothing, ConfigError (exit 2) where it names several things
-    or something of another kind.
+    Our ids take precedence: `c1` is a cause, and a trainer's question with that id only if there is no such
+    cause. Raises NotFoundError (exit 3) if it names nothing, ConfigError (exit 2) if it names several things
+    or another kind.
     """
     wanted: tuple[Kind, ...] = kinds or ("cause", "node", "question", "failure")
     given = text.strip()
@@ -76,7 +76,7 @@ def resolve(history: History, text: str, as_of: AsOf, *kinds: Kind) -> Reference
 
 
 def _by_own_id(history: History, own_id: str, as_of: AsOf, wanted: tuple[Kind, ...]) -> Reference | None:
-    """The question or failure that its trainer calls so: of several rounds the last one's."""
+    """The question or failure with this trainer's id: the last one, if several rounds have it."""
     named = named_so(history.log, history.run_id, own_id, as_of.position)
     found = [Reference(kind, ours) for kind, ours in named.items() if kind in wanted]
     if len(found) > 1:
@@ -86,7 +86,7 @@ def _by_own_id(history: History, own_id: str, as_of: AsOf, wanted: tuple[Kind, .
 
 
 def causes(history: History, as_of: AsOf) -> dict[str, tuple[str, int]]:
-    """Every cause created by then, by id: what it is called, and its round."""
+    """Every cause created by then, by id: its description and its round."""
     found: dict[str, tuple[str, int]] = {}
     for fact in history.events(CauseCreated, CauseAdded, CauseRenamed, as_of=as_of):
         _, born = found.get(fact.event.cause_id, ("", fact.round))
@@ -133,10 +133,10 @@ def observation(history: History, failure: Reference, as_of: AsOf) -> Fact[Failu
 
 def _by_text(history: History, text: str, as_of: AsOf, wanted: tuple[Kind, ...]) -> Reference:
     named: list[tuple[Reference, str]] = []
-    gone = history.superseded(as_of)  # what they made may have been made again, in the same words
+    gone = history.superseded(as_of)  # the same causes may have been created again, with the same description
     if "cause" in wanted:
         made = causes(history, as_of).items()
-        stored = history.state(as_of).causes  # somebody may have added one after a superseding
+        stored = history.state(as_of).causes  # one may have been added by hand after a superseding
         counts = ((i, words) for i, (words, round_) in made if round_ not in gone or i in stored)
         named += [(Reference("cause", i), words) for i, words in counts]
     if "node" in wanted:
@@ -152,7 +152,7 @@ def _by_text(history: History, text: str, as_of: AsOf, wanted: tuple[Kind, ...])
     if not fitting:
         raise NotFoundError(
             f'nothing matches "{shortened(text)}" in run {history.run_id}',
-            hint="give an id (c42, n7, r3.q318, r3.q318.a5) or a piece of a description: diagevo memory show",
+            hint="give an id (c42, n7, r3.q318, r3.q318.a5) or part of a description: diagevo memory show",
         )
     listed = {reference.id: shortened(words, _WORDS) for reference, words in fitting[:_LISTED]}
     message = f'"{shortened(text)}" matches {len(fitting)} descriptions'
@@ -166,7 +166,7 @@ class Nodes:
     created: dict[str, Fact[NodeCreated | CauseAdded]] = field(
         default_factory=dict[str, Fact[NodeCreated | CauseAdded]]
     )
-    """A cause that somebody added may have come with its node."""
+    """A cause added by hand may have brought its node."""
     merges: list[Fact[NodesMerged]] = field(default_factory=list[Fact[NodesMerged]])
     labels: dict[str, str] = field(default_factory=dict[str, str])
     """The last label of each."""
@@ -174,7 +174,7 @@ class Nodes:
     """In order."""
 
     def way(self, node_id: str) -> Iterator[Fact[NodesMerged]]:
-        """The merges of the node that what is under `node_id` belongs to, wherever they lead it."""
+        """The merges of the node that now contains `node_id`, up to its current survivor."""
         for merge in self.merges:
             if node_id in (merge.event.survivor, merge.event.absorbed):
                 yield merge
@@ -197,7 +197,7 @@ class Nodes:
 
 
 def nodes(history: History, as_of: AsOf) -> Nodes:
-    """Read from the events of nodes. What superseded rounds merged is two again."""
+    """Read from the events of nodes. Merges of superseded rounds are undone."""
     found, gone = Nodes(), history.superseded(as_of)
     for made in history.events(NodeCreated, CauseAdded, as_of=as_of):
         if made.event.label is not None:
@@ -216,7 +216,7 @@ _NAMED_IN = {
     "question": ("question_id", "failure_id"),
     "failure": ("failure_id",),
 }
-"""The fields of an event that say what it is about, by the kind of that."""
+"""The fields of an event that name its subject, by kind."""
 _NODE_EVENTS = ("NodeCreated", "NodeAssigned", "CauseCreated", "CauseAdded", "NodePairJudged", "NodesMerged")
 
 
@@ -231,7 +231,7 @@ class EventFilter:
 
 
 def trail(history: History, wanted: EventFilter, as_of: AsOf, *, after: int = 0) -> Iterator[Recorded]:
-    """The chosen events after position `after`, oldest first, streamed."""
+    """The selected events after position `after`, oldest first, streamed."""
     reference = None if wanted.ref is None else resolve(history, wanted.ref, as_of)
     types: tuple[str, ...] | None = wanted.types or None
     rounds = None if wanted.round is None else (wanted.round, wanted.round)

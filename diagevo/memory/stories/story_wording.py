@@ -1,4 +1,5 @@
-"""Stories in lines, each turn worded once: the terminal lays the lines out, and a page links their ids."""
+"""Stories as lines, the single wording of each turn: the terminal lays the lines out, and a page links their
+ids."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ from diagevo.text.lines import Line, listed, sub
 from diagevo.text.numbers import count, number, percent
 
 SHOWN, FEEDBACK = 80, 400
-"""Characters of a text in a line; of what the files say of a failure."""
+"""Maximum characters of a text in a line; of a failure's feedback."""
 LABEL_FROM = {
     "human": "a person, not the votes",
     "proposer": "the challenger itself, not the votes",
@@ -42,7 +43,7 @@ Examples = Mapping[str, Example]
 
 
 def turn_lines(turn: Turn, examples: Examples, shown: int | None = None, *, rest: str = "") -> Iterator[Line]:
-    """The line of a turn, with so many of its failures below it. `rest`: where the others are."""
+    """The line of a turn, with this many of its failures below it. `rest`: where the others are."""
     at = turn.position
     match turn:
         case Created():
@@ -111,7 +112,7 @@ def turn_lines(turn: Turn, examples: Examples, shown: int | None = None, *, rest
 def evidence_lines(
     stories: Sequence[FailureStory], total: int, examples: Examples, shown: int | None, *, rest: str = ""
 ) -> Iterator[Line]:
-    """So many of a turn's failures, and how many more there are."""
+    """This many of a turn's failures, and how many more there are."""
     if shown == 0:
         return
     for story in stories[:shown]:
@@ -123,7 +124,7 @@ def evidence_lines(
 
 
 def effect_lines(story: CauseStory) -> list[Line]:
-    """What a cause does to the schedule of the next round."""
+    """A cause's effect on the next round's schedule."""
     effect = story.effect
     if effect is None:
         return []
@@ -152,7 +153,7 @@ def effect_lines(story: CauseStory) -> list[Line]:
 
 
 def failure_lines(story: FailureStory) -> list[Line]:
-    """What became of one failure, from the question to the count."""
+    """The history of one failure, from the question to the count."""
     at = story.positions.get
     drawn = {"free": "free exploration", "targeted": f"aimed at {story.target}"}.get(
         story.mode or "", f"stitched ({story.target} + {story.stitched})"
@@ -204,7 +205,7 @@ def failure_lines(story: FailureStory) -> list[Line]:
 
 
 def question_lines(story: QuestionStory) -> list[Line]:
-    """How a question came to be drawn, and how it was voted on."""
+    """How a question was drawn, and how it was voted on."""
     t = sub(story.round)
     if story.mode == "free":
         drawn = f"free exploration, ε{t} = {number(story.epsilon)}"
@@ -226,7 +227,7 @@ def question_lines(story: QuestionStory) -> list[Line]:
     if rewards:
         answers += " by rewards of its trainer, not by agreement"
     answers += f" (of {story.responses} responses)"
-    # What a filter makes of rewards, a trainer's own check has not said.
+    # The filter's verdict on rewards is not the trainer's own check.
     verdict = story.reason if rewards else f"{story.verdict.replace('_', ' ')}: {story.reason}"
     lines = [
         Line("drawn", drawn, story.opened),
@@ -271,7 +272,7 @@ def member_line(member: Member, node_id: str) -> Line:
 
 
 def pair_line(pair: NodeJudgement) -> Line:
-    """A node that was held beside this one."""
+    """A node that was compared with this one."""
     text = f"r{pair.round}  with {pair.other}, cosine {pair.similarity:.2f}: "
     text += f"one skill: {pair.survivor}" if pair.merged else "two skills"
     words = f" “{pair.label}”" if pair.merged else ""
@@ -279,8 +280,8 @@ def pair_line(pair: NodeJudgement) -> Line:
 
 
 def in_words(example: Example | None) -> str | None:
-    """A failure in words: the question, and what its cause rests on, the step that was computed to be wrong,
-    or else the first that differs."""
+    """A failure in words: the question, and the evidence for its cause, the step computed to be wrong, or
+    else the first that differs."""
     if example is None or (example.evidence is None and None in (example.actual, example.expected)):
         return None
     question, actual, expected, wrong, evidence = (
@@ -302,7 +303,7 @@ def _in_words(story: FailureStory, examples: Examples) -> str:
 
 
 def mark_of(story: FailureStory) -> str:
-    """What the truth says of a failure: that its label is false, or that its answer is right."""
+    """The truth about a failure: that its label is false, or that its answer is right."""
     truth = "" if story.truth is None else f", the truth is {story.truth}"
     if story.contradicted is not None:
         return f"CONTRADICTED: {story.contradicted}"
@@ -344,7 +345,7 @@ def how_counted(story: FailureStory) -> str:
 
 
 def nearest(e: FailureStory) -> str:
-    """The stored cause nearest to a new one, and what was made of it."""
+    """The stored cause nearest to a new one, and the verdict on it."""
     if e.nearest is None:
         return "" if e.local else "the first cause of all"
     near = f"nearest: {e.nearest.cause_id} at {e.nearest.similarity:.2f}"
@@ -385,7 +386,7 @@ def _sampled(turn: Sampled) -> str:
         reached = "≥" if turn.consistency >= turn.threshold else "<"
         called = "mean pass rate" if turn.rewards else "mean p₁"
         mean = f", {called} {number(turn.consistency)} {reached} {number(turn.threshold, 2)}"
-    if turn.rewards:  # what another trainer asked again: nobody drew it by p
+    if turn.rewards:  # prompts that another trainer repeated: nobody drew them by p
         if not turn.questions:
             return "no prompt that aims at it came"
         came = f"{count(turn.questions, 'prompt')} that {'aims' if turn.questions == 1 else 'aim'} at it"

@@ -1,4 +1,4 @@
-"""Why a cause stands where it stands: its story round by round, with the evidence of each turn."""
+"""Why a cause has its state: its story round by round, with the evidence of each turn."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -73,7 +73,7 @@ class Writer:
         self._file.execute("BEGIN")
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """A row, unless one of its key is there. Raises StoreError for a row that nobody could read."""
+        """Add a row, unless its key exists. Raises StoreError for a row that would be too large to read."""
         number = self.rows[table] + 1
         try:
             added = self._file.execute(INSERTS[table], row)
@@ -91,8 +91,8 @@ class Writer:
 
 
 class UntrustedBundle:
-    """A bundle that somebody sent: its rows, each checked as it is read. The events come first: they say what
-    else belongs. Every method raises StoreError at the first row that is not what was written."""
+    """A received bundle: its rows, each checked as it is read. The events come first: they determine what
+    else belongs. Every method raises StoreError at the first row that is not as it was written."""
 
     def __init__(self, path: Path) -> None:
         """Raises ConfigError where there is no file or it is no bundle, StoreError where it holds anything
@@ -111,13 +111,13 @@ class UntrustedBundle:
                 self._file.close()
                 raise
         self.run = self._run()
-        """Which run it is, and where its chain ends."""
+        """The run, and the end of its chain."""
         self._models: dict[str, int] = {}
         """Embedding models of the run, with the length of their vectors."""
         self._named = DigestSet()
-        """What the events name; a text that was read is taken out."""
+        """Texts that the events name; each is removed once read."""
         self._texts = 0
-        """Texts that were not read."""
+        """Texts not read yet."""
 
     def _look(self, size: int) -> None:
         for limit, bound in (
@@ -203,8 +203,8 @@ class UntrustedBundle:
         self._file.close()
 
     def events(self) -> Iterator[Recorded]:
-        """The events, up to the end that the bundle names. What each says is judged by whoever takes it
-        (`copying`), who gives it to `note`."""
+        """The events, up to the end that the bundle names. The caller (`copying`) checks each one and
+        passes it to `note`."""
         head, number = GENESIS, 0
         for number, row in enumerate(self.rows("event"), start=1):
             recorded = Recorded(*row)
@@ -218,7 +218,7 @@ class UntrustedBundle:
             raise StoreError(f"{ends}; its run says {sequence} in {hash_[:12]}…", hint=EXPORT_AGAIN)
 
     def facts(self, positions: Iterable[int]) -> Iterator[Fact[Event]]:
-        """What the events at these positions say, which were taken already."""
+        """The content of events at these positions, which were already taken."""
         return facts(map(self._fact, positions))
 
     def _fact(self, position: int) -> FactRow:
@@ -229,7 +229,7 @@ class UntrustedBundle:
             ).fetchone()
 
     def note(self, event: Event) -> None:
-        """What else an event, which was taken, asks for."""
+        """Note what else an accepted event requires."""
         if isinstance(event, RunConfigured):
             self._models[model_of(event.embedder)] = event.embedder.dimension
         for _, digest in named_texts(event):
@@ -238,7 +238,7 @@ class UntrustedBundle:
             self._named.add(f"vector\n{text_hash(text)}")
 
     def texts(self) -> Rows:
-        """The texts, each against its digest, and all that the events name."""
+        """The texts, each checked against its digest; all that the events name must be there."""
         for number, row in enumerate(self.rows("artifact"), start=1):
             digest, content = row
             if hashlib.sha256(content).hexdigest() != digest:
@@ -285,7 +285,7 @@ class UntrustedBundle:
 
 
 def embedded(event: Event) -> str | None:
-    """The text of an event that is embedded, where it has one."""
+    """The text of an event that is embedded, if it has one."""
     match event:
         case CauseCreated(description=text) | FailureDiagnosed(description=text):
             return text

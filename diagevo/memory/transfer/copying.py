@@ -1,10 +1,9 @@
-"""A history written into a new run: for a fork, and for an import.
+"""Writes a history into a new run: for a fork, and for an import.
 
-An event keeps its id, its place in the run and its hash; the run's name and the position are given. So a copy
-ends in the very same head, and a fork shares its beginning with the run that it comes from. Every event goes
-through what an append goes through: it is decoded strictly, linked to the one before, and folded, so that a
-history that does not hold is refused whole. Each commit's projections are written again. All of it is one
-transaction.
+An event keeps its id, its place in the run and its hash; the run's name and the position are new. So a copy
+ends in the same head, and a fork shares its beginning with its parent. Every event goes through the same
+checks as an append: it is decoded strictly, linked to the one before, and folded, so that an invalid history
+is refused as a whole. Each commit's projections are rewritten. All of it is one transaction.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,7 +44,7 @@ class CopiedRun:
 
 
 class HistoryReader:
-    """A history as it is read from outside: each event held against the one before it, then folded."""
+    """Reads an external history: each event is checked against the one before it, then folded."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
@@ -62,7 +61,7 @@ class HistoryReader:
         on_event: Callable[[Event], None] = lambda _: None,
     ) -> None:
         """Take events of another run, in their order. Raises StoreError at the first that is not what was
-        written, InconsistentError where it does not follow; `called`: what they come from."""
+        written, InconsistentError where it does not follow; `called`: their source, for messages."""
         for recorded in source:
             try:
                 self.chain.follows(recorded)
@@ -93,10 +92,10 @@ class HistoryReader:
 
 
 class Copy(HistoryReader):
-    """Writes a new run within a transaction that the caller holds (`Database.write`)."""
+    """Writes a new run within the caller's transaction (`Database.write`)."""
 
     def __init__(self, connection: Connection, log: Log, run_id: str, folder: Path) -> None:
-        """`folder`: the new run's. Raises ConfigError where the run exists."""
+        """`folder`: the new run's. Raises ConfigError if the run exists."""
         super().__init__(run_id)
         log.lock(connection)
         if log.head(run_id).sequence:
@@ -161,9 +160,9 @@ class Copy(HistoryReader):
 
     def finish(self, imported: str | None = None) -> CopiedRun:
         """Move the heads. After the transaction, `keep_heads` puts them outside the database. Raises
-        ConflictError where the run's folder has chain heads of another history.
+        ConflictError if the run's folder has chain heads of another history.
 
-        `imported`: the head that came from outside, where one did.
+        `imported`: the imported head, if any.
         """
         self._flush()
         for message in self._kept.rest():
@@ -180,7 +179,7 @@ class Copy(HistoryReader):
 
 
 def twice(called: str, hint: str) -> StoreError:
-    """The error about a history in which an event comes again."""
+    """The error about a history with a repeated event."""
     return StoreError(f"an event of {called} is there twice", hint=hint)
 
 

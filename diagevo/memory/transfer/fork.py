@@ -25,15 +25,15 @@ WORDING = frozenset({"prompts", "round.boxed_answers", "schedule.stitching", "ro
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """The new run, and what of the old one's files it has."""
+    """The new run, and which of the old one's files it has."""
 
     written: CopiedRun
     origin: Origin
     changed: tuple[str, ...]
-    """Keys of the configuration that are not the old run's."""
+    """Configuration keys that differ from the old run's."""
     files: tuple[str, ...]
     missing: tuple[str, ...]
-    """Files that the old run recorded and no longer has."""
+    """Files that the old run recorded but no longer has."""
 
 
 def fork(
@@ -81,7 +81,7 @@ def fork(
         see = f"see what is wrong: diagevo memory verify --run {history.run_id}"
         copy.take(source, f"run {history.run_id}", see)
         copy.append(configured, round)
-        # With the configuration of a run from outside a fork is from outside too.
+        # A fork with an imported run's configuration counts as imported too.
         outside = history.log.imported(history.run_id) if config is None else None
         written = copy.finish(imported=outside)
         _copy_brought(connection, history.run_id, name)
@@ -132,8 +132,8 @@ def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[s
 def _link(
     history: History, as_of: AsOf, source: Path, target: Path
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Recorded files into the new folder. They are written once and never changed, so a hard link is a
-    copy."""
+    """Link recorded files into the new folder. They are written once and never changed, so a hard link
+    is as good as a copy."""
     files: list[str] = []
     missing: list[str] = []
     completed = history.events(StageCompleted, as_of=as_of)
@@ -161,7 +161,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _link_file(source: str, target: str) -> None:
-    """Nothing that is there gives way: it may be the new run's own."""
+    """Never overwrites an existing file: it may be the new run's own."""
     try:
         os.link(source, target)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Projections and the vector index made again: they are disposable, the log is not."""
+"""Rebuilds projections and the vector index: they are disposable, the log is not."""
 
 import shlex
 from dataclasses import dataclass
@@ -21,18 +21,18 @@ from diagevo.memory.state.walk import walk
 
 @dataclass(frozen=True, slots=True)
 class Rebuilding:
-    """What was made again."""
+    """What was rebuilt."""
 
     rounds: int
     embedder: Embedder
-    """The model whose vectors the run has."""
+    """The embedding model of the run."""
     indexed: int
-    """Causes in the vector index; 0 where so few need none."""
+    """Causes in the vector index; 0 if there are too few to need one."""
 
 
 def snapshots(database: Database) -> Finding:
-    """Whose snapshots are of another version's form: such are passed over, and a long run is read from its
-    first event until they are made again."""
+    """Finds runs whose snapshots have another version's format: these are ignored, and a long run is read
+    from its first event until they are rebuilt."""
     old = select(SNAPSHOT.c.run_id).where(SNAPSHOT.c.version != projection.VERSION).distinct()
     with database.read() as connection:
         runs = sorted(connection.execute(old).scalars())
@@ -44,8 +44,8 @@ def snapshots(database: Database) -> Finding:
 
 
 def rebuild(memory: Memory) -> Rebuilding:
-    """Projections, snapshots and the vector index of a run. Raises StoreError where another process writes to
-    it."""
+    """Projections, snapshots and the vector index of a run. Raises StoreError if another process is writing
+    to it."""
     memory.claim()
     history = History(memory.database, memory.run_id, memory.root)
     rounds = rebuild_projections(history)
@@ -54,7 +54,7 @@ def rebuild(memory: Memory) -> Rebuilding:
 
 
 def rebuild_projections(history: History) -> int:
-    """Write every projection and snapshot of a run again, in one transaction; the number of rounds.
+    """Rewrite every projection and snapshot of a run, in one transaction. Returns the number of rounds.
 
     The log is folded from its first event. Raises InconsistentError at an event that does not follow; then
     nothing is changed.

@@ -1,4 +1,4 @@
-"""The questions that went wrong as data to train on: supervised, preferences or prompts, with provenance."""
+"""Failed questions as training data: supervised, preferences or prompts, with provenance."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ from diagevo.text.turns import joined, turns
 
 Kind = Literal["sft", "dpo", "prompts"]
 PAGE = 500
-"""Failures whose texts are read together."""
+"""Failures whose texts are read in one batch."""
 _MARKS = re.compile(r"<\|\w+\|>|<start_of_turn>|\[INST\]")
 _Failure = tuple[FailureObserved, CandidateScored]
 
@@ -48,16 +48,16 @@ class LeftOut:
     failures: int
     why: str
     next: str
-    """What gives them one, or why nothing should."""
+    """How to get one, or why none should exist."""
 
 
 class TrainingData:
-    """The failures of a run as TRL's trainers take them, in order of the log, without superseded rounds and
-    abandoned steps.
+    """The failures of a run as TRL's trainers take them, in log order, without superseded rounds and
+    abandoned steps. Where
 
-    Where the true answer is known, what would teach a false one is left out: an agreeing response of a false
+    the true answer is known, rows that would teach a false one are left out: an agreeing response of a false
     label, a failed response that was right. So are failures of a dismissed cause. A question that no response
-    passed is in "prompts" alone.
+    passed is only in "prompts".
     """
 
     def __init__(self, history: History, kind: Kind, cause: str | None = None) -> None:
@@ -83,7 +83,7 @@ class TrainingData:
         wanted = [p for p in failures if cause is None or self._causes.get(p[0].failure_id) == cause]
         waiting, none_passed = (0, 0) if cause is not None else _beside(history, len(failures))
         self.failures = len(wanted) + waiting + none_passed
-        """All that failed, of the cause where one is named."""
+        """All failures, of the cause if one is named."""
         self._wanted: list[_Failure] = []
         left = Counter({WAITING: waiting, NONE_PASSED: none_passed})
         questions: set[str] = set()
@@ -101,7 +101,7 @@ class TrainingData:
                 left[why] += 1
         steps = _next_steps(history.run_id)
         self.left = [LeftOut(number, why, steps[why]) for why, number in (+left).items()]
-        """The failures that have no row, by the reason."""
+        """Failures without a row, by reason."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Prompts are chat messages; they are texts where the trainer logged them through a chat template."""
@@ -135,7 +135,7 @@ class TrainingData:
                 }
 
     def _chosen(self, failed: FailureObserved, scored: CandidateScored) -> str:
-        """The response that stands beside a failure. Only one that passed on the same prompt does."""
+        """The response to pair with a failure. It must have passed on the same prompt."""
         nearest = self._nearest.get(failed.failure_id)
         if nearest is not None and nearest in self._passed.get(scored.question, ()):
             return nearest
@@ -143,7 +143,7 @@ class TrainingData:
 
 
 def _why_not(kind: Kind, failed: FailureObserved, scored: CandidateScored) -> str | None:
-    """Why a failure has no row; None where it has one."""
+    """Why a failure has no row; None if it has one."""
     if kind != "prompts" and failed.against != "response":
         return NONE_PASSED
     if kind != "prompts" and scored.label_true is False:
@@ -154,7 +154,7 @@ def _why_not(kind: Kind, failed: FailureObserved, scored: CandidateScored) -> st
 
 
 def _next_steps(run: str) -> dict[str, str]:
-    """By the reason why a failure has no row, what gives it one."""
+    """How to get a row, by the reason why a failure has none."""
     return {
         WAITING: f"diagevo diagnose --run {run} --local, or with a model",
         NONE_PASSED: "ask the model for more responses, or take their questions: --as prompts",
@@ -166,8 +166,8 @@ def _next_steps(run: str) -> dict[str, str]:
 
 
 def _beside(history: History, observed: int) -> tuple[int, int]:
-    """Rollouts of another trainer that failed and were not observed: those that wait for their round, and
-    those beside which nothing passed."""
+    """Failed ingested rollouts that were not observed: those waiting for their round, and those without
+    any pass in their group."""
     if history.ingested is None:
         return 0, 0
     counted = set(history.state(history.end).counted())
@@ -190,7 +190,7 @@ def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:
     if file.exists():
         raise ConfigError(f"{file} exists already", hint="name a new one, or remove it")
     try:
-        if file.suffix == ".jsonl":  # half of them would train as if they were all
+        if file.suffix == ".jsonl":  # half a file would train as if it were complete
             with atomic_file(file) as part, part.open("w", encoding="utf-8") as out:
                 out.writelines(f"{json_text(row)}\n" for row in rows)
             return
@@ -267,7 +267,7 @@ def _row(
 _ROLES = {"human": "user", "gpt": "assistant", "model": "assistant", "function": "tool"} | {
     role: role for role in ("system", "user", "assistant", "tool")
 }
-"""Of turns, what chat templates call them."""
+"""The names of roles in chat templates."""
 
 
 def _messages(role: str, text: str) -> list[dict[str, str]]:

@@ -140,7 +140,7 @@ def test_rows_come_in_every_format_and_a_pipe_gets_no_escape(
         (
             ["gsm8k", "--data", "{folder}", "--judge", "j", "--judge-url", "127.0.0.1:9/v1"],
             2,
-            "127.0.0.1:9/v1 is no URL",
+            "127.0.0.1:9/v1 is not a URL",
         ),
         (["gsm8k"], 4, "openai/gsm8k (test) could not be loaded"),
     ],
@@ -163,7 +163,7 @@ def test_bad_input_is_refused_before_anything_is_asked(
         (["eval", "run", "held-out", "--run", "a", "--round", "two"], 2, "not a round: two"),
         (["eval", "run", "held-out", "--prompts", "p"], 2, "--prompts applies only with --model"),
         (["eval", "run", "held-out", "--model", "m", "--round", "1"], 2, "select a run's solver"),
-        (["eval", "run", "held-out", "--model", "m", "--base-url", "host/v1"], 2, "host/v1 is no URL"),
+        (["eval", "run", "held-out", "--model", "m", "--base-url", "host/v1"], 2, "host/v1 is not a URL"),
         (["eval", "run", "selfplay.r1@a", "--round", "0"], 3, "no benchmark 'selfplay.r1@a'"),
         (["eval", "run", "selfplay.rx", "--round", "0"], 3, "no benchmark 'selfplay.rx'"),
         (["eval", "run", "selfplay", "--model", "m"], 2, "selfplay is a run's questions"),

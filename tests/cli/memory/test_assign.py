@@ -72,7 +72,7 @@ def test_an_assignment_is_on_the_screens_and_in_the_exports(ask: Ask, home: Path
 def test_a_sheet_goes_out_and_comes_back(ask: Ask, home: Path) -> None:
     sheet = home / "labels.csv"
     done = ask("memory", "label", "--export", str(sheet))
-    assert done.stdout.startswith(f"4 failures in {sheet}: write into `label`")
+    assert done.stdout.startswith(f"4 failures in {sheet}: write each one's cause into `label`")
     with sheet.open(encoding="utf-8-sig", newline="") as source:
         rows = list(csv.DictReader(source))
     for row, label in zip(rows, ("drops a carry", "reads the unit wrong", "", "c2"), strict=True):
@@ -94,15 +94,15 @@ def test_a_sheet_goes_out_and_comes_back(ask: Ask, home: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("assign", "r1.q0.a1"), "r1.q0.a1 alone says nothing"),
+        (("assign", "r1.q0.a1"), "r1.q0.a1 alone is not enough"),
         (("assign", "r1.q0.a1", "--undo"), "nobody assigned r1.q0.a1"),
         (("assign", "r1.q0.a1", "c9"), "there is no cause c9"),
         (("assign", "c1", "c2"), "c1 is not the id of a failure"),
         (("assign", "r1.q0.a1", "--new", " "), "the description is empty"),
-        (("assign", "r1.q0.a1", "--new", "swaps digits"), "c2 is called so already"),
-        (("assign", "r1.q0.a1", "--undo", "--note", "x"), "--undo takes back what was said"),
+        (("assign", "r1.q0.a1", "--new", "swaps digits"), "c2 already has this description"),
+        (("assign", "r1.q0.a1", "--undo", "--note", "x"), "--undo takes no new cause"),
         (("label",), "say what to do with the labels"),
-        (("label", "--export", "x.csv", "--limit", "0"), "--limit 0 is no number of failures"),
+        (("label", "--export", "x.csv", "--limit", "0"), "--limit 0 is not a number of failures"),
         (("label", "--import", "none.csv"), "none.csv"),
     ],
 )

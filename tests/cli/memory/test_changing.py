@@ -115,7 +115,7 @@ def test_what_takes_long_says_that_it_goes_on(
         ("writing the bundle and checking it", ["runs", "export", "-o", bundle]),
         ("checking the bundle", ["runs", "import", bundle, "--check"]),
         ("reading the bundle", ["runs", "import", bundle, "--name", "copy"]),
-        ("at work on the database", ["db", "backup", tmp_path / "copy.db"]),
+        ("working on the database", ["db", "backup", tmp_path / "copy.db"]),
     ):
         done = change(*command)
         assert done.exit_code == 0, done.stderr

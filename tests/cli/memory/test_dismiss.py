@@ -85,11 +85,11 @@ def test_the_first_page_counts_it_apart_and_its_own_page_says_why(home: Path) ->
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("c2",), "say why it is no fault, or take it back"),
+        (("c2",), "say why it is not a fault, or undo the dismissal"),
         (("c2", "--because", " "), "the reason is empty"),
         (("c2", "--undo"), "c2 is not dismissed"),
         (("c1", "--because", "again"), "c1 is dismissed already"),
-        (("c1", "--because", "again", "--undo"), "say why it is no fault, or take it back"),
+        (("c1", "--because", "again", "--undo"), "say why it is not a fault, or undo the dismissal"),
     ],
 )
 def test_what_cannot_be_dismissed_is_refused(ask: Ask, given: tuple[str, ...], words: str) -> None:

@@ -123,7 +123,7 @@ def test_a_type_that_comes_after_the_first_group_is_refused(
     call = CommandContext(format="parquet", output=tmp_path / "p")
     with pytest.raises(ConfigError, match="a column has values of several types") as refused:
         print_rows(call, COLUMNS, ({"n": n if n < 15 else "late", "text": n} for n in range(20)))
-    assert refused.value.hint == "csv and jsonl take any value"
+    assert refused.value.hint == "csv and jsonl accept any value"
 
 
 def test_parquet_of_several_groups_keeps_order_and_types(
