@@ -78,7 +78,7 @@ def _cards(memory: dict[str, Any]) -> list[str]:
     from diagevo.planning.disk import gigabytes
 
     if memory["card"] is None:
-        return ["memory unknown: the models' config.json is not here; download them first"]
+        return ["memory        unknown: the models' config.json is not here; download them first"]
     yes = [card for card, fit in memory["fits"].items() if fit]
     no = [card for card, fit in memory["fits"].items() if not fit]
     words = f"GPUs of {', '.join(yes)} GB" if yes else "none of the known cards"

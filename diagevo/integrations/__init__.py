@@ -1,1 +1,1 @@
-"""Trainers that are not ours, steered by a memory."""
+"""Integrations with other trainers, which a memory observes or steers."""

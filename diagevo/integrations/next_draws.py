@@ -1,6 +1,6 @@
-"""What `diagevo ingest --follow --steer FILE` keeps in FILE, read by a training in another process.
+"""Reads the draws that `diagevo ingest --follow --steer FILE` keeps in FILE, in the trainer's
 
-It imports nothing but the standard library, so a trainer's environment needs no more than
+process. It imports only the standard library, so a trainer's environment needs no more than
 `pip install --no-deps diagevo`.
 """
 
@@ -21,7 +21,7 @@ class NextDraws(Iterator[dict[str, Any]]):
         file: FILE.
 
     Raises:
-        FileNotFoundError: Nobody serves it yet.
+        FileNotFoundError: Nothing writes it yet.
     """
 
     def __init__(self, file: str | os.PathLike[str]) -> None:
@@ -40,7 +40,7 @@ class NextDraws(Iterator[dict[str, Any]]):
         return draw
 
     def _look(self) -> None:
-        """Take a later round in. The file is replaced as a whole: what is read is whole too."""
+        """Load a later round. The file is replaced atomically, so a read is always complete."""
         try:
             stat = self._file.stat()
         except FileNotFoundError:

@@ -1,9 +1,9 @@
-"""The figures of a run's rounds and of its steps of training in a tracker: trackio, Weights & Biases or
-MLflow, by its own client.
+"""Exports the figures of a run's rounds and training steps to a tracker: trackio, Weights & Biases or
+MLflow, with its own client.
 
-The run's configuration goes with them. Where a tracker keeps them is its own setting: TRACKIO_DIR, WANDB_MODE
-and WANDB_DIR, MLFLOW_TRACKING_URI. Each export is a run of its own there. Steps are another, `RUN-steps`: a
-tracker counts one thing from left to right.
+The run's configuration goes with them. The tracker's own settings say where to write: TRACKIO_DIR, WANDB_MODE
+and WANDB_DIR, MLFLOW_TRACKING_URI. Each export is a separate run there. Steps go to another, `RUN-steps`: a
+tracker has one x axis per run.
 """
 
 import sys
@@ -22,11 +22,11 @@ Row = dict[str, float]
 FIGURES = ("failures", "z", "epsilon_next", "active", "mastered")
 FIGURES += ("pass_rate", "labels_true", "mean_at_k", "greedy", "mean_at_k_best")
 ROUND, STEP = "round", "training_step"
-"""What rows are counted by: the first of their figures."""
+"""The x axis of the rows: the first of their figures."""
 
 
 def figures(history: History) -> list[Row]:
-    """A row a committed round, without what was not measured; round 0 is the accuracy before the first."""
+    """One row per committed round, without missing measurements; round 0 is the accuracy before the first."""
     before = validations(history, 0).get(0, {})
     found = [_row(0, {name: before.get(name) for name in FIGURES})]
     found += [_row(line.round, {name: getattr(line, name) for name in FIGURES}) for line in rounds(history)]
@@ -34,8 +34,8 @@ def figures(history: History) -> list[Row]:
 
 
 def steps(history: History) -> list[Row]:
-    """A row a step of training of the committed rounds, counted over all of them; figures are named by their
-    stage: challenger/loss."""
+    """One row per training step of the committed rounds, numbered across all of them; figures have their
+    stage as a prefix: challenger/loss."""
     committed = {commit.round for commit in history.commits}
     played = [one for one in step_metrics(history) if one.round in committed]
     return [
@@ -71,16 +71,16 @@ def configuration(history: History) -> dict[str, Any]:
 def export(to: Tracker, project: str, run: str, rows: Sequence[Row], config: Mapping[str, Any]) -> None:
     """Write rows, all counted by the same figure, as a new run of this name.
 
-    Raises MissingDependencyError where the tracker's client is not installed, ServiceError for what it says.
+    Raises MissingDependencyError if the tracker's client is not installed, ServiceError for its own errors.
     """
     write = {"trackio": _trackio, "wandb": _wandb, "mlflow": _mlflow}[to]
     by = next(iter(rows[0]))
     try:
-        with redirect_stdout(sys.stderr):  # trackio and wandb talk there
+        with redirect_stdout(sys.stderr):  # trackio and wandb print there
             write(project, run, [(int(row[by]), row) for row in rows], config)
     except DiagEvoError:
         raise
-    except Exception as error:  # a client's own errors have no base that all three share
+    except Exception as error:  # the three clients' errors have no common base class
         raise ServiceError(
             f"{to} did not accept the rounds: {type(error).__name__}: {error}",
             hint="the tracker's own variables say where it writes; the same command again writes a new run",
@@ -116,7 +116,7 @@ def _mlflow(project: str, run: str, rows: Sequence[tuple[int, Row]], config: Map
     mlflow.set_experiment(project)
     params = [(name, str(value)) for name, value in leaves(config)]
     with mlflow.start_run(run_name=run):
-        for start in range(0, len(params), 100):  # the most of one batch
+        for start in range(0, len(params), 100):  # the maximum of one batch
             mlflow.log_params(dict(params[start : start + 100]))
         mlflow.log_dict(dict(config), "configuration.json")
         for step, row in rows:

@@ -1,10 +1,10 @@
-"""TRL's GRPOTrainer and RLOOTrainer as they are, keeping a memory of causes.
+"""A memory of causes for TRL's unmodified GRPOTrainer and RLOOTrainer.
 
-`RoundCallback` sees what the trainer rewards, on any data set, and plays the rounds. With `prompts` as the
-data set the memory also steers (`trl_prompts.py`). Every rank computes the rewards of its own; rank 0 gathers
-them and alone writes the memory.
+`RoundCallback` captures what the trainer rewards, on any data set, and runs the rounds. With `prompts` as the
+data set the memory also steers (`trl_prompts.py`). Every rank computes its own rewards; rank 0 gathers them
+and alone writes the memory. No error
 
-Nothing that the memory or the diagnostician raises ends the training: it is logged once, with the next step.
+of the memory or the diagnostician ends the training: it is logged once, with the next step.
 """
 
 import json
@@ -46,7 +46,7 @@ from diagevo.text.redaction import masked
 __all__ = ["RoundCallback", "prompts", "sampler"]
 
 HELD = 20_000
-"""Rollouts that are kept while the memory takes none; of more the oldest steps are lost."""
+"""Maximum rollouts buffered while the memory cannot record; beyond that the oldest steps are lost."""
 
 SOURCE = "TRL"
 Answer = str | Callable[[Mapping[str, Any]], str | None]
@@ -57,11 +57,11 @@ _logger = logging.getLogger(__name__)
 
 
 class _Observed:
-    """What a trainer rewards in training, by step: of all ranks, on rank 0; nothing elsewhere."""
+    """What a trainer rewards in training, by step: of all ranks on rank 0, and nothing on the others."""
 
     def __init__(self, trainer: Any, reward: str | None, answer: Answer) -> None:
         try:
-            self._rewards = trainer._calculate_rewards  # TRL has no public place that sees them all
+            self._rewards = trainer._calculate_rewards  # TRL has no public hook that sees them all
             functions: list[str] = trainer.reward_func_names
         except AttributeError:
             raise ConfigError(
@@ -82,7 +82,7 @@ class _Observed:
     def __call__(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
         """The rewards of all ranks, by completion and reward function."""
         rewards = self._rewards(inputs, prompts, completions, completion_ids_list)
-        if self.trainer.model.training:  # by this TRL itself tells a training's batch from an evaluation's
+        if self.trainer.model.training:  # TRL itself distinguishes training and evaluation batches by this
             rows: list[Row] = [
                 (_text(prompt), _text(completion), self._known(row), row.get(COLUMN))
                 for row, prompt, completion in zip(inputs, prompts, completions, strict=True)
@@ -99,8 +99,8 @@ class _Observed:
         return None if found is None else str(found)
 
     def _chosen(self, rewards: Any) -> list[float | None]:
-        """By completion, of the functions that say whether it is right; None where none had anything to say.
-        A reward that is not finite is none."""
+        """By completion, the reward from the functions that decide whether it is right; None if none of them
+        gave one. A reward that is not finite counts as none."""
         return [
             total(
                 (weight, value if math.isfinite(value := row[place]) else None)
@@ -111,11 +111,11 @@ class _Observed:
 
 
 def _columns(functions: Sequence[str], reward: str | None) -> list[tuple[float, int]]:
-    """Weights and places of the reward functions that say whether a completion is right."""
+    """Weights and indices of the reward functions that decide whether a completion is right."""
     named = ", ".join(functions)
     if reward is None and len(functions) > 1:
         raise ConfigError(
-            f"the trainer has {len(functions)} reward functions, whose sum need not say what passed: {named}",
+            f"the trainer has {len(functions)} reward functions, whose sum need not tell what passed: {named}",
             hint=f'name the one that does, or a sum: RoundCallback(…, reward="{functions[0]}")',
         )
     parts = [(1.0, functions[0])] if reward is None else terms(reward)
@@ -129,13 +129,13 @@ def _columns(functions: Sequence[str], reward: str | None) -> list[tuple[float, 
 def _text(value: Any) -> str:
     try:
         return messages(value)
-    except ConfigError:  # TRL takes it, so it is no reason to end a training
+    except ConfigError:  # TRL accepts it, so it is no reason to end the training
         return str(value)
 
 
 def _grouped(rows: Sequence[Row], rewards: Sequence[float | None], size: int) -> list[RolloutGroup]:
-    """Groups as TRL's advantages have them: `size` completions in a row answer one prompt. So a prompt that
-    is twice in a batch is two groups."""
+    """Groups as in TRL's advantages: `size` consecutive completions answer one prompt. So a prompt that
+    appears twice in a batch is two groups."""
     groups: dict[tuple[int, str, str | None], RolloutGroup] = {}
     for place, ((prompt, completion, answer, draw), reward) in enumerate(zip(rows, rewards, strict=True)):
         if reward is None:
@@ -155,30 +155,30 @@ def _draw(column: str | None) -> GroupDraw | None:
 
 
 class RoundCallback(TrainerCallback):
-    """Records every step's groups; after every `steps` optimizer steps diagnoses what failed and commits the
-    round. Where the memory draws the prompts, draws on by the new schedule. Rank 0 writes; the others wait
-    for the schedule. Groups of a round that cannot be diagnosed now are in the log, and wait.
+    """Records every step's groups; after every `steps` optimizer steps, diagnoses the failures and commits
+    the round. If the memory draws the prompts, it continues with the new schedule. Rank 0 writes; the others
+    wait for the schedule. Groups of a round that cannot be diagnosed now are in the log, and wait.
 
         trainer.add_callback(RoundCallback(memory, trainer, model="M", base_url="http://127.0.0.1:8000/v1"))
 
     Args:
-        memory: Of the run that the rollouts go into.
+        memory: The memory of the run that records the rollouts.
         trainer: TRL's GRPOTrainer or RLOOTrainer, with any data set.
-        reward: The reward function that says whether a completion is right, by its name, or a sum
-            (`correct+0.1*brief`); may be left out where the trainer has one.
-        pass_at: The lowest reward that passes (default: 0.5). While it can only be wrong, because every
-            reward is on one side of it or of another scale, nothing is recorded, and a warning says so.
-        answer: The data set's column of the known answer, or a function of its row that gives it.
-        model: The served model that diagnoses; the run remembers it, with `base_url`. Where none was ever
+        reward: The name of the reward function that decides whether a completion is right, or a
+            sum (`correct+0.1*brief`); may be omitted if the trainer has only one.
+        pass_at: The lowest reward that passes (default: 0.5). While it must be wrong, because every
+            reward is on one side of it or on another scale, nothing is recorded, with a warning.
+        answer: The data set's column with the known answer, or a function of its row that returns it.
+        model: The served model that diagnoses; the run remembers it, with `base_url`. If none was ever
             named, rounds wait for `diagevo diagnose`.
         base_url: Its OpenAI-compatible endpoint, ending in /v1.
-        diagnostician: One of your own instead of a served model.
-        embedder: One of your own instead of the configured one; `diagevo.open` names its identity.
-        steps: Optimizer steps of a round.
+        diagnostician: Your own, instead of a served model.
+        embedder: Your own, instead of the configured one; `diagevo.open` names its identity.
+        steps: Optimizer steps per round.
 
     Raises:
         ConfigError: The trainer rewards no completions, has a callback already, does not say which reward
-            counts, or cannot be steered as it is set up; the run's vectors are another embedder's, or it was
+            counts, or cannot be steered with this setup; the run's vectors are another embedder's, or it was
             recorded with other settings.
     """
 
@@ -225,18 +225,18 @@ class RoundCallback(TrainerCallback):
             option="RoundCallback(…, pass_at={})",
         )
         self._begun = 0
-        """The step that the training began after; more than 0 where it was resumed."""
+        """The step after which the training began; more than 0 if it was resumed."""
         self._held: int | None = None
         """The last step that the run held when the training began; None: not read yet."""
         self._recorded: tuple[int, int, int] | None = None
         """The last recorded step, its round and the training's attempt; None: not read yet."""
         self._failing: set[str] = set()
-        """What was warned of, and has not gone well since."""
+        """Warnings given, until the operation succeeds again."""
         if trainer.accelerator.is_main_process:
             self._configure(model, base_url)
 
     def _configure(self, model: str | None, base_url: str | None) -> None:
-        """As `ingest` and `diagnose` do, so that they go on with the same."""
+        """As `ingest` and `diagnose` do, so that they continue with the same settings."""
         memory = self.memory
         if self.embedder is not None and self.diagnostician is not None and not self._asked:
             if memory.names_embedder:
@@ -289,7 +289,7 @@ class RoundCallback(TrainerCallback):
             self._attempt("diagnosed", self._log_progress)
 
     def _begin(self) -> None:
-        """Raises ConfigError for another training than the run's: its steps would pass for later ones."""
+        """Raises ConfigError for a training that is not the run's: its steps would pass for later ones."""
         last, _, _ = self._last_recorded()
         if last and not self._begun:
             raise ConfigError(
@@ -300,7 +300,7 @@ class RoundCallback(TrainerCallback):
         if last > self._begun:
             _logger.warning(
                 "run %s holds rollouts up to step %d, and this training resumes from step %d: "
-                "where it rolls out anew, that is another attempt, and supersedes the first",
+                "steps that it repeats are another attempt, and supersede the first",
                 self.memory.run_id,
                 last,
                 self._begun,
@@ -308,7 +308,7 @@ class RoundCallback(TrainerCallback):
         self._held = last
 
     def _log_progress(self) -> None:
-        """A warning, which Python shows where nobody has set up logging."""
+        """A warning, because Python shows it even if nobody has set up logging."""
         state = self.memory.state
         waiting = {number for number, _ in Rounds(self.memory).waiting()}
         if left := len(waiting) + (state.open is not None):
@@ -336,7 +336,7 @@ class RoundCallback(TrainerCallback):
         return IngestConfig.model_validate(self.memory.config.get("ingest", {}))
 
     def _record(self) -> None:
-        """Each captured step in a transaction of its own."""
+        """Each captured step in its own transaction."""
         waiting = self._observed.groups
         while sum(len(group.rewards) for groups in waiting.values() for group in groups) > HELD:
             waiting.pop(lost := min(waiting))
@@ -351,8 +351,8 @@ class RoundCallback(TrainerCallback):
         self._bar = bar
 
     def _believed(self, waiting: Mapping[int, Sequence[RolloutGroup]]) -> Bar:
-        """The bar with the rewards that wait. Raises ConfigError where it is more likely wrong than right:
-        then nothing is recorded, rather than something wrong."""
+        """The pass threshold with the waiting rewards. Raises ConfigError if it is more likely wrong than
+        right: then nothing is recorded, rather than something wrong."""
         bar = replace(self._bar)
         for group in (group for groups in waiting.values() for group in groups):
             bar.see(group.rewards, answered=group.answer is not None)
@@ -363,7 +363,7 @@ class RoundCallback(TrainerCallback):
         return bar
 
     def _record_step(self, step: int, groups: Sequence[RolloutGroup]) -> None:
-        """A step that is in the log is a further attempt at it, unless it has the same rollouts."""
+        """A step already in the log is another attempt at it, unless it has the same rollouts."""
         memory, pass_at = self.memory, self._bar.pass_at
         last, _, attempt = self._last_recorded()
         if step > last:
@@ -379,15 +379,15 @@ class RoundCallback(TrainerCallback):
         self._recorded = None
 
     def _round_of(self, step: int) -> int:
-        """Steps of one block of `steps` make a round, none that was opened and stands. Rounds that were
-        superseded are counted anew (`state.batch`)."""
+        """A block of `steps` steps makes a round, never one that is already open or committed.
+        Superseded rounds are numbered again (`state.batch`)."""
         last, round_, _ = self._last_recorded()
         state = self.memory.state
         first = state.batch(state.last_opened + 1)
         return max(first, round_ if (last - 1) // self.steps == (step - 1) // self.steps else round_ + 1)
 
     def _close(self, args: Any, step: int) -> None:
-        """The round that ends with this step. One that a resumed training plays again has ended before."""
+        """Close the round that ends with this step. One that a resumed training repeats has ended before."""
         if step >= self._last_recorded()[0]:
             before = self.memory.state.round
             self._diagnose(args)
@@ -395,7 +395,8 @@ class RoundCallback(TrainerCallback):
                 self._report()
 
     def _report(self) -> None:
-        """The figures of the last commit go with TRL's own (`report_to`), by their names in trackers."""
+        """Report the figures of the last commit with TRL's own (`report_to`), under their names in
+        trackers."""
         memory = self.memory
         [line] = rounds(History(memory.database, memory.run_id, memory.root), memory.state.round)
         metrics = self._observed.trainer._metrics["train"]
@@ -404,8 +405,8 @@ class RoundCallback(TrainerCallback):
                 metrics[f"memory/{name}"].append(float(value))
 
     def _diagnose(self, args: Any) -> None:
-        """All that waits. Ranks that wait for this one give it up after `ddp_timeout` seconds: it stops
-        before, and goes on after the next round."""
+        """Diagnose everything that waits. Ranks that wait for this one time out after `ddp_timeout`
+        seconds: it stops before that, and continues after the next round."""
         if self.diagnostician is None or self.embedder is None:
             return
         until = time.monotonic() + (args.ddp_timeout / 2 if args.world_size > 1 else math.inf)
@@ -418,10 +419,10 @@ class RoundCallback(TrainerCallback):
         )
 
     def _attempt(self, what: str, work: Callable[[], None]) -> None:
-        """Do it; what goes wrong is logged. Nothing here is worth somebody's training, whatever it raises."""
+        """Do it, and log any error. No error here may end somebody's training."""
         try:
             work()
-        except Exception as error:  # as the docstring says: a training goes on
+        except Exception as error:  # as the docstring says: the training goes on
             steps = {
                 "drawn": "prompts come by the schedule before",
                 "recorded": f"up to {HELD:,} rollouts are kept, and recorded as soon as possible",
@@ -434,7 +435,7 @@ class RoundCallback(TrainerCallback):
             self._failing.discard(what)
 
     def _warn(self, what: str, wrong: str, next_step: str, error: Exception | None = None) -> None:
-        """Once, until it has gone well again."""
+        """Warn once, until it succeeds again."""
         if what not in self._failing:
             self._failing.add(what)
             trace = None if error is None or isinstance(error, DiagEvoError) else error
@@ -449,7 +450,7 @@ class RoundCallback(TrainerCallback):
 
 
 def _asking(config: Config, model: str | None, base_url: str | None) -> Config:
-    """With a served model that diagnoses."""
+    """The configuration with a served diagnostician."""
     role = config.roles.diagnostician.model_dump() | {"engine": "openai"}
     role |= {name: value for name, value in (("model", model), ("base_url", base_url)) if value is not None}
     try:

@@ -1,4 +1,4 @@
-"""Prompts that follow a memory's schedule: written for a draw, or rows of a data set that come back.
+"""Prompts that follow a memory's schedule: written for a draw, or recurring rows of a data set.
 
 Every rank draws the same prompts, by the schedule that rank 0 shares with the others.
 """
@@ -41,7 +41,7 @@ def prompts(memory: Memory, source: Render | Iterable[Any]) -> IterableDataset:
 
     Args:
         memory: The one that the training's `RoundCallback` keeps.
-        source: The rows of a training's own data set, of which those come that aim at the draw's cause; or a
+        source: The training's own data set, from which rows that aim at the draw's cause are taken; or a
             function that writes a row for a draw. A row has `prompt` and whatever else a reward reads.
 
     Returns:
@@ -56,17 +56,18 @@ def prompts(memory: Memory, source: Render | Iterable[Any]) -> IterableDataset:
 
 
 def sampler(memory: Memory, dataset: Iterable[Any]) -> WeightedRandomSampler:
-    """A sampler over a data set that was rolled out before: Equation 2 as of the last commit.
+    """A sampler over a data set with earlier rollouts: Equation 2 as of the last commit. For
 
-    For a `DataLoader`, or what draws rows one by one. GRPOTrainer has a sampler of its own, which repeats
+    a `DataLoader`, or anything that draws rows one by one. GRPOTrainer has its own sampler, which repeats
     each prompt: there, `train_dataset=prompts(memory, dataset)` follows the schedule from round to round.
 
     Args:
-        memory: Of the run that recorded the rollouts.
+        memory: The memory of the run that recorded the rollouts.
         dataset: Rows with `prompt`, `question`, `problem`, `input` or `messages`.
 
     Returns:
-        A sampler of as many rows as the data set has, with replacement; the run's seed and round seed it.
+        A sampler that draws as many rows as the data set has, with replacement; the run's seed and round seed
+        it.
 
     Raises:
         ConfigError: A row has no prompt, or no prompt was ever rolled out.
@@ -79,13 +80,13 @@ def sampler(memory: Memory, dataset: Iterable[Any]) -> WeightedRandomSampler:
 
 
 class _Rows:
-    """A row for a draw: one that aims at its cause, as `weigh` has it; any, where none does or the draw is
+    """A row for a draw: one that aims at its cause, as in `weigh`; any row if none does or the draw is
     free."""
 
     def __init__(self, memory: Memory, dataset: Iterable[Any]) -> None:
         self.dataset = PromptDataset.of(dataset, "the data set")
         self.aiming: dict[str, list[int]] = {}
-        """Places of rows by the cause that they aim at, as all ranks agreed."""
+        """Row indices by the cause that they aim at, as all ranks agreed."""
         self._rng = Random(f"{memory.state.settings.seed}.rows")
 
     def __call__(self, draw: Draw) -> Row:
@@ -93,7 +94,7 @@ class _Rows:
         return self.dataset.rows[places[self._rng.randrange(len(places))]]
 
     def aim(self, memory: Memory, schedule: Schedule) -> None:
-        """Raises ConfigError where no row was rolled out, though causes were found."""
+        """Raises ConfigError if no row was rolled out although causes were found."""
         found: dict[str, list[int]] = {}
         if schedule.causes:
             for place, each in enumerate(_weighed(memory, schedule, self.dataset).rows):
@@ -134,7 +135,7 @@ def drawn_from(memory: Memory) -> bool:
 
 
 def follow(memory: Memory) -> None:
-    """Draw by the schedule of the last commit from now on. On rank 0; raises what the memory raises."""
+    """Draw by the schedule of the last commit from now on. On rank 0; raises the memory's errors."""
     schedule = _next(memory)
     for rows in _banks(memory):
         rows.aim(memory, schedule)

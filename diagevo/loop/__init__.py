@@ -1,1 +1,1 @@
-"""The loop: a run, its rounds and stages, and who plays in them."""
+"""The loop: a run, its rounds and stages, and their roles."""

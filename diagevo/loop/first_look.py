@@ -1,6 +1,6 @@
-"""Before round 1: can anything be read of what the policies write?
+"""Before round 1: can the policies' output be parsed at all? A
 
-A round of a model that does not know the form keeps nothing, and takes as long as any other.
+round with a model that does not know the format keeps nothing, and takes as long as any other.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ SHOWN = 200  # characters of a completion
 
 @dataclass(frozen=True, slots=True)
 class FirstLook:
-    """What was asked of one role, and how much of it could be read. `example`: what could not."""
+    """What one role was asked, and how much of its output could be read. `example`: one that could not."""
 
     what: str
     asked: int
@@ -34,7 +34,7 @@ class FirstLook:
 def first_look(
     context: PlayContext, sampler: Sampler, questions: Sequence[str], *, challenger: bool
 ) -> list[FirstLook]:
-    """A few answers and, where the challenger is the same model, a few questions, drawn together."""
+    """A few answers and, if the challenger is the same model, a few questions, sampled together."""
     prompts = [context.templates.solver(question) for question in questions[:ASKED]]
     answered = len(prompts)
     draws = [Draw(index, "free") for index in range(ASKED if challenger else 0)]

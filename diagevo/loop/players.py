@@ -1,9 +1,9 @@
 """The two models that learn: the challenger writes questions, the solver answers them.
 
-Each is a policy folder that is sampled and updated by GRPO. Memory guides the challenger alone; the solver is
-shown questions and nothing else.
+Each is a policy folder that is sampled and updated by GRPO. Memory guides only the challenger; the solver
+sees questions and nothing else.
 
-Long, but one file: both are sampled and trained by the same phase, and each is read beside the other.
+Long, but one file: both are sampled and trained by the same phase, and are best read together.
 """
 
 import json
@@ -36,7 +36,7 @@ from diagevo.training.phase import (
 )
 
 OnProgress = Callable[[int, int], None]
-"""Called with how many prompts are answered, of how many."""
+"""Called with the numbers of prompts answered and in total."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class VotedCandidate:
 def play(
     context: PlayContext, phase: Phase, reward: Reward, on_step: OnStep, on_update: OnUpdate
 ) -> TrainingSummary:
-    """GRPO here, where `reward` is computed, or by the run's workers, which build what the phase names."""
+    """GRPO in this process, where `reward` is computed, or in the run's workers, which build the reward that
+    the phase names."""
     if plays_here(phase.hardware):
         return play_phase(phase, reward, on_step, context.stop, on_update)
     return context.workers.play(phase, on_step, context.stop, on_update)

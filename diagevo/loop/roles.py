@@ -77,7 +77,7 @@ class Roles(PlayContext):
         self.closing.close()
 
     def check(self) -> "Roles":
-        """Raises ConfigError, MissingDependencyError or NotFoundError for what cannot play."""
+        """Raises ConfigError, MissingDependencyError or NotFoundError for a role that cannot run."""
         config = self.config
         arithmetic = {config.roles.challenger.model, config.roles.solver.model} & SMALL.keys() or BUILTIN in (
             config.prompts,
@@ -91,7 +91,7 @@ class Roles(PlayContext):
         _check_warm_start(config)
         _need_reporters(config.hardware.report_to)
         if config.memory.index == "lancedb":
-            lancedb("memory.index lancedb")  # reported here where it is missing
+            lancedb("memory.index lancedb")  # reported here if it is missing
         shown = ("corpus", "judge") if config.method in ("darc", "spice") else ()
         for role in ("challenger", "solver", "templates", "validation", "embedder", "method", *shown):
             getattr(self, role)
@@ -235,7 +235,7 @@ class Roles(PlayContext):
         return OpenAIDiagnostician(role, settings, memory.artifacts, prompts, budget=budget)
 
     def prompt_digests(self) -> dict[str, str]:
-        """Of the templates, and of the labelled items that prompts show."""
+        """Digests of the templates, and of the labelled items that prompts show."""
         return prompt_digests(self.config) | self.method.shown()
 
     def is_held_out(self, question: str) -> bool:
@@ -297,7 +297,7 @@ class Roles(PlayContext):
         return WorkersSampler(self.workers, policy, self.config.hardware, template, self.say, self.stop)
 
     def loaded(self, policy: Path) -> TransformersSampler:
-        """A policy in this process, by our own decoding."""
+        """A policy in this process, with our own decoding."""
         template = self.config.sampling.chat_template_kwargs
         return loaded(policy, self.config.hardware, template_kwargs=template, stop=self.stop)
 
@@ -310,7 +310,7 @@ def challenger_reward(
     stop: StopFlag,
     engine: Engine | None = None,
 ) -> Reward:
-    """The challenger's reward in a process of training (`Roles.challenger_reward`)."""
+    """The challenger's reward in a training process (`Roles.challenger_reward`)."""
     roles = Roles(Config.model_validate(config), Path(), stop=stop)
     return roles.method.challenger_reward(who_votes(roles, Path(solver), engine), round_, given)
 
@@ -323,13 +323,13 @@ def solver_reward(
     stop: StopFlag,
     engine: Engine | None = None,
 ) -> SolverReward:
-    """The solver's reward in a process of training, which needs no engine."""
+    """The solver's reward in a training process, which needs no engine."""
     roles = Roles(Config.model_validate(config), Path(), stop=stop)
     return SolverReward(roles, labels, {row: SolverRewards(*each) for row, each in earned.items()}, tasks)
 
 
 def who_votes(roles: Roles, solver: Path, engine: Engine | None) -> Sampler:
-    """In a process of training: who draws the rollouts draws the votes, in turns with them."""
+    """In a training process, the sampler of the rollouts also draws the votes, taking turns."""
     if engine is None:
         return roles.loaded(solver)
     template = roles.config.sampling.chat_template_kwargs
@@ -337,7 +337,7 @@ def who_votes(roles: Roles, solver: Path, engine: Engine | None) -> Sampler:
 
 
 def _check_warm_start(config: Config) -> None:
-    """Found out before anything is written. Raises ConfigError."""
+    """Checked before anything is written. Raises ConfigError."""
     documents = config.warm_start.documents
     if documents is None:
         return
@@ -371,7 +371,7 @@ def _model_folder(role: PolicyRole, stop: StopFlag) -> Path:
 
 
 def prompt_digests(config: Config) -> dict[str, str]:
-    """Digest of each prompt template in use, of players and of a diagnostician that is asked in words."""
+    """Digest of each prompt template in use, of the players and of a diagnostician that is prompted."""
     folder = _prompt_folder(config.prompts)
     templates = templates_of(config)
     digests = {name: templates.digest(name) for name in templates.texts}
@@ -439,7 +439,7 @@ def validation_of(config: Config) -> Loaded | None:
 def _read_questions(file: Path) -> list[tuple[str, str]]:
     hint = 'each line must be an object with "question" and "answer"'
     try:
-        with open(file, encoding="utf-8", newline="\n") as source:  # a text may hold what else ends a line
+        with open(file, encoding="utf-8", newline="\n") as source:  # a text may contain other line separators
             lines = list(source)
     except OSError as error:
         raise ConfigError(

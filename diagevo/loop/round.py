@@ -1,9 +1,9 @@
 """One round of DiagEvo, as in the paper's Figure 2: `play` is the table of contents.
 
-Every verb is a stage that is played once to its end. A round that was interrupted is played again from its
-opening: what is complete is read back, what was under way is voided and done again.
+Every verb is a stage that runs once to its end. An interrupted round is replayed from its opening:
+completed stages are read back, the running one is voided and repeated. Long, but one file:
 
-Long, but one file: it is one class, and each stage that `play` names is a method of a few lines.
+it is one class, and each stage that `play` names is a method of a few lines.
 """
 
 import shutil
@@ -67,7 +67,7 @@ class RunContext:
 
 
 class Round:
-    """Round `number`, from the policies that the round before left."""
+    """Round `number`, starting from the previous round's policies."""
 
     def __init__(
         self, context: RunContext, number: int, challenger: Path, solver: Path, last_stage: str | None = None
@@ -92,16 +92,16 @@ class Round:
         )
         self.learns = context.roles.method.learns(number)
         self.committing = 0.0
-        """Seconds of its commit, which no stage of its own can record."""
+        """Seconds of its commit, which none of its own stages can record."""
 
     def play(self) -> RoundCommitted:
         """(1) challenger, (2) candidates, votes, filter and solver, (3) maintenance, (4) next schedule."""
         began = time.monotonic()
         private_folder(self.folder)
-        # Opened anew it is the same schedule: it is in the log, and a resumed round reads it back.
+        # Reopening gives the same schedule: it is in the log, and a resumed round reads it back.
         schedule = self.memory.open_round(self.number, seed=self.roles.seed(self.number, "schedule"))
         self.stages.scheduled(time.monotonic() - began)
-        # The challenger is trained against the solver as the round before left it.
+        # The challenger is trained against the previous round's solver.
         self.train_challenger(schedule)
         if "solver" in self.learns:
             written = self.write_candidates(schedule)
@@ -120,7 +120,8 @@ class Round:
         return committed
 
     def warm_start(self) -> None:
-        """Supervised steps before round 1, which both roles go on from; their documents stay beside them."""
+        """Supervised steps before round 1, from which both roles start; their documents are kept with
+        them."""
         settings, folder = self.roles.config.warm_start, self.context.folder
         documents, output, work = (folder / name for name in WARM_START_FILES)
         private_folder(self.folder)
@@ -200,7 +201,7 @@ class Round:
 
         self.stages.play("challenger", train, total=settings.max_steps, checkpoints=work)
         shutil.rmtree(work, ignore_errors=True)
-        # Also where the stage was complete already: what follows plays the weights that it left.
+        # Also if the stage was already complete: later stages use the weights that it produced.
         self.challenger = Challenger(output, self.roles)
         if self.roles.method.one_model:
             self.solver = Solver(output, self.roles)
@@ -218,7 +219,7 @@ class Round:
 
     def write_candidates(self, schedule: Schedule) -> list[Written]:
         """A fresh pool from the updated challenger under the same schedule."""
-        # A seed of its own: other draws than those that the challenger was trained on.
+        # A separate seed: other draws than those that the challenger was trained on.
         plan = schedule.draw(self.roles.config.round.candidates, seed=self.roles.seed(self.number, "pool"))
         method = self.roles.method
         asks = method.asks(plan, self.roles.seed(self.number, "pool asks"), self._past, self.number)
@@ -232,13 +233,13 @@ class Round:
             return Outcome((file,), summary={**Counter(draw.mode for draw in plan), "valid": valid})
 
         self.stages.play("candidates", write, total=len(plan))
-        # Kept replies of an interrupted stage; its result is a file of the completed one.
+        # Cached replies of an interrupted stage; its result is a file of the completed one.
         answers.unlink(missing_ok=True)
         human = method.human(len(plan), self.roles.seed(self.number, "human items"))
         return [*load_written(file, asks, method), *human]
 
     def vote(self, written: Sequence[Written]) -> None:
-        """N answers a candidate by the frozen solver, the filter's verdict, and the promotions due."""
+        """N answers per candidate by the frozen solver, the filter's verdict, and the promotions due."""
         answers = self.folder / "votes-answers.jsonl"
 
         def vote() -> Outcome:
@@ -258,7 +259,7 @@ class Round:
         answers.unlink(missing_ok=True)
 
     def keep_learnable(self) -> list[Lesson]:
-        """The candidates that the filter retained (Equation 3), as the log has them."""
+        """The candidates that the filter retained (Equation 3), as recorded in the log."""
         scored = self.memory.log.read(
             self.memory.run_id, types=["CandidateScored"], rounds=(self.number, self.number)
         )
@@ -294,7 +295,7 @@ class Round:
             with Diagnoser(self.memory, self.context.diagnostician, self.roles.config.diagnosis) as diagnoser:
                 diagnosing = self.roles.config.diagnosis.enabled
                 if diagnosing:
-                    # Of an earlier attempt: steps before the checkpoint are not played again, their
+                    # From an earlier attempt: steps before the checkpoint are not repeated; their
                     # failures still wait.
                     diagnoser.submit(self.memory.undiagnosed())
                 failed = FailureCapture(self.roles, self.memory, lessons)
@@ -320,7 +321,7 @@ class Round:
                         on_step=on_step,
                         on_update=trained.updated,
                     )
-                # The stage's end waits for what is asked: settlement needs every verdict of the round.
+                # The stage's end waits for open requests: settlement needs every verdict of the round.
                 diagnoser.drain(lambda: bool(self.stages.stop))
             reward = trained.reward(summary.steps)
             return Outcome(
@@ -340,7 +341,7 @@ class Round:
             self.solver = Solver(output, self.roles)
 
     def maintain(self) -> None:
-        """What failed updates the memory: match or create causes, merge nodes."""
+        """Failures update the memory: match or create causes, merge nodes."""
         config = self.roles.config
         if not config.diagnosis.enabled:
             self.stages.passed("diagnosis")
@@ -368,7 +369,7 @@ class Round:
         section = "hardware" if error.setting == "rows_at_once" else f"{stage}_grpo"
         key = f"{section}.{error.setting}"
         before = getattr(getattr(self.roles.config, section), error.setting)
-        # Of what was held, if that was less than the setting: halving the setting alone might change
+        # Halve what was actually held, if less than the setting: halving the setting alone might change
         # nothing.
         if (after := min(before, error.held) // 2) < 1:
             raise OutOfMemoryError(
@@ -378,13 +379,13 @@ class Round:
             ) from error
         given, run = from_settings((f"{key}={after}",)), self.memory.run_id
         self.memory.reconfigure(adjusted(self.memory.config, given, run)[0])
-        # An imported run is played with confirmed settings, which its log does not have.
+        # An imported run uses confirmed settings, which its log does not have.
         _, self.roles.config = adjusted(self.roles.config.model_dump(mode="json"), given, run)
         return f"{key} is {after} from now on; it was {before}"
 
     @contextmanager
     def _recording(self, stage: str) -> Iterator[None]:
-        """Around a phase of training: what it measured is recorded where it ends itself, too."""
+        """Wraps a training phase: its measurements are recorded even if it stops itself."""
         try:
             yield
         except WrongTrainingError as error:
@@ -400,14 +401,14 @@ class Round:
             self.context.observer.message(f"round {self.number} {stage}: {line}")
 
     def _name_logs(self, output: Path) -> None:
-        """Say where the processes that train write, if there are any of their own."""
+        """Report where the training processes write their logs, if there are any."""
         if not plays_here(self.roles.config.hardware):
             logs = self.roles.workers.logs
             message = f"round {self.number} {output.name}: the training processes write to {logs}"
             self.context.observer.message(message)
 
     def _scored(self, answered: VotedCandidate) -> CandidateScored:
-        """The event of one candidate. Where a world knows the truth, the label is measured against it."""
+        """The event of one candidate. If a world knows the truth, the label is compared with it."""
         draw, votes, question = answered.written.draw, answered.votes, answered.written.question
         common = {
             "question_id": f"r{self.number}.q{draw.index}",
@@ -475,8 +476,7 @@ class FailureCapture:
         self.lessons: Mapping[str, Lesson] = {lesson.question_id: lesson for lesson in lessons}
 
     def of_step(self, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> list[FailureObserved]:
-        """What earns less than a right answer is a failure. The caps of the configuration leave out what they
-        say."""
+        """A response that earns less than a right answer is a failure. The configured caps are applied."""
         failed = [
             rollout
             for rollout, reward in zip(rollouts, rewards, strict=True)
@@ -503,9 +503,9 @@ class FailureCapture:
         ]
 
     def _right(self, failed: Sequence[Rollout]) -> list[bool | None]:
-        """Whether each gives the true answer after all; None where no world knows it."""
+        """Whether each gives the true answer after all; None if no world knows it."""
         executed = [self.lessons[rollout.row_id].task is not None for rollout in failed]
-        if self.context.world is None or any(executed):  # what was executed and failed is wrong
+        if self.context.world is None or any(executed):  # an executed answer that failed is wrong
             return [False if known else None for known in executed]
         truths = [self.context.world.answer(self.lessons[rollout.row_id].question) for rollout in failed]
         answers = [extract_boxed(rollout.text) for rollout in failed]
@@ -529,18 +529,21 @@ def _first_of_each(failed: Sequence[Rollout], cap: int) -> list[Rollout]:
 
 
 def round_folder(run: Path, number: int) -> Path:
-    """Where a round keeps its candidates and checkpoints."""
+    """The folder of a round's candidates and checkpoints."""
     return run / ROUNDS / f"{number:03d}"
 
 
 def newest_cause(state: MemoryState) -> str | None:
-    """The cause that was found last, in words."""
+    """The newest cause, in words."""
     found = max(state.causes.values(), key=lambda cause: int(cause.cause_id[1:]), default=None)
     return None if found is None else f"{found.cause_id} {found.description}"
 
 
 def _trained(summary: TrainingSummary, reward: float | None) -> dict[str, object]:
-    """For watchers. `log-prob gap`: how far its log-probabilities were from the trainer's, at worst."""
+    """For displays.
+
+    `log-prob gap`: the largest distance between the sampler's and the trainer's log-probabilities.
+    """
     found = summary.measures
     measured = {
         "KL at step 1": found.first_kl,

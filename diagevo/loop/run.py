@@ -1,4 +1,4 @@
-"""A run: rounds in order, measured after each; what was interrupted is taken up again."""
+"""A run: rounds in order, measured after each; an interrupted one is resumed."""
 
 import shutil
 import threading
@@ -60,18 +60,18 @@ def train(
 ) -> int:
     """Play a run up to its last round; returns the last committed round.
 
-    A new run needs `config`; a resumed one uses the configuration in its log, and `rounds` may extend it. Of
-    one that was imported, endpoints and keys count only as `provided` has them: the user's own words, by key.
-    `given` are the settings of memory, hardware and time limits that change from here on; it is recorded.
-    Raises NotFoundError where there is nothing to resume, ConfigError where a new run's name is taken,
-    MissingDependencyError where its device is none of this machine's, StoppedSafely at a safe point once
-    `stop` is set, `until` is reached or `max_seconds` are over.
+    A new run needs `config`; a resumed one uses the configuration in its log, and `rounds` may extend it. For
+    an imported run, endpoints and keys count only from `provided`: the user's own values, by key. `given` are
+    settings of memory, hardware and time limits that change from here on; they are recorded. Raises
+    NotFoundError if there is nothing to resume, ConfigError if a new run's name is taken,
+    MissingDependencyError if this machine lacks its device, StoppedSafely at a safe point once `stop` is set,
+    `until` is reached or `max_seconds` have passed.
     """
     if config is not None and config.hardware.cluster == "local":
-        numbers_of(config.hardware)  # raises where the device is missing, before a run is recorded
+        numbers_of(config.hardware)  # raises if the device is missing, before a run is recorded
     with open_memory(database, run_id, root=root, create=not resume) as memory:
         if resume:
-            memory.claim()  # before a validation is played that somebody else plays
+            memory.claim()  # before starting a validation that another process is running
         values, config = _stored_config(memory, provided or {}, given or Layer()) if resume else ({}, config)
         if config is None:
             raise ConfigError(
@@ -97,7 +97,7 @@ def train(
                 _check_prompts(memory, roles.prompt_digests())
                 _adjust(memory, values, observer)
                 memory.allow_policy(config.schedule.policy)
-                memory.policy()  # raises now where its file is not there
+                memory.policy()  # raises now if its file is missing
                 run.report_earlier_stages()
             else:
                 run.configure()
@@ -106,7 +106,7 @@ def train(
 
 @contextmanager
 def _stopping_after(seconds: float | None, stop: StopFlag) -> Iterator[None]:
-    """Ask for a safe stop once `seconds` are over; None never does."""
+    """Request a safe stop after `seconds`; None never does."""
     if seconds is None:
         yield
         return
@@ -157,7 +157,7 @@ class Run:
         )
 
     def report_earlier_stages(self) -> None:
-        """Tell who watches a resumed run what its stages took so far."""
+        """Tell a resumed run's observer how long its stages took so far."""
         took: dict[int, dict[str, float]] = {}
         types = ["StageCompleted", "CheckpointEvaluated"]
         for recorded in self.memory.log.read(self.memory.run_id, types=types):
@@ -169,7 +169,7 @@ class Run:
         self.observer.resumed(took, newest_cause(self.memory.state))
 
     def play(self, rounds: int, until: Until | None) -> int:
-        """Play to the commit of the last round. A round that is open goes on where it stood."""
+        """Play to the commit of the last round. An open round continues where it stopped."""
         last = rounds if until is None else min(rounds, until.round)
         warmed = self.memory.state.round == 0 and self.roles.config.warm_start.documents is not None
         if not warmed:
@@ -200,10 +200,9 @@ class Run:
         return History(self.memory.database, self.memory.run_id)
 
     def policy(self, role: str) -> Path:
-        """The policy that the last committed round left: the newest that a stage recorded, or the start.
+        """The policy after the last committed round: the newest that a stage recorded, or the starting
 
-        Raises StoreError where its folder, or that of the model that it is an adapter to, is gone or has
-        changed.
+        model. Raises StoreError if its folder, or that of an adapter's base model, is gone or has changed.
         """
         roles = ("challenger", "solver") if self.roles.method.one_model else (role,)
         left = self._history().policies(roles, self.memory.state.round)
@@ -221,7 +220,7 @@ class Run:
         return check_model_folder(found)
 
     def _start(self, role: str) -> Path:
-        """Raises StoreError where it is no longer what was recorded when the run began."""
+        """Raises StoreError if it differs from what was recorded when the run began."""
         folder = self.roles.challenger if role == "challenger" else self.roles.solver
         if sha256_of(folder, self.roles.stop) != self._history().configuration().models[role].revision:
             raise StoreError(
@@ -291,7 +290,7 @@ class Run:
         self.observer.stage_finished(number, VALIDATION, seconds, figures)
 
     def _look(self, sampler: Sampler) -> None:
-        """Say at once where nothing can be read of what the run starts from, and what helps."""
+        """Warn at once if nothing in the starting model's output can be read, and say what helps."""
         validation = self.roles.validation
         assert validation is not None
         alike = self.policy("challenger") == self.policy("solver")
@@ -311,7 +310,7 @@ class Run:
             self.observer.message(f"round 0: a warm start teaches the form of questions and answers; {helps}")
 
     def rotate(self) -> None:
-        """Remove old rounds' weights, but for the best solver and for what the next round starts from.
+        """Remove old rounds' weights, except the best solver and those that the next round starts from.
 
         The latter may be old: a round that retains no question leaves the solver as it was.
         """
@@ -329,8 +328,8 @@ class Run:
 
 
 def _check_prompts(memory: Memory, now: Mapping[str, str]) -> None:
-    """Raise ConfigError where a prompt template, or what prompts show, is not what the run is played with. A
-    fork that was given other prompts has none to compare yet."""
+    """Raise ConfigError if a prompt template, or what prompts show, differs from the run's. A fork with
+    other prompts has none to compare yet."""
     before = History(memory.database, memory.run_id).configuration().prompts
     changed = sorted(name for name in before if before[name] != now.get(name))
     if changed:
@@ -344,8 +343,8 @@ def _check_prompts(memory: Memory, now: Mapping[str, str]) -> None:
 def _stored_config(
     memory: Memory, provided: Mapping[KeyPath, Any], given: Layer
 ) -> tuple[dict[str, Any], Config]:
-    """The configuration that the run was started with, adjusted; what one from outside may not say by itself,
-    as `provided`."""
+    """The configuration that the run was started with, adjusted; for an imported run, settings that it may
+    not set itself come from `provided`."""
     if memory.state.config is None:
         raise NotFoundError(f"run {memory.run_id} has no configuration", hint="start a run: diagevo train")
     stored = memory.state.config
@@ -370,7 +369,7 @@ def _adjust(memory: Memory, values: Mapping[str, Any], observer: Observer) -> No
 
 
 class _Measuring:
-    """Answers of a validation, counted over all that it measures, as the progress of a stage."""
+    """A validation's answers, counted over everything it measures, as the progress of a stage."""
 
     def __init__(self, observer: Observer, number: int, questions: int, total: int) -> None:
         self._observer, self._number, self._questions, self._total = observer, number, questions, total
@@ -388,7 +387,7 @@ class _Measuring:
 
 
 def _measured(metrics: Mapping[str, float], samples: int) -> dict[str, object]:
-    """For watchers."""
+    """For displays."""
     figures: dict[str, object] = {f"mean@{samples}": metrics["mean_at_k"], "greedy": metrics["greedy"]}
     if heats := colder(metrics):
         cooled = ", ".join(f"{metrics[metric]:.3f} ({heat})" for metric, heat in heats.items())

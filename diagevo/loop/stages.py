@@ -1,4 +1,4 @@
-"""Stages that resume: what is complete is read from its files, what was under way is voided and done anew."""
+"""Resumable stages: a completed one is read from its files, a running one is voided and repeated."""
 
 import errno
 import math
@@ -23,25 +23,25 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCE
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a stage's work leaves: its files, the events to append with its completion, words for watchers."""
+    """The result of a stage: its files, the events to append with its completion, a summary for displays."""
 
     files: tuple[Path, ...] = ()
     record: Callable[[], object] | None = None
     summary: Mapping[str, object] = field(default_factory=dict)
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of it by what they went to."""
+    """Its seconds, by activity."""
     reward: float | None = None
 
 
 class StepRecorder:
-    """The steps of a phase as the log keeps them: their rewards, and with them what the update measured."""
+    """The steps of a phase as recorded in the log: their rewards, and what the update measured."""
 
     def __init__(self, memory: Memory, round_: int, stage: str) -> None:
         self._memory, self._round, self._stage = memory, round_, stage
         self._groups: dict[str, list[float]] = {}
 
     def rewarded(self, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> float:
-        """Of the step under way; their mean."""
+        """Record the rewards of the running step; returns their mean."""
         self._groups = {}
         for rollout, reward in zip(rollouts, rewards, strict=True):
             self._groups.setdefault(rollout.row_id, []).append(reward)
@@ -61,7 +61,7 @@ class StepRecorder:
 
     def reward(self, steps: int) -> float | None:
         """Mean over the completions of all steps, whichever attempt recorded them: a later one repeats those
-        that count no more. None where one has none, as in a log that an older version began."""
+        that no longer count. None if a step has none, as in a log begun by an older version."""
         recorded = self._memory.log.read(
             self._memory.run_id, types=["StepTrained"], rounds=(self._round, self._round)
         )
@@ -77,13 +77,13 @@ class StepRecorder:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process so far, and of the processes of its own that have ended."""
+    """CPU time of this process so far, and of its child processes that have ended."""
     spent = os.times()
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def check_artifact(run: Path, artifact: Artifact, stage: str, number: int, stop: StopFlag) -> None:
-    """Raises StoreError where what a completed stage left is gone or has changed."""
+    """Raises StoreError if a completed stage's output is gone or has changed."""
     path = run / artifact.path
     if path.exists() and sha256_of(path, stop) == artifact.sha256:
         return
@@ -96,7 +96,7 @@ def check_artifact(run: Path, artifact: Artifact, stage: str, number: int, stop:
 
 
 class Stages:
-    """Plays the stages of one round, each at most once to its end."""
+    """Runs the stages of one round, each at most once to its end."""
 
     def __init__(
         self,
@@ -111,10 +111,10 @@ class Stages:
         shrink: Callable[[str, OutOfMemoryError], str],
     ) -> None:
         """`folder`: the run's; artifacts are recorded relative to it. `last`: stop after this stage.
-        `restarts`: how often a stage goes on by itself when a node was lost. `shrink`: lets a stage that had
-        too little memory hold less, and says how; it raises where that is impossible.
+        `restarts`: how often a stage restarts by itself after losing a node. `shrink`: reduces the memory
+        use of a stage that ran out of memory, and says how; it raises if that is
 
-        The seconds between stages of this process are recorded too, with the stage that follows.
+        impossible. Seconds between this process's stages are recorded with the following stage.
         """
         self.memory = memory
         self.round = round_
@@ -129,7 +129,7 @@ class Stages:
         self._scheduling = 0.0
 
     def scheduled(self, seconds: float) -> None:
-        """What committing the round before and opening this one took; it is recorded with the next stage."""
+        """Time to commit the previous round and open this one; it is recorded with the next stage."""
         self._scheduling += seconds
         self._since = time.monotonic()
 
@@ -143,9 +143,9 @@ class Stages:
     ) -> None:
         """Run `work` unless the stage is complete. Its files, events and completion are one transaction.
 
-        `checkpoints`: where an interrupted attempt left them; it goes on from the newest whole one, and
-        observations of later steps are voided. Raises StoppedSafely before a stage begins once a stop was
-        asked for, and StoreError where a completed stage's files are gone or changed, or the disk is full.
+        `checkpoints`: where an interrupted attempt left them; it resumes from the newest complete one,
+        and observations of later steps are voided. Raises StoppedSafely before a stage begins once a stop
+        was requested, and StoreError if a completed stage's files are gone or changed, or the disk is full.
         """
         status = self.memory.stage(name)
         # Its files are checked, not its word: a resumed round would go on from weights that somebody
@@ -155,7 +155,7 @@ class Stages:
             self.passed(name)
             return
         self.check_stop(f"before the stage {name} of round {self.round}")
-        # A process that was killed leaves its stage running: what it observed past the checkpoint is void.
+        # A killed process leaves its stage running: observations past the checkpoint are void.
         if status.status == "running":
             self._abandon(name, checkpoints)
         started = time.monotonic()
@@ -167,7 +167,7 @@ class Stages:
             Artifact(path=file.relative_to(self.folder).as_posix(), sha256=sha256_of(file, self.stop))
             for file in outcome.files
         ]
-        # One transaction: a stage is complete with its events and files, or is played again.
+        # One transaction: a stage completes with its events and files, or runs again.
         with self.memory.atomic():
             if outcome.record is not None:
                 outcome.record()
@@ -184,15 +184,15 @@ class Stages:
         self.passed(name)
 
     def passed(self, name: str) -> None:
-        """A stage is done, or is none of this run's: the one that was asked for is the last."""
+        """A stage is done, or not part of this run: stop if it was the requested last one."""
         if name == self.last:
             self.stop.set()
 
     def _outlasted(
         self, name: str, work: Callable[[], Outcome], total: int | None, checkpoints: Path | None
     ) -> tuple[Outcome, float, float]:
-        """The outcome, and when its attempt began: by the clock and in CPU time. A lost node ends an attempt,
-        and `restarts` more begin; so does memory that was too little, until a stage can hold no less."""
+        """The outcome, and when its attempt began: by the clock and in CPU time. After a lost node, up to
+        `restarts` more attempts begin; after running out of memory, until a stage can use no less."""
         left = self.restarts
         while True:
             self.observer.stage_started(self.round, name, self.memory.start_stage(name), total)
@@ -206,13 +206,13 @@ class Stages:
                 reason = error.message
             except OutOfMemoryError as error:
                 reason = f"{error.message} {self.shrink(name, error)}"
-            # Who asked to stop gets no further attempt.
+            # After a stop request there is no further attempt.
             self.check_stop(f"in the stage {name} of round {self.round}: {reason}")
             self.observer.message(f"round {self.round}: {reason}")
             self._abandon(name, checkpoints, reason=reason)
 
     def _abandon(self, name: str, checkpoints: Path | None, reason: str | None = None) -> None:
-        """Void what the interrupted attempt observed past its newest whole checkpoint, and say so."""
+        """Void what the interrupted attempt observed past its newest complete checkpoint, with a message."""
         ran = self._ran(name, checkpoints)
         if checkpoints is None:
             self.memory.abandon_stage(name, after_step=0, seconds=ran, reason=reason)
@@ -226,8 +226,8 @@ class Stages:
         self.observer.message(f"round {self.round}: {name} was interrupted and {where}")
 
     def _ran(self, name: str, checkpoints: Path | None) -> float:
-        """Seconds from the start of an interrupted attempt to the last thing that it left: an event, or a
-        file among its checkpoints."""
+        """Seconds from the start of an interrupted attempt to its last trace: an event, or a checkpoint
+        file."""
         log, run = self.memory.log, self.memory.run_id
         [started] = log.read(
             run, types=["StageStarted"], rounds=(self.round, self.round), newest_first=True, limit=1

@@ -1,7 +1,7 @@
 """Absolute Zero: the challenger makes tasks about programs, and an executor gives the labels.
 
 After the official release: three kinds of tasks, rewards by the solver's accuracy, a buffer of past tasks, no
-majority and no filter by difficulty. docs/reference/absolute-zero.md says what of it is approximated.
+majority and no filter by difficulty. docs/reference/absolute-zero.md lists the approximations.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +19,11 @@ from diagevo.sampling.sampler import Sampler
 from diagevo.training.phase import Reward, Rollout
 
 RIGHT, WRONG, MALFORMED = 1.0, -0.5, -1.0
-"""What the solver earns; the challenger has the last two for a task of no use and for none."""
+"""The solver's rewards; the challenger gets the last two for a useless task and for none."""
 
 
 def learnability(accuracy: Fraction) -> Fraction:
-    """1 − a for a task that some answers solve, 0 for one that none or all do.
+    """1 − a for a task that some answers solve, 0 if none or all do.
 
     Args:
         accuracy: a, the share of the solver's answers that are right, in [0, 1].
@@ -32,7 +32,7 @@ def learnability(accuracy: Fraction) -> Fraction:
 
 
 def proposer_reward(accuracy: Fraction | None) -> float:
-    """What a completion of the challenger earns.
+    """The reward of a challenger's completion.
 
     Args:
         accuracy: of the solver on its task; None where it has no valid one.
@@ -56,8 +56,8 @@ class AbsoluteZero(SelfPlay):
     def asks(
         self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]], round_: int
     ) -> list[Ask]:
-        """Each shows tasks of its kind, or for an induction one program of any, uniformly from the buffer:
-        the newest tasks of the log, or where there is none yet, what the world begins with."""
+        """Each prompt shows tasks of its kind, or for an induction one program of any kind, uniformly from
+        the buffer: the newest tasks in the log, or the world's initial ones if there are none yet."""
         world, settings = self.context.tasks, self.context.config.absolute_zero
         buffer = [read_task(text) for text in past()[-settings.buffer :]] or list(world.seeds)
         rng, asks = Random(seed), []
@@ -97,7 +97,7 @@ class AbsoluteZero(SelfPlay):
 
 
 def read_proposal(context: PlayContext, completion: str, given: Sequence[str]) -> ProgramTask | InvalidReason:
-    """The task in a completion; of the kind of the tasks that were shown."""
+    """The task in a completion, of the same kind as the tasks shown."""
     shown = [read_task(text) for text in given]
     found = context.tasks.read(shown[0].kind, completion, shown)
     if not isinstance(found, ProgramTask):
@@ -108,8 +108,8 @@ def read_proposal(context: PlayContext, completion: str, given: Sequence[str]) -
 
 
 class ProposerReward:
-    """What the challenger's tasks earn: the frozen solver answers each, and the executor says how often it is
-    right."""
+    """The reward of the challenger's tasks: the frozen solver answers each, and the executor counts how often
+    it is right."""
 
     def __init__(
         self, context: PlayContext, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]

@@ -1,4 +1,4 @@
-"""Labelled items of people: questions with answers that guide a challenger and are practised."""
+"""Human-labelled items: questions with answers that guide a challenger and are practised."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ from diagevo.memory.events import InvalidReason
 
 HINT = 'each line must be an object with "question" and "answer"'
 LARGEST = 64 * 2**20
-"""Bytes of a file of anchors. R-Few's has 11,600 items at most."""
+"""Maximum bytes of a file of anchors. R-Few's has 11,600 items at most."""
 REFUSED: dict[InvalidReason, str] = {
     "held_out": "is of the validation set: training on it would be measured",
     "too_long": "is longer than sampling.max_prompt_tokens allows",
@@ -57,8 +57,8 @@ def _anchor(line: str, where: str) -> Anchor:
 def usable(
     anchors: Iterable[Anchor], file: str, refusal: Callable[[str], InvalidReason | None]
 ) -> list[Anchor]:
-    """All of them, in order. Raises ConfigError where there is none, where one repeats another's question,
-    and where one may not be practised."""
+    """All of them, in order. Raises ConfigError if there is none, one repeats another's question, or one
+    may not be practised."""
     found = list(anchors)
     if not found:
         raise ConfigError(f"anchors.file: {file} holds no items", hint=HINT)

@@ -1,5 +1,5 @@
-"""Questions with their answers that a challenger writes from a document, as SPICE has them: how each is asked
-for, and read.
+"""Questions with answers that a challenger writes from a document, as in SPICE: how each is requested and
+parsed.
 
 There are two worlds of them: JSON from texts, and sentences from the worked lines of the arithmetic world.
 """
@@ -20,11 +20,11 @@ from diagevo.sampling.sampler import Prompt
 from diagevo.selfplay.templates import fill, load_templates
 
 INTEGERS = 0.6
-"""How often a document of mathematics is asked an integer of; else it is a decimal number."""
+"""How often a mathematics document gets an integer question; otherwise the answer is a decimal number."""
 QUESTION = 2000
-"""Characters of a question; a longer one is cut."""
+"""Maximum characters of a question; a longer one is cut."""
 LISTED = 10
-"""Concepts, or errors, that an object names at most; each at least one."""
+"""Maximum concepts, or errors, that an object names; each at least one."""
 
 TEMPLATE = "document_asked"
 _ANSWERS: Mapping[AnswerKind, str] = {
@@ -42,27 +42,27 @@ class AnsweredQuestion(NamedTuple):
 
 
 class AnsweredQuestions(Protocol):
-    """All of it gives the same for the same arguments."""
+    """All methods are deterministic in their arguments."""
 
     def digests(self) -> dict[str, str]:
-        """Of its prompt templates, by name."""
+        """Digests of its prompt templates, by name."""
         ...
 
     def kind(self, document: SourceDocument, rng: Random) -> AnswerKind:
-        """What kind of answer a document is asked for."""
+        """The kind of answer requested for a document."""
         ...
 
     def asks(self, document: str, kind: AnswerKind) -> Prompt:
-        """What the challenger is asked."""
+        """The challenger's prompt."""
         ...
 
     def read(self, completion: str, kind: AnswerKind) -> AnsweredQuestion | InvalidReason:
-        """The question and answer in a completion; where there are none of the form asked for, why."""
+        """The question and answer in a completion, or the reason why there are none of the requested form."""
         ...
 
 
 class JsonQuestions:
-    """`AnsweredQuestions` of texts: a completion is one JSON object and nothing beside it."""
+    """`AnsweredQuestions` of texts: a completion is one JSON object and nothing else."""
 
     @cached_property
     def template(self) -> str:
@@ -107,7 +107,7 @@ class JsonQuestions:
 
 
 def _well_formed(written: Mapping[str, Any]) -> bool:
-    """Whether all but the answer has its type."""
+    """Whether everything but the answer has its type."""
     steps, minutes = written["intermediate_results"], written["solving_time_estimate"]
     return (
         isinstance(written["analysis"], str)
@@ -141,6 +141,6 @@ def _finite(number: float) -> bool:
 
 
 def _written_with_a_point(completion: str, answer: float) -> bool:
-    """Whether a number of this value stands as the answer with a decimal point."""
+    """Whether the answer is written as this number with a decimal point."""
     written = re.findall(r'"answer"\s*+:\s*+([-+]?\d++\.\d++(?:[eE][-+]?\d++)?)', completion)
     return any(float(number) == answer for number in written)

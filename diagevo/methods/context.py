@@ -1,5 +1,5 @@
 """What both players and every method use: configuration, prompts, answer checker, a way to serve a policy,
-world."""
+the world."""
 
 import hashlib
 import json
@@ -35,12 +35,12 @@ class World(Protocol):
     """A world that can compute the truth: it refuses questions outside it, and measures labels."""
 
     def answer(self, question: str) -> str | None:
-        """The true answer; None where the question is outside the world."""
+        """The true answer; None if the question is outside the world."""
         ...
 
 
 class PlayContext(ABC):
-    """What a run's roles share; `Roles` makes each from the configuration."""
+    """What a run's roles share; `Roles` builds it from the configuration."""
 
     config: Config
     stop: StopFlag
@@ -61,16 +61,16 @@ class PlayContext(ABC):
 
     @abstractmethod
     def open_sampler(self, policy: Path) -> Resumable:
-        """Who samples a policy in a stage in which nothing trains."""
+        """The sampler of a policy in a stage without training."""
 
     @abstractmethod
     def challenger_reward(self, solver: Path, round_: int, given: Mapping[str, Sequence[str]]) -> RewardSpec:
-        """The challenger's reward for processes of training, which sample the solver themselves. `given`: the
+        """The challenger's reward for training processes, which sample the solver themselves. `given`: the
         texts that each row's prompt shows (`Ask.given`)."""
 
     @abstractmethod
     def solver_reward(self, given: Mapping[str, Any]) -> RewardSpec:
-        """The solver's reward for processes of training, from the arguments of `SolverReward`."""
+        """The solver's reward for training processes, from the arguments of `SolverReward`."""
 
     @abstractmethod
     def is_held_out(self, question: str) -> bool:
@@ -90,12 +90,12 @@ class PlayContext(ABC):
         return SamplingParams(sampling.temperature, sampling.top_p, sampling.max_new_tokens)
 
     def seed(self, *parts: object) -> int:
-        """A seed of its own for each draw of the run, from the run's seed and what the draw is for."""
+        """A separate seed for each draw of the run, from the run's seed and the purpose of the draw."""
         text = json.dumps([self.config.seed, *map(str, parts)])
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
 
     def read_question(self, completion: str) -> tuple[str | None, InvalidReason | None]:
-        """The question in a challenger's completion; where there is none that may be used, why."""
+        """The question in a challenger's completion, or the reason why there is no usable one."""
         question = parse_question(completion)
         if question is None:
             return None, "unreadable"
@@ -119,13 +119,13 @@ class PlayContext(ABC):
         return None
 
     def related(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Of each document and question, whether they are related, as `roles.judge` says."""
+        """For each document and question, whether `roles.judge` calls them related."""
         return self.judge.related(pairs)
 
     def respond(
         self, sampler: Sampler, questions: Sequence[str], n: int, seed: int
     ) -> list[list[Completion]]:
-        """n responses a question."""
+        """n responses per question."""
         prompts = [self.templates.solver(question) for question in questions]
         return sampler.sample(prompts, n=n, params=self.params, seed=seed)
 
@@ -137,14 +137,14 @@ class PlayContext(ABC):
         seed: int,
         tasks: Sequence[str | None] | None = None,
     ) -> tuple[list[Votes], list[list[Completion]]]:
-        """n responses a question and their votes. `tasks`: of each question, as in `Written`."""
+        """n responses per question and their votes. `tasks`: each question's task, as in `Written`."""
         responses = self.respond(sampler, questions, n, seed)
         of = [None] * len(questions) if tasks is None else tasks
         found = iter(
             self.answers([(task, c.text) for task, group in zip(of, responses, strict=True) for c in group])
         )
         answers = [[next(found) for _ in group] for group in responses]
-        # What was executed stands in one form: texts are the same, or say different things.
+        # Executed results are in canonical form: equal texts mean equal values.
         read = iter(self.checker.group([a for a, task in zip(answers, of, strict=True) if task is None]))
         votes = [next(read) if t is None else count(a, eq) for a, t in zip(answers, of, strict=True)]
         return votes, responses

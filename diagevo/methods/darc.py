@@ -1,7 +1,7 @@
-"""DARC: a questioner learns to write questions of a wanted difficulty from documents; then it stays as it is,
-and the solver practises its questions from easy to hard, labelled by itself with the document in sight.
+"""DARC: a questioner learns to write questions of a given difficulty from documents; then it is frozen, and
+the solver practises its questions from easy to hard, labelled by itself with the document in sight. After
 
-After the official release. docs/reference/darc.md says what of it is approximated.
+the official release. docs/reference/darc.md lists the approximations.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,15 +26,15 @@ from diagevo.sampling.sampler import Completion, Sampler, SamplingParams
 from diagevo.training.phase import Reward, Rollout
 
 RIGHT, WRONG, MALFORMED = 1.0, 0.05, 0.0
-"""What the solver earns. Of 1, the form has a twentieth: a box, and something beside it."""
+"""The solver's rewards. The format is worth a twentieth of 1: a box, and something besides it."""
 LABEL_TOP_P = 0.95
-"""Of the responses that label a question."""
+"""Top-p of the responses that label a question."""
 TRIED = 100
-"""Documents too long for a prompt, one after another, before there is said to be none."""
+"""Consecutive documents too long for a prompt before giving up."""
 
 
 class Shown(NamedTuple):
-    """What a prompt of the questioner shows."""
+    """What a questioner's prompt shows."""
 
     document: str
     level: int
@@ -56,7 +56,7 @@ class Darc(SelfPlay):
         self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]], round_: int
     ) -> list[Ask]:
         """While the questioner learns, each document is shown for every level in turn. Afterwards all rounds
-        of the solver share one curriculum, of which each has the next part."""
+        of the solver share one curriculum, of which each takes the next part."""
         settings, many = self.context.config, len(draws)
         if "challenger" in self.learns(round_):
             given = self._documents(seed, many)
@@ -75,7 +75,7 @@ class Darc(SelfPlay):
         return Ask(draw, self.context.questions.asks(document, level, kind), (document, part, kind), part)
 
     def _documents(self, seed: int, count: int) -> list[Shown]:
-        """So many prompts' documents, levels and kinds of answer; those of one document are neighbours."""
+        """Documents, levels and answer kinds for this many prompts; those of one document are adjacent."""
         rng, found, skipped, questions = Random(seed), list[Shown](), 0, self.context.questions
         while len(found) < count:
             [document] = self.context.corpus.draw(rng, 1)
@@ -97,7 +97,7 @@ class Darc(SelfPlay):
         return Written(ask.draw, completion, question, invalid, "document", given=ask.given, part=ask.part)
 
     def admit(self, written: Sequence[Written], embedder: Embedder) -> list[Written]:
-        """Of near-duplicates the last stays, which is the harder."""
+        """Of near-duplicates, the last one stays, which is the harder."""
         usable = [place for place, each in enumerate(written) if each.question is not None]
         if not usable:
             return list(written)
@@ -130,7 +130,7 @@ def _shown(given: Sequence[str]) -> Shown:
 def read_question(
     context: PlayContext, completion: str, given: Sequence[str]
 ) -> tuple[str | None, InvalidReason | None]:
-    """The question in a completion; where there is none that may be used, why."""
+    """The question in a completion, or the reason why there is no usable one."""
     shown = _shown(given)
     question = context.questions.read(completion, shown.kind)
     if question is None:
@@ -156,14 +156,14 @@ def informed_votes(
 
 
 def _answer(response: str) -> str | None:
-    """In its box. "None" is no answer."""
+    """The answer in its box. "None" is not an answer."""
     box = extract_boxed(response)
     return None if box is None or box.strip().lower() in ("", "none") else box
 
 
 class QuestionerReward:
-    """What the questioner's completions earn: the frozen solver labels each question with the document in
-    sight, and answers it without."""
+    """The reward of the questioner's completions: the frozen solver labels each question with the
+    document in sight, and answers it without."""
 
     def __init__(
         self, context: PlayContext, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]
@@ -184,8 +184,8 @@ class QuestionerReward:
         return found
 
     def _labelled(self, rollouts: Sequence[Rollout], step: int) -> dict[int, tuple[str, str]]:
-        """Question and label of each rollout that has a question of its document, no copy, whose label is of
-        the kind that was asked for."""
+        """Question and label of each rollout whose question belongs to its document, is not a copy, and has
+        a label of the requested kind."""
         asked: dict[int, str] = {}
         for place, rollout in enumerate(rollouts):
             given = self.given[rollout.row_id]
@@ -206,7 +206,7 @@ class QuestionerReward:
         return labelled
 
     def _share(self, responses: Sequence[str], label: str) -> Fraction | None:
-        """Of the responses with a box, how many agree with the label; None where none has an answer."""
+        """The share of responses with a box that agree with the label; None if none has an answer."""
         boxes = [box for response in responses if (box := extract_boxed(response))]
         answers = [box for box in boxes if box.strip().lower() != "none"]
         if not answers:

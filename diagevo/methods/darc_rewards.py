@@ -1,4 +1,5 @@
-"""What DARC's questioner earns: how near a question is to the target of its level, and what a copy is.
+"""The rewards of DARC's questioner: the distance of a question from its level's target, and the test for
+copies.
 
 Pure functions, after the official release."""
 
@@ -9,11 +10,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 TARGETS = (Fraction(4, 5), Fraction(1, 2), Fraction(1, 5))
-"""Of the levels easy, moderate and hard: the share of answers that should be right."""
+"""The target share of right answers for the levels easy, moderate and hard."""
 UNSOLVED, REFUSED = Fraction(-1, 10), Fraction(-1)
-"""What a question earns that nobody answers rightly, and a completion without one that may be used."""
+"""The rewards of a question that no response answers correctly, and of a completion without a usable one."""
 MARGIN, WEIGHT = Fraction(1, 5), Fraction(1, 2)
-"""By how much an easier question should be ahead of a harder one, and what each step short of it costs."""
+"""The margin by which an easier question should lead a harder one, and the cost per unit of shortfall."""
 N_GRAM, COPIED, READ = 6, Fraction(4, 5), 50_000
 """Characters of an n-gram, the share of known ones above which a question is a copy, and how many characters
 of a document are compared."""
@@ -21,7 +22,7 @@ of a document are compared."""
 
 class Measured(NamedTuple):
     """A question of a step: its document, its level from 1, and the share of answers that are right; None
-    where there is no question that may be used."""
+    if there is no usable question."""
 
     document: str
     level: int
@@ -36,7 +37,7 @@ def level_reward(level: int, accuracy: Fraction | None) -> Fraction:
         accuracy: share of answers that are right, in [0, 1]; None for a completion that is refused.
 
     Returns:
-        At most 1; -1/10 where no answer is right, -1 for a refused completion.
+        At most 1; -1/10 if no answer is right, -1 for a refused completion.
     """
     if accuracy is None:
         return REFUSED
@@ -44,16 +45,16 @@ def level_reward(level: int, accuracy: Fraction | None) -> Fraction:
 
 
 def ranked_rewards(step: Sequence[Measured]) -> list[Fraction]:
-    """The rewards of a step: of the level, less what neighbours of a document cost that are not in its order.
+    """The rewards of a step: the level's reward, minus a penalty for neighbours in the wrong order. A
 
-    The usable questions of a document stand in order of their levels, those of one level as they were drawn.
-    Of neighbours of two levels each loses half of by how much the easier is less than 1/5 ahead.
+    document's usable questions are ordered by level, those of one level as they were drawn. If neighbours
+    have two levels, each loses half of the amount by which the easier one's lead falls short of 1/5.
 
     Args:
         step: (B,) all completions of the step.
 
     Returns:
-        (B,) rewards in [-1, 1]. Who loses goes no further than to 0.
+        (B,) rewards in [-1, 1]. The penalty stops at 0.
     """
     rewards = [level_reward(one.level, one.accuracy) for one in step]
     of_document: dict[str, list[int]] = {}
@@ -72,15 +73,15 @@ def ranked_rewards(step: Sequence[Measured]) -> list[Fraction]:
 
 
 def copied_share(document: str, question: str) -> Fraction:
-    """How much of a question its document has: the share of its six-character sequences, without letter case,
-    signs and spaces; 1 where the document has it whole, and of a shorter one the share of its words.
+    """How much of a question is in its document: the share of its six-character sequences, ignoring case,
+    punctuation and spaces; 1 if the document contains it whole; for a shorter one, the share of its words.
 
     Args:
         document: its first 50,000 characters are compared.
         question: any text.
 
     Returns:
-        A share in [0, 1]; 0 where one of the two has neither letters nor digits.
+        A share in [0, 1]; 0 if one of the two has neither letters nor digits.
     """
     asked, text = _plain(question), _plain(document[:READ])
     if not asked or not text:

@@ -1,7 +1,7 @@
-"""Documents that a challenger is shown: read once from a file, drawn by a seed.
+"""The documents shown to a challenger: read once from a file, drawn by a seed.
 
-Their texts are kept in a file of the system's folder for such, so that a large corpus needs no memory: what a
-draw needs is where each begins.
+Their texts are kept in a temporary file, so that a large corpus needs no memory: a draw needs only the offset
+of each.
 """
 
 import hashlib
@@ -25,12 +25,12 @@ SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 
 HINT = 'each line, or row, needs "text"; it may have "kind": "mathematics" or "general"'
 IN_MEMORY = 2**26
-"""Bytes of text up to which no file is written."""
+"""Maximum bytes of text kept in memory without a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
-    """A text, and what answers are asked for from it."""
+    """A text, and the kind of answers requested from it."""
 
     text: str
     kind: Subject = "general"
@@ -42,7 +42,7 @@ class _Row(msgspec.Struct):
 
 
 def shown_documents(file: Path) -> Iterator[tuple[str, SourceDocument]]:
-    """Each document of a JSONL or Parquet file, with its place. Other columns are left alone. Raises
+    """Each document of a JSONL or Parquet file, with its place. Other columns are ignored. Raises
     ConfigError, with the place, and MissingDependencyError."""
     try:
         yield from _table(file) if file.suffix == ".parquet" else _lines(file)
@@ -75,7 +75,7 @@ def _document(row: _Row) -> SourceDocument:
 class Corpus:
     """The documents that may be shown, by number in the order of their file.
 
-    An empty one, and one that repeats another, is left out and counted; a longer one keeps its beginning.
+    Empty and repeated ones are left out and counted; one that is too long keeps its beginning.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class Corpus:
         settings: CorpusConfig,
         is_held_out: Callable[[str], bool],
     ) -> None:
-        """`documents`: with the place of each, for messages; `name`: of the whole. Raises ConfigError where
-        none is left, and where one is or holds a line that is a question of the validation set."""
+        """`documents`: with the place of each, for messages; `name`: of the corpus. Raises ConfigError if
+        none is left, or if one is, or has a line that is, a question of the validation set."""
         self.name, self.settings = name, settings
         self.empty = self.repeated = self.cut = 0
         self.of: dict[Subject, array[int]] = {subject: array("Q") for subject in SUBJECTS}
@@ -155,11 +155,11 @@ class Corpus:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all kinds and texts in order, hexadecimal: what the log keeps of the corpus."""
+        """SHA-256 of all kinds and texts in order, hexadecimal: the log's record of the corpus."""
         return self._whole.hexdigest()
 
     def draw(self, rng: Random, count: int) -> list[SourceDocument]:
-        """So many documents, each as likely as another of its kind. Where there are both kinds, a draw is of
+        """Draw this many documents, uniformly within each kind. If there are both kinds, a draw is of
         mathematics with probability `corpus.mathematics`."""
         found: list[SourceDocument] = []
         for _ in range(count):
@@ -169,7 +169,7 @@ class Corpus:
         return found
 
     def summary(self) -> str:
-        """How many documents there are, and what became of the others."""
+        """How many documents there are, and how many were left out or cut."""
         parts = [f"{len(numbers)} of {subject}" for subject, numbers in self.of.items() if numbers]
         left = [
             f"{count} {what}"

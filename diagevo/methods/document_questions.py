@@ -1,5 +1,5 @@
-"""Questions that a model writes from a document, by level of difficulty and kind of answer: how each is asked
-for, read, and put to a solver that sees the document.
+"""Questions that a model writes from a document, by level of difficulty and kind of answer: how each is
+requested, parsed, and put to a solver that sees the document.
 
 There are two worlds of them: texts, and the worked lines of the arithmetic world.
 """
@@ -23,9 +23,9 @@ ANSWER_KINDS: tuple[AnswerKind, ...] = get_args(AnswerKind)
 LEVELS = (1, 2, 3)
 """Easy, moderate and hard."""
 INTEGERS = 0.8
-"""How often a document of mathematics is asked an integer of; else it is a decimal number."""
+"""How often a mathematics document gets an integer question; otherwise the answer is a decimal number."""
 OPTIONS = 3
-"""A choice has at least so many."""
+"""Minimum options of a choice."""
 
 TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "questioner_asked": ("document", "level", "answer"),
@@ -35,7 +35,7 @@ FIELDS = frozenset(
     {"analysis", "question", "intermediate_results", "answer"}
     | {"solving_time_estimate", "required_concepts", "potential_errors"}
 )
-"""Of the one object that a completion must be."""
+"""The fields of the object that a completion must be."""
 _LEVELS = (
     "easy. One or two places of the document, and one or two simple steps.",
     "moderate. At least two places of the document that have to be combined, and two or three steps.",
@@ -52,30 +52,30 @@ _FORMS: Mapping[AnswerKind, str] = {"integer": r"[-+]?\d+", "float": r"[-+]?\d+\
 
 
 class DocumentQuestions(Protocol):
-    """All of it gives the same for the same arguments."""
+    """All methods are deterministic in their arguments."""
 
     def digests(self) -> dict[str, str]:
-        """Of its prompt templates, by name."""
+        """Digests of its prompt templates, by name."""
         ...
 
     def kind(self, document: SourceDocument, rng: Random) -> AnswerKind:
-        """What kind of answer a document is asked for."""
+        """The kind of answer requested for a document."""
         ...
 
     def asks(self, document: str, level: int, kind: AnswerKind) -> Prompt:
-        """What the questioner is asked."""
+        """The questioner's prompt."""
         ...
 
     def read(self, completion: str, kind: AnswerKind) -> str | None:
-        """The question in a completion; None where there is none of the form that was asked for."""
+        """The question in a completion; None if there is none of the requested form."""
         ...
 
     def informed(self, question: str, document: str) -> Prompt:
-        """What a solver is asked that sees the document."""
+        """The prompt of a solver that sees the document."""
         ...
 
     def copied(self, document: str, question: str) -> Fraction:
-        """How much of a question its document has, in [0, 1]."""
+        """How much of a question is copied from its document, in [0, 1]."""
         ...
 
 
@@ -115,7 +115,7 @@ class TextQuestions:
 
 
 def read_object(completion: str) -> Mapping[str, Any]:
-    """The object that a completion is, fenced or not; empty where it is none, or has other fields."""
+    """The completion's JSON object, fenced or not; empty if it is not one, or has other fields."""
     text = completion.strip()
     if (fenced := _FENCED.fullmatch(text)) is not None:
         text = fenced[1]
@@ -130,7 +130,7 @@ def read_object(completion: str) -> Mapping[str, Any]:
 
 
 def in_form(answer: str, kind: AnswerKind) -> str | None:
-    """An answer of a solver in the form of its kind; None where it has another. Of a choice: its letter."""
+    """A solver's answer in the form of its kind; None if it has another. For a choice: its letter."""
     answer = answer.strip()
     if kind == "categorical":
         letters = set(re.findall(r"\b[A-J]\b", re.sub(r"\\[a-z]+", " ", answer, flags=re.IGNORECASE).upper()))

@@ -1,7 +1,7 @@
-"""What a method of self-play decides, and the values that it and the round exchange.
+"""What a self-play method decides, and the values that it and the round exchange.
 
-The round asks these verbs and no others. What every method has alike, such as drawing from the schedule,
-voting, the filter and the memory, is the round's, and what differs in a number alone is a setting.
+The round calls only these verbs. What all methods share, such as drawing from the schedule, voting, the
+filter and the memory, belongs to the round; what differs only in a number is a setting.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +21,8 @@ BOTH: tuple[Role, ...] = ("challenger", "solver")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What the challenger is asked for one draw. `given`: the texts that its prompt shows, such as a
-    document; the log keeps their digests. `part`: the kind of its task, where there are several."""
+    """The challenger's prompt for one draw. `given`: the texts that its prompt shows, such as a
+    document; the log keeps their digests. `part`: the kind of its task, if there are several."""
 
     draw: Draw
     prompt: Prompt
@@ -37,34 +37,34 @@ class Written:
     draw: Draw
     completion: str
     question: str | None
-    """None: no question that may be used, the candidate is invalid."""
+    """None: no usable question, so the candidate is invalid."""
     invalid: InvalidReason | None = None
     label_from: LabelSource = "votes"
     answer: str | None = None
-    """The label, where the votes do not give it."""
+    """The label, if the votes do not determine it."""
     given: tuple[str, ...] = ()
     """As in `Ask`."""
     task: str | None = None
-    """The whole task, where the question hides a part of it: answers are read by executing it."""
+    """The whole task, if the question hides a part of it: answers are read by executing it."""
     part: str = ""
     """As in `Ask`."""
 
 
 def refused(written: Written, why: InvalidReason) -> Written:
-    """The candidate as one that may not be used."""
+    """The candidate, marked as unusable."""
     return Written(written.draw, written.completion, None, why, given=written.given, part=written.part)
 
 
 class SolverRewards(NamedTuple):
-    """What a response to a question earns, by its answer. A failure is a response that earns less than a
-    right one."""
+    """The reward of a response to a question, by its answer. A failure is a response that earns less
+    than a right one."""
 
     right: float
     wrong: float
     malformed: float
     """Without an answer."""
     beside: bool = False
-    """Whether a box with nothing beside it is no answer either."""
+    """Whether a box with nothing else also counts as no answer."""
 
 
 @dataclass(frozen=True)
@@ -84,28 +84,28 @@ class Lesson:
 
 
 class Method(Protocol):
-    """A method of self-play; `config.method` names it. All of it is a pure function of its arguments, so that
-    a resumed round asks and reads the same."""
+    """A method of self-play; `config.method` names it. All verbs are pure functions of their arguments, so
+    that a resumed round asks and reads the same."""
 
     one_model: bool
-    """Whether both roles are one policy, so that each phase goes on from the weights of the last."""
+    """Whether both roles are one policy, so that each phase continues from the weights of the last."""
 
     in_order: bool
-    """Whether a phase takes its rows as they come, and does not shuffle them."""
+    """Whether a phase takes its rows in the given order, without shuffling."""
 
     def learns(self, round_: int) -> tuple[Role, ...]:
-        """Who trains in a round. Where the solver does not, there is no pool of questions either."""
+        """Which roles train in a round. If the solver does not, there is no pool of questions either."""
         ...
 
     def shown(self) -> dict[str, str]:
-        """Digests, by name, of what prompts show beside templates: a run does not resume with others."""
+        """Digests, by name, of what prompts show besides templates: a run does not resume with others."""
         ...
 
     def asks(
         self, draws: Sequence[Draw], seed: int, past: Callable[[], Sequence[str]], round_: int
     ) -> list[Ask]:
-        """What the challenger is asked for each draw of a round. `seed`: of what is drawn beside the
-        schedule. `past`: the valid tasks of earlier rounds (`Written.task`), as the log has them."""
+        """The challenger's prompt for each draw of a round. `seed`: for anything drawn besides the
+        schedule. `past`: the valid tasks of earlier rounds (`Written.task`), from the log."""
         ...
 
     def read(self, ask: Ask, completion: str) -> Written:
@@ -113,24 +113,24 @@ class Method(Protocol):
         ...
 
     def admit(self, written: Sequence[Written], embedder: Embedder) -> list[Written]:
-        """A pool in which what must not be practised beside the rest is invalid."""
+        """The pool, with candidates marked invalid that must not be practised with the others."""
         ...
 
     def human(self, after: int, seed: int) -> list[Written]:
-        """Labelled items that join the pool; their draws are numbered from `after` on."""
+        """Labelled items that join the pool; their draws are numbered from `after`."""
         ...
 
     def vote(
         self, solver: Sampler, asked: Sequence[Written], n: int, seed: int
     ) -> tuple[list[Votes], list[list[Completion]]]:
-        """n responses to each candidate and their votes, by which it is labelled and kept."""
+        """n responses to each candidate and their votes, which decide its label and whether it is kept."""
         ...
 
     def challenger_reward(self, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]) -> Reward:
-        """What a completion of the challenger earns against the frozen solver. `given`: of each row, as in
+        """The reward of a challenger's completion against the frozen solver. `given`: for each row, as in
         `Ask`."""
         ...
 
     def solver_rewards(self, scored: CandidateScored) -> SolverRewards:
-        """What responses to a retained candidate earn."""
+        """The rewards of responses to a retained candidate."""
         ...

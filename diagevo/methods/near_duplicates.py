@@ -1,4 +1,4 @@
-"""Which questions of a curriculum say nothing new."""
+"""Which questions of a curriculum are near-duplicates."""
 
 from typing import TYPE_CHECKING
 
@@ -7,14 +7,14 @@ if TYPE_CHECKING:
 
 
 def distinct(vectors: "np.ndarray", below: float) -> list[int]:
-    """A walk from the last row to the first: a row stays where it is near none that stayed.
+    """Walks from the last row to the first: a row stays if it is near none that stayed.
 
     Args:
         vectors: (n, d) rows of length 1.
         below: rows whose cosine is this or more are near.
 
     Returns:
-        Places of the rows that stay, in order.
+        Indices of the rows that stay, in order.
     """
     import numpy as np
 

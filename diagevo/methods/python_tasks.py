@@ -132,7 +132,7 @@ _ANSWERED: Mapping[Kind, str] = {"deduction": "output", "abduction": "input", "i
 
 
 def _answer(task: ProgramTask, text: str) -> str | None:
-    """The last block of the kind that is asked for."""
+    """The last block of the requested kind."""
     found = blocks(text, _ANSWERED[task.kind])
     return found[-1] if found and found[-1] else None
 

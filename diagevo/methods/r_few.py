@@ -1,5 +1,5 @@
-"""After R-Few's description: R-Zero's round, in which labelled items of people guide the challenger as
-examples and are practised beside the questions that it writes."""
+"""After R-Few's description: R-Zero's round, in which human-labelled items guide the challenger as
+examples and are practised with the questions that it writes."""
 
 import hashlib
 import json
@@ -15,7 +15,8 @@ from diagevo.methods.self_play import SelfPlay
 
 
 class RFew(SelfPlay):
-    """A prompt shows none to `anchors.shown` items; `anchors.practised` of them join each round's pool."""
+    """A prompt shows between zero and `anchors.shown` items; `anchors.practised` of them join each round's
+    pool."""
 
     def __init__(self, context: PlayContext) -> None:
         super().__init__(context)

@@ -1,5 +1,5 @@
-"""DiagEvo and R-Zero: the schedule's draw is the prompt, the majority is the label. They differ in settings
-alone (`config/methods/r-zero.yaml`): R-Zero's schedule is free, so its memory guides nothing."""
+"""DiagEvo and R-Zero: the schedule's draw is the prompt, the majority is the label. They differ only in
+settings (`config/methods/r-zero.yaml`): R-Zero's schedule is free, so its memory guides nothing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -18,7 +18,7 @@ from diagevo.training.phase import Reward, Rollout
 
 
 class SelfPlay:
-    """The paper's method, and the basis of those that differ from it in a verb."""
+    """The paper's method, and the base class of those that differ from it in some verbs."""
 
     one_model = in_order = False
 
@@ -61,7 +61,7 @@ class SelfPlay:
 
 
 class ChallengerReward:
-    """The paper's challenger reward in the trainer's halves: votes on a slice, clusters over the batch."""
+    """The paper's challenger reward in the trainer's two halves: votes per slice, clusters over the batch."""
 
     def __init__(self, context: PlayContext, solver: Sampler, round_: int) -> None:
         self.context = context

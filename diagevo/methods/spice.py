@@ -1,7 +1,7 @@
-"""SPICE, as DARC's repository implements it again: the challenger sees a document and writes a question with
+"""SPICE, as re-implemented in DARC's repository: the challenger sees a document and writes a question with
 its answer; the reasoner answers without the document.
 
-One model has both roles. docs/reference/spice.md says what is approximated.
+One model has both roles. docs/reference/spice.md lists the approximations.
 """
 
 import math
@@ -23,14 +23,15 @@ from diagevo.training.phase import Reward, Rollout
 
 INVALID, UNRELATED = -1.0, 0.0
 VARIANCE, SIGMA = Fraction(1, 4), 0.1
-"""The best variance of being right, which half of the answers give, and how fast the reward falls off it."""
+"""The target variance of correctness, reached when half of the answers are right, and the width of the reward
+around it."""
 
 
 def question_reward(accuracy: Fraction | None, related: bool = True) -> float:
-    """What a completion of the challenger earns.
+    """The reward of a challenger's completion.
 
     Args:
-        accuracy: p, the share of the reasoner's answers that agree with the challenger's; None where the
+        accuracy: p, the share of the reasoner's answers that agree with the challenger's; None if the
             completion has no valid question.
         related: whether the question is related to the document.
 
@@ -46,7 +47,7 @@ def question_reward(accuracy: Fraction | None, related: bool = True) -> float:
 
 class Spice(SelfPlay):
     """Each prompt shows one document of the corpus. A pool has one completion of each, and the solver
-    practises it where it is valid, related or not."""
+    practises it if it is valid, related or not."""
 
     one_model = True
 
@@ -64,7 +65,7 @@ class Spice(SelfPlay):
         return asks
 
     def _shortened(self, document: str, kind: AnswerKind) -> str:
-        """As much of its beginning as a prompt has room for, in steps of an eighth."""
+        """As much of its beginning as fits a prompt, in steps of an eighth."""
         while not self.context.fits(self.context.answered.asks(document, kind)):
             if len(document) < 8:
                 raise ConfigError(
@@ -98,7 +99,8 @@ class Spice(SelfPlay):
 def read_answered(
     context: PlayContext, completion: str, given: Sequence[str]
 ) -> AnsweredQuestion | InvalidReason:
-    """Question and answer of a completion, by what its prompt showed; where they may not be used, why."""
+    """Question and answer of a completion, given what its prompt showed, or the reason why they are
+    unusable."""
     found = context.answered.read(completion, cast("AnswerKind", given[1]))
     if not isinstance(found, AnsweredQuestion):
         return found
@@ -106,8 +108,8 @@ def read_answered(
 
 
 class VarianceReward:
-    """What the challenger's completions earn: the frozen solver answers each question without its document,
-    and a judge says whether the two are related."""
+    """The reward of the challenger's completions: the frozen solver answers each question without its
+    document, and a judge says whether the two are related."""
 
     def __init__(
         self, context: PlayContext, solver: Sampler, round_: int, given: Mapping[str, Sequence[str]]
@@ -115,8 +117,8 @@ class VarianceReward:
         self.context, self.solver, self.round, self.given = context, solver, round_, given
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any] | None]:
-        """Of each rollout the solver's accuracy, as a fraction, and whether its question is related; None
-        without a valid question."""
+        """For each rollout, the solver's accuracy, as a fraction, and whether its question is related;
+        None without a valid question."""
         found = [read_answered(self.context, r.text, self.given[r.row_id]) for r in rollouts]
         valid = {place: each for place, each in enumerate(found) if isinstance(each, AnsweredQuestion)}
         n = self.context.config.round.challenger_votes

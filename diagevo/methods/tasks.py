@@ -1,8 +1,8 @@
-"""Tasks about programs, as Absolute Zero has them: a program f, an input i, an output o = f(i), and which of
-the three is to be found.
+"""Tasks about programs, as in Absolute Zero: a program f, an input i, an output o = f(i), and which of the
+three is to be found. A
 
-A world says how a task is asked for, read, put to the solver, and how an answer is executed. There are two:
-Python programs (`python_tasks`), and the sentences of the arithmetic world.
+world defines how a task is requested, parsed and put to the solver, and how an answer is executed. There are
+two: Python programs (`python_tasks`), and the sentences of the arithmetic world.
 """
 
 import json
@@ -20,33 +20,33 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True)
 class ProgramTask:
-    """A program with inputs and what it gives for them: one of each, or for an induction several, of which
-    the solver is shown the first half."""
+    """A program with inputs and their outputs: one of each, or for an induction several, of which the
+    solver sees the first half."""
 
     kind: Kind
     program: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     message: str = ""
-    """What the challenger says of the program to who has to find it."""
+    """The challenger's description of the program for the solver that has to find it."""
 
     @property
     def shown(self) -> int:
-        """How many pairs the solver of an induction is shown."""
+        """How many pairs the solver of an induction sees."""
         return len(self.inputs) // 2
 
     @property
     def label(self) -> str:
-        """What a right answer leads to: the output, or those of the hidden inputs."""
+        """The result of a right answer: the output, or those of the hidden inputs."""
         return self.outputs[0] if self.kind != "induction" else listed(self.outputs[self.shown :])
 
     def text(self) -> str:
-        """As the log keeps it."""
+        """Its form in the log."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
 def read_task(text: str) -> ProgramTask:
-    """What `ProgramTask.text` wrote."""
+    """The inverse of `ProgramTask.text`."""
     fields = json.loads(text)
     pairs = {name: tuple(fields[name]) for name in ("inputs", "outputs")}
     return ProgramTask(cast("Kind", fields["kind"]), fields["program"], message=fields["message"], **pairs)
@@ -58,32 +58,32 @@ def listed(outputs: Sequence[str]) -> str:
 
 
 class TaskWorld(Protocol):
-    """Where programs run. All of it gives the same for the same arguments."""
+    """Where programs run. All methods are deterministic in their arguments."""
 
     seeds: tuple[ProgramTask, ...]
-    """What the buffer begins with."""
+    """The initial buffer."""
 
     def digests(self) -> dict[str, str]:
-        """Of its prompt templates, by name."""
+        """Digests of its prompt templates, by name."""
         ...
 
     def asks(self, kind: Kind, shown: Sequence[ProgramTask]) -> Prompt:
-        """What the challenger is asked, past tasks shown; for an induction, the task whose program it is."""
+        """The challenger's prompt, with past tasks; for an induction, the task whose program it uses."""
         ...
 
     def read(self, kind: Kind, completion: str, shown: Sequence[ProgramTask]) -> ProgramTask | InvalidReason:
-        """The task in a completion, executed; where there is none that may be used, why."""
+        """The task in a completion, executed, or the reason why there is no usable one."""
         ...
 
     def sentences(self, task: ProgramTask) -> list[str]:
-        """What no validation set may have."""
+        """Texts that must not be in a validation set."""
         ...
 
     def question(self, task: ProgramTask) -> str:
-        """What the solver is asked: the task without what is to be found."""
+        """The solver's prompt: the task without the part to be found."""
         ...
 
     def answers(self, given: Sequence[tuple[ProgramTask, str]]) -> list[str | None]:
-        """What each response's answer leads to when it is executed: of a right one the task's label, in its
-        very words. None where the response has no answer."""
+        """The result of executing each response's answer: for a right one, exactly the task's label. None
+        if the response has no answer."""
         ...

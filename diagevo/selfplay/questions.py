@@ -1,7 +1,7 @@
 """Prompts of challenger and solver, built from template files, and the question in a challenger's completion.
 
-The built-in templates in `prompts/` say in our own words what the paper's appendix asks of each prompt: role,
-difficulty, the `<question>` block, and the three modes.
+The built-in templates in `prompts/` say in our own words what the paper's appendix requires of each prompt:
+role, difficulty, the `<question>` block, and the three modes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ BOXED = "challenger_system_boxed"
 ANCHORED = "challenger_anchored"
 RANDOM_PAIR = "challenger_stitched_random"
 _RANDOM_FIELDS = ("skill_node", "active_cause", "mastered_node", "mastered_cause")
-"""Of a pair from anywhere: two areas, which a pair of one node shares."""
+"""For a random pair: two areas, where a pair of one node shares one."""
 
 _TAG = re.compile(r"<(/?)question>")
 
 
 def parse_question(text: str) -> str | None:
-    """The last non-empty `<question>…</question>` block of a completion, stripped; None where there is none.
+    """The last non-empty `<question>…</question>` block of a completion, stripped; None if there is none.
 
     A block runs from an opening tag to the next closing tag with no opening tag between them: of nested
     blocks the innermost counts, and an opening tag that is never closed does not. Linear time.
@@ -74,10 +74,10 @@ class PromptTemplates:
         random_pairs: bool = False,
         anchored: bool = False,
     ) -> PromptTemplates:
-        """The built-in templates, each replaced by `folder`/NAME.txt where that file exists. `boxed`: the
-        built-in challenger is asked for an answer beside the question. `random_pairs`: a pair is said to come
+        """The built-in templates, each replaced by `folder`/NAME.txt if that file exists. `boxed`: the
+        built-in challenger is asked for an answer with the question. `random_pairs`: a pair is said to come
         from two areas, in the folder's challenger_stitched_random.txt, its challenger_stitched.txt, or the
-        built-in one. `anchored`: the prompt that shows examples too. Raises ConfigError."""
+        built-in one. `anchored`: also the prompt that shows examples. Raises ConfigError."""
         loaded = load_templates("diagevo.selfplay", FIELDS, folder)
 
         def own(name: str) -> bool:
@@ -93,7 +93,7 @@ class PromptTemplates:
         return cls({name: text.rstrip("\r\n") for name, text in loaded.items()})
 
     def digest(self, name: str) -> str:
-        """SHA-256 of a template's text, hexadecimal: what the log keeps of it."""
+        """SHA-256 of a template's text, hexadecimal: the log's record of it."""
         return hashlib.sha256(self.texts[name].encode()).hexdigest()
 
     def challenger(self, draw: Draw) -> Prompt:
@@ -127,5 +127,5 @@ class PromptTemplates:
         return _messages(self.texts["challenger_system"], fill(self.texts[ANCHORED], shown))
 
     def solver(self, question: str) -> Prompt:
-        """The solver's prompt for a question. It never shows anything of the memory."""
+        """The solver's prompt for a question. It never shows anything from the memory."""
         return _messages(self.texts["solver_system"], fill(self.texts["solver_user"], {"question": question}))

@@ -16,10 +16,11 @@ from diagevo.errors import ConfigError
 def load_templates(
     package: str, fields: Mapping[str, Sequence[str]], folder: Path | None = None
 ) -> dict[str, str]:
-    """The templates of `package`/prompts by name, each with the fields that it must hold.
+    """The templates of `package`/prompts by name, each with the fields that it must
 
-    Raises ConfigError where the folder is missing, a file is not UTF-8 text, or a template leaves out one of
-    its fields: the model would then never be told the cause, or the question.
+    contain. Raises ConfigError if the folder is missing, a file is not UTF-8 text, or a template lacks one of
+    its
+    fields: the model would then never see the cause, or the question.
     """
     if folder is not None and not folder.is_dir():
         raise ConfigError(
@@ -50,7 +51,7 @@ def load_templates(
 
 
 def fill(template: str, values: Mapping[str, str], *, own_lines: bool = False) -> str:
-    """Replace each `<field>` by its value. With `own_lines` a value stands on lines of its own wherever the
+    """Replace each `<field>` by its value. With `own_lines` a value is put on separate lines wherever the
     template has its field."""
     if not values:
         return template
