@@ -115,7 +115,7 @@ def _columns(functions: Sequence[str], reward: str | None) -> list[tuple[float, 
     named = ", ".join(functions)
     if reward is None and len(functions) > 1:
         raise ConfigError(
-            f"the trainer has {len(functions)} reward functions, whose sum need not tell what passed: {named}",
+            f"the trainer has {len(functions)} reward functions, whose sum need not say what passed: {named}",
             hint=f'name the one that does, or a sum: RoundCallback(…, reward="{functions[0]}")',
         )
     parts = [(1.0, functions[0])] if reward is None else terms(reward)
