@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from diagevo.errors import NodeLostError, OutOfMemoryError, StoreError
-from diagevo.memory.events import Artifact, GroupRewards, StepTrained
+from diagevo.memory.events import Artifact, GroupRewards, MeasuredReward, StepTrained
 from diagevo.memory.memory import Memory
 from diagevo.progress import Observer, StageProgress, StopFlag, playing
 from diagevo.sampling.model_folder import sha256_of
@@ -33,18 +33,24 @@ class Outcome:
     reward: float | None = None
 
 
+MEASURED = frozenset(MeasuredReward.__struct_fields__)
+
+
 class StepRecorder:
     """The steps of a phase as recorded in the log: their rewards, and what the update measured."""
 
     def __init__(self, memory: Memory, round_: int, stage: str) -> None:
         self._memory, self._round, self._stage = memory, round_, stage
         self._groups: dict[str, list[float]] = {}
+        self._measured: dict[str, list[MeasuredReward]] = {}
 
     def rewarded(self, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> float:
         """Record the rewards of the running step; returns their mean."""
-        self._groups = {}
+        self._groups, self._measured = {}, {}
         for rollout, reward in zip(rollouts, rewards, strict=True):
             self._groups.setdefault(rollout.row_id, []).append(reward)
+            if isinstance(rollout.measure, Mapping) and rollout.measure.keys() == MEASURED:
+                self._measured.setdefault(rollout.row_id, []).append(MeasuredReward(**rollout.measure))
         return math.fsum(rewards) / len(rewards)
 
     def updated(self, step: int, metrics: Mapping[str, float | None]) -> None:
@@ -55,6 +61,7 @@ class StepRecorder:
                 attempt=self._memory.stage(self._stage).attempt,
                 step=step,
                 groups=[GroupRewards(prompt=row, rewards=found) for row, found in self._groups.items()],
+                measured=[one for row in self._groups for one in self._measured.get(row, [])],
                 **{name: finite(metrics.get(name)) for name in ("loss", "entropy", "grad_norm", "kl")},
             )
         )

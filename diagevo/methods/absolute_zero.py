@@ -6,9 +6,10 @@ majority and no filter by difficulty. docs/reference/absolute-zero.md lists the 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from random import Random
+from typing import Any
 
+from diagevo.equations.proposers import MeasuredProposal, proposer_reward
 from diagevo.memory.events import CandidateScored, InvalidReason
 from diagevo.memory.state.projected_schedule import Draw
 from diagevo.methods.context import PlayContext
@@ -19,30 +20,7 @@ from diagevo.sampling.sampler import Sampler
 from diagevo.training.phase import Reward, Rollout
 
 RIGHT, WRONG, MALFORMED = 1.0, -0.5, -1.0
-"""The solver's rewards; the challenger gets the last two for a useless task and for none."""
-
-
-def learnability(accuracy: Fraction) -> Fraction:
-    """1 − a for a task that some answers solve, 0 if none or all do.
-
-    Args:
-        accuracy: a, the share of the solver's answers that are right, in [0, 1].
-    """
-    return 1 - accuracy if accuracy > 0 else Fraction(0)
-
-
-def proposer_reward(accuracy: Fraction | None) -> float:
-    """The reward of a challenger's completion.
-
-    Args:
-        accuracy: of the solver on its task; None where it has no valid one.
-
-    Returns:
-        Its learnability where that is above 0, −0.5 for a task without any, −1 for no valid task.
-    """
-    if accuracy is None:
-        return MALFORMED
-    return float(learnability(accuracy)) or WRONG
+"""The solver's rewards."""
 
 
 class AbsoluteZero(SelfPlay):
@@ -116,8 +94,8 @@ class ProposerReward:
     ) -> None:
         self.context, self.solver, self.round, self.given = context, solver, round_, given
 
-    def measure(self, rollouts: Sequence[Rollout]) -> list[str | None]:
-        """The solver's accuracy on each rollout's task, as a fraction; None without a valid task."""
+    def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
+        """How many of the solver's answers to each rollout's task are right."""
         found = [read_proposal(self.context, r.text, self.given[r.row_id]) for r in rollouts]
         tasks = [task for task in found if isinstance(task, ProgramTask)]
         n = self.context.config.round.challenger_votes
@@ -130,7 +108,12 @@ class ProposerReward:
             )
         )
         right = iter([sum(next(answers) == task.label for _ in range(n)) for task in tasks])
-        return [str(Fraction(next(right), n)) if isinstance(task, ProgramTask) else None for task in found]
+        return [
+            MeasuredProposal(next(right), n)._asdict()
+            if isinstance(task, ProgramTask)
+            else MeasuredProposal(None)._asdict()
+            for task in found
+        ]
 
-    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[str | None]) -> list[float]:
-        return [proposer_reward(None if a is None else Fraction(a)) for a in measures]
+    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[Mapping[str, Any]]) -> list[float]:
+        return [proposer_reward(MeasuredProposal(**one).accuracy) for one in measures]

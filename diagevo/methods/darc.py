@@ -6,18 +6,19 @@ the official release. docs/reference/darc.md lists the approximations.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
+from hashlib import sha256
 from random import Random
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from diagevo.answers.extraction import extract_boxed
 from diagevo.answers.votes import Votes
 from diagevo.diagnosis.embedder import Embedder
+from diagevo.equations.darc_rewards import COPIED
+from diagevo.equations.proposers import MeasuredProposal, earned
 from diagevo.errors import ConfigError
 from diagevo.memory.events import CandidateScored, InvalidReason
 from diagevo.memory.state.projected_schedule import Draw
 from diagevo.methods.context import PlayContext
-from diagevo.methods.darc_rewards import COPIED, Measured, ranked_rewards
 from diagevo.methods.document_questions import LEVELS, AnswerKind, in_form
 from diagevo.methods.interface import Ask, Role, SolverRewards, Written, refused
 from diagevo.methods.near_duplicates import distinct
@@ -170,18 +171,23 @@ class QuestionerReward:
     ) -> None:
         self.context, self.solver, self.round, self.given = context, solver, round_, given
 
-    def measure(self, rollouts: Sequence[Rollout]) -> list[str | None]:
-        """The share of answers that are right, as a fraction; None for a completion that is refused."""
+    def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
+        """Of each rollout how many answers are right, and for which document and level it was asked."""
         step = rollouts[0].step if rollouts else 0
-        found: list[str | None] = [None] * len(rollouts)
+        asked = [_shown(self.given[rollout.row_id]) for rollout in rollouts]
+        found = [
+            MeasuredProposal(None, level=one.level, document=sha256(one.document.encode()).hexdigest())
+            for one in asked
+        ]
         usable = self._labelled(rollouts, step)
         n, seed = self.context.config.round.challenger_votes, self.context.seed(self.round, "u", step)
         questions = [question for question, _ in usable.values()]
         groups = self.context.respond(self.solver, questions, n, seed)
         for place, (_, label), group in zip(usable, usable.values(), groups, strict=True):
-            if (share := self._share([c.text for c in group], label)) is not None:
-                found[place] = str(share)
-        return found
+            if (counts := self._counts([c.text for c in group], label)) is not None:
+                right, answers = counts
+                found[place] = found[place]._replace(right=right, answers=answers)
+        return [one._asdict() for one in found]
 
     def _labelled(self, rollouts: Sequence[Rollout], step: int) -> dict[int, tuple[str, str]]:
         """Question and label of each rollout whose question belongs to its document, is not a copy, and has
@@ -205,18 +211,14 @@ class QuestionerReward:
                 labelled[place] = (question, label)
         return labelled
 
-    def _share(self, responses: Sequence[str], label: str) -> Fraction | None:
-        """The share of responses with a box that agree with the label; None if none has an answer."""
+    def _counts(self, responses: Sequence[str], label: str) -> tuple[int, int] | None:
+        """How many responses agree with the label, and how many have a box; None where none has an answer."""
         boxes = [box for response in responses if (box := extract_boxed(response))]
         answers = [box for box in boxes if box.strip().lower() != "none"]
         if not answers:
             return None
         right = self.context.checker.agree_many([(answer, label) for answer in answers])
-        return Fraction(sum(right), len(boxes))
+        return sum(right), len(boxes)
 
-    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[str | None]) -> list[float]:
-        step = [
-            Measured(*_shown(self.given[rollout.row_id])[:2], None if share is None else Fraction(share))
-            for rollout, share in zip(rollouts, measures, strict=True)
-        ]
-        return [float(reward) for reward in ranked_rewards(step)]
+    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[Mapping[str, Any]]) -> list[float]:
+        return earned("darc", [MeasuredProposal(**one) for one in measures]) or []

@@ -13,7 +13,7 @@ from functools import cached_property
 from random import Random
 from typing import Any, Literal, Protocol, cast, get_args
 
-from diagevo.methods.darc_rewards import copied_share
+from diagevo.equations.darc_rewards import copied_share
 from diagevo.methods.document_corpus import SourceDocument
 from diagevo.sampling.sampler import Prompt
 from diagevo.selfplay.templates import fill, load_templates

@@ -4,12 +4,11 @@ its answer; the reasoner answers without the document.
 One model has both roles. docs/reference/spice.md lists the approximations.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from random import Random
 from typing import Any, cast
 
+from diagevo.equations.proposers import MeasuredProposal, question_reward
 from diagevo.errors import ConfigError
 from diagevo.memory.events import CandidateScored, InvalidReason
 from diagevo.memory.state.projected_schedule import Draw
@@ -20,29 +19,6 @@ from diagevo.methods.interface import Ask, SolverRewards, Written
 from diagevo.methods.self_play import SelfPlay
 from diagevo.sampling.sampler import Sampler
 from diagevo.training.phase import Reward, Rollout
-
-INVALID, UNRELATED = -1.0, 0.0
-VARIANCE, SIGMA = Fraction(1, 4), 0.1
-"""The target variance of correctness, reached when half of the answers are right, and the width of the reward
-around it."""
-
-
-def question_reward(accuracy: Fraction | None, related: bool = True) -> float:
-    """The reward of a challenger's completion.
-
-    Args:
-        accuracy: p, the share of the reasoner's answers that agree with the challenger's; None if the
-            completion has no valid question.
-        related: whether the question is related to the document.
-
-    Returns:
-        exp(−(p(1 − p) − 1/4)² / (2 · 0.1²)); 0 for an unrelated question, −1 for no valid one.
-    """
-    if accuracy is None:
-        return INVALID
-    if not related:
-        return UNRELATED
-    return math.exp(-(float(accuracy * (1 - accuracy) - VARIANCE) ** 2) / (2 * SIGMA**2))
 
 
 class Spice(SelfPlay):
@@ -116,9 +92,8 @@ class VarianceReward:
     ) -> None:
         self.context, self.solver, self.round, self.given = context, solver, round_, given
 
-    def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any] | None]:
-        """For each rollout, the solver's accuracy, as a fraction, and whether its question is related;
-        None without a valid question."""
+    def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
+        """Of each rollout how many of the solver's answers are right, and whether its question is related."""
         found = [read_answered(self.context, r.text, self.given[r.row_id]) for r in rollouts]
         valid = {place: each for place, each in enumerate(found) if isinstance(each, AnsweredQuestion)}
         n = self.context.config.round.challenger_votes
@@ -132,18 +107,12 @@ class VarianceReward:
         right = iter(self.context.right(answers))
         shown = [(self.given[rollouts[place].row_id][0], one.text) for place, one in valid.items()]
         related = iter(self.context.related(shown))
-        measured: list[dict[str, Any] | None] = [None] * len(rollouts)
+        measured = [MeasuredProposal(None)] * len(rollouts)
         for place in valid:
-            accuracy = Fraction(sum(next(right) is True for _ in range(n)), n)
-            measured[place] = {"accuracy": str(accuracy), "related": next(related)}
-        return measured
+            agree = sum(next(right) is True for _ in range(n))
+            measured[place] = MeasuredProposal(agree, n, next(related))
+        return [one._asdict() for one in measured]
 
-    def rewards(
-        self, rollouts: Sequence[Rollout], measures: Sequence[Mapping[str, Any] | None]
-    ) -> list[float]:
-        return [
-            question_reward(None)
-            if one is None
-            else question_reward(Fraction(one["accuracy"]), one["related"])
-            for one in measures
-        ]
+    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[Mapping[str, Any]]) -> list[float]:
+        step = [MeasuredProposal(**one) for one in measures]
+        return [question_reward(one.accuracy, one.related) for one in step]

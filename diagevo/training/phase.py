@@ -33,6 +33,8 @@ class Rollout:
     step: int
     text: str
     truncated: bool
+    measure: Any = None
+    """What its reward was worked out from, once it was."""
 
 
 class Reward(Protocol):

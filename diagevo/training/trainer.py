@@ -23,6 +23,7 @@ Long, but one file: it is one class of hooks that share a step, and this list is
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -429,7 +430,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
                 keys = [(r.row_id, r.sample) for r, _ in everyone]
                 self._advantages = dict(zip(keys, whitened(rewards, tokens, parts), strict=True))
             self._meter.rollouts([r for r, _ in everyone], rewards)
-            self._report(step, [r for r, _ in everyone], rewards)
+            self._report(step, [replace(r, measure=m) for r, m in everyone], rewards)
             found = {(r.row_id, r.sample): value for (r, _), value in zip(everyone, rewards, strict=True)}
             # None has no advantage; it stands for padding only.
             return [None if pad else found[r, g] for r, g, pad in zip(row_id, sample, padding, strict=True)]

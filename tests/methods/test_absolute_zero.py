@@ -20,14 +20,16 @@ from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic.sentence_tasks import SentenceTasks, filled, of_sentence, taken_apart, task_turns
 from diagevo.arithmetic.truth import answer
 from diagevo.config.models import Config
+from diagevo.equations.proposers import MeasuredProposal, learnability, proposer_reward
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History, open_history
 from diagevo.memory.state.projected_schedule import Draw
-from diagevo.methods.absolute_zero import AbsoluteZero, ProposerReward, learnability, proposer_reward
+from diagevo.methods.absolute_zero import AbsoluteZero, ProposerReward
 from diagevo.methods.tasks import KINDS, ProgramTask, read_task
 from diagevo.training.phase import Rollout
 from tests.methods import asked
+from tests.methods.logged_rewards import compared
 from tests.once import once
 from tests.run.program import Moment, killed, played
 from tests.run.test_round import of
@@ -236,7 +238,8 @@ def test_the_challengers_reward_is_the_solvers_accuracy_on_its_tasks() -> None:
     ]
     rollouts = [Rollout(row, 0, 1, text, False) for row, text in said]
     measures = reward.measure(rollouts)
-    assert measures == ["1/4", "1", None, "0"]
+    counts = [(1, 4), (4, 4), (None, 0), (0, 4)]
+    assert measures == [MeasuredProposal(*each)._asdict() for each in counts]
     assert reward.rewards(rollouts, measures) == [0.75, -0.5, -1.0, -0.5]
     assert len(context.asked[0]) == 3
 
@@ -330,6 +333,11 @@ def test_accuracy_and_rewards_are_recomputed_from_raw_sql(run: Path) -> None:
 def test_both_roles_are_one_model_whose_weights_are_carried_on(run: Path, history: History) -> None:
     left = [artifact.path for _, artifact in history.policies(["challenger", "solver"], 2)]
     assert left == [f"rounds/00{n}/{role}" for n in (1, 2) for role in ("challenger", "solver")]
+
+
+@pytest.mark.slow
+def test_the_challengers_rewards_follow_from_what_the_log_has_of_them(run: Path) -> None:
+    assert compared(run / "diagevo.db", "absolute-zero") >= 18
 
 
 @pytest.mark.slow

@@ -41,6 +41,7 @@ from diagevo.training.phase import Rollout, TrainingRow
 from diagevo.training.plan import plan_phase
 from tests.memory.play import candidate, opened
 from tests.methods import levels
+from tests.methods.logged_rewards import compared
 from tests.once import once
 from tests.run.program import Moment, killed, played
 from tests.run.test_round import of
@@ -230,7 +231,9 @@ def test_a_questioner_earns_by_what_the_solver_says_with_and_without_the_documen
     said = [("u0", GOOD), ("u1", EASY), ("u0", COPY), ("u0", FOREIGN), ("u2", "nothing")]
     rollouts = [Rollout(row, 0, 1, f"<question>{text}</question>", False) for row, text in said]
     measures = reward.measure(rollouts)
-    assert measures == ["1/2", "1", None, None, None]
+    assert [(one["right"], one["answers"]) for one in measures] == [(2, 4), (5, 5), *[(None, 0)] * 3]
+    assert [one["level"] for one in measures] == [2, 3, 2, 2, 1]
+    assert len({one["document"] for one in measures}) == 2
     assert json.loads(json.dumps(measures)) == measures
     # Moderate .5 earns 1, hard 1 earns .2; 1 + .2 - .5 = .7 costs each .35, and nobody goes below 0.
     assert reward.rewards(rollouts, measures) == [0.65, 0.0, -1.0, -1.0, -1.0]
@@ -240,21 +243,22 @@ def test_a_questioner_earns_by_what_the_solver_says_with_and_without_the_documen
 @pytest.mark.parametrize(
     ("informed", "alone", "measured"),
     [
-        (boxes("19"), boxes("18", "17"), "0"),
-        (boxes("19"), boxes("18", "19", "19", "19", "19"), "4/5"),
-        (boxes("19"), boxes("18", "17", "19", "1", "2"), "1/5"),
+        (boxes("19"), boxes("18", "17"), 0),
+        (boxes("19"), boxes("18", "19", "19", "19", "19"), 4),
+        (boxes("19"), boxes("18", "17", "19", "1", "2"), 1),
         (boxes("19"), ["", "\\boxed{None}", "\\boxed{}"], None),  # nobody answers at all
         (boxes("x", "x", "19"), boxes("x"), None),  # a label of another kind
         (["", "\\boxed{none}"], boxes("19"), None),  # no label
     ],
 )
 def test_the_share_is_of_answers_in_a_box(
-    darc: Darc, informed: list[str], alone: list[str], measured: str | None
+    darc: Darc, informed: list[str], alone: list[str], measured: int | None
 ) -> None:
     reward = darc.challenger_reward(Said({GOOD: informed}, {GOOD: alone}), 1, {"u0": GIVEN})  # type: ignore[arg-type]
-    assert reward.measure([Rollout("u0", 0, 1, f"<question>{GOOD}</question>", False)]) == [measured]
-    earned = reward.rewards([Rollout("u0", 0, 1, "", False)], [measured])
-    assert earned == [{"0": -0.1, "4/5": 0.7, "1/5": 0.7, None: -1.0}[measured]]
+    found = reward.measure([Rollout("u0", 0, 1, f"<question>{GOOD}</question>", False)])
+    assert [one["right"] for one in found] == [measured]
+    earned = reward.rewards([Rollout("u0", 0, 1, "", False)], found)
+    assert earned == [{0: -0.1, 4: 0.7, 1: 0.7, None: -1.0}[measured]]
 
 
 def test_a_copy_has_the_numbers_of_its_document_in_their_order() -> None:
@@ -476,6 +480,11 @@ KILLS = [
     ("solver", "stage_progress"),
     ("diagnosis", "stage_started"),
 ]
+
+
+@pytest.mark.slow
+def test_the_challengers_rewards_follow_from_what_the_log_has_of_them(run: Path) -> None:
+    assert compared(run / "diagevo.db", "darc") >= 12
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagevo.methods.darc_rewards import (
+from diagevo.equations.darc_rewards import (
     Measured,
     copied_share,
     level_reward,

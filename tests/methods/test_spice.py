@@ -24,6 +24,7 @@ from diagevo.config.loading import resolve
 from diagevo.config.models import CorpusConfig
 from diagevo.config.paper import deviations
 from diagevo.equations.filter import counted
+from diagevo.equations.proposers import MeasuredProposal, question_reward
 from diagevo.errors import ConfigError
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.history import open_history
@@ -31,9 +32,10 @@ from diagevo.memory.state.projected_schedule import Draw
 from diagevo.methods.answered_questions import AnsweredQuestion, JsonQuestions
 from diagevo.methods.document_corpus import Corpus, SourceDocument
 from diagevo.methods.interface import SolverRewards
-from diagevo.methods.spice import Spice, VarianceReward, question_reward
+from diagevo.methods.spice import Spice, VarianceReward
 from diagevo.training.phase import Rollout
 from tests.methods import documented
+from tests.methods.logged_rewards import compared
 from tests.once import once
 from tests.run.program import Moment, killed, played
 
@@ -228,11 +230,7 @@ def test_the_challenger_is_measured_without_the_document_and_by_the_judge() -> N
     rollouts = [Rollout(row, 0, 1, text, False) for row, text in completions]
     measures = reward.measure(rollouts)
     assert measures == [
-        {"accuracy": "1/4", "related": True},
-        None,
-        {"accuracy": "1/2", "related": False},
-        None,
-        {"accuracy": "1", "related": True},
+        MeasuredProposal(*each)._asdict() for each in [(1, 4), (None,), (2, 4, False), (None,), (4, 4)]
     ]
     assert [document for document, _ in context.judged] == ["a stone falls", "a leaf falls", "a leaf falls"]
     assert not any("falls" in question for question in context.asked)
@@ -380,6 +378,11 @@ def test_every_label_verdict_and_reward_follows_from_what_the_log_has(run: Path)
                 assert all(min(abs(r - p) for p in possible) < 1e-6 for r in group["rewards"])
     assert +wrong == Counter(failure["question_id"] for failure in failures)
     assert any(type_ == "FailureDiagnosed" for type_, _, _ in rows)
+
+
+@pytest.mark.slow
+def test_the_challengers_rewards_follow_from_what_the_log_has_of_them(run: Path) -> None:
+    assert compared(run / "diagevo.db", "spice") >= 1
 
 
 @pytest.mark.slow

@@ -344,6 +344,21 @@ class StageAbandoned(Event, frozen=True):
         return f"attempt {self.attempt}: what it observed after step {self.after_step} is void{why}"
 
 
+class MeasuredReward(Value, frozen=True):
+    """What a completion of the challenger was measured as, where its reward follows from that."""
+
+    right: Count | None
+    """Answers of the frozen solver that are right; null for a completion that has nothing it may be asked."""
+    answers: Count
+    """Of so many."""
+    related: bool
+    """Whether the judge says that the question belongs to its document; true where none is asked."""
+    level: Count
+    """The difficulty that was asked for, from 1; 0: the method has none."""
+    document: str
+    """SHA-256 of the document that a difficulty was asked for; empty: the method has no difficulties."""
+
+
 class GroupRewards(Value, frozen=True):
     """The rewards of one prompt's completions, in the order of their samples."""
 
@@ -356,6 +371,7 @@ class StepTrained(Event, frozen=True):
     """One step of training: the rewards of its completions, from which its advantages follow, and what its
     update measured. It changes no state. Of several attempts at a step the last counts."""
 
+    schema_version = 2
     identity = ("stage", "attempt", "step")
     traits = Trait.NONE
     stage: str
@@ -370,6 +386,8 @@ class StepTrained(Event, frozen=True):
     """Before it is clipped."""
     kl: float | None
     """Mean over the tokens to the phase's starting weights, also after the first of several updates."""
+    measured: list[MeasuredReward] = []
+    """What each reward follows from, group after group; empty where it does not follow from so little."""
 
     def sentence(self) -> str:
         rewards = [reward for group in self.groups for reward in group.rewards]

@@ -54,6 +54,7 @@ STEPS: dict[tuple[str, int], Upcast] = {
     ("CheckpointEvaluated", 1): _with(seconds=None),
     ("CandidateScored", 1): _with(label_from="votes", given=[]),
     ("CandidateScored", 2): _with(task=None, part=""),
+    ("StepTrained", 1): _with(measured=[]),
     ("GroupIngested", 1): _with(passed=_reference_alone, feedback=[], tags=[]),
 }
 """(type, version) -> the step to version + 1. Add one, and a frozen example of the old version, with each

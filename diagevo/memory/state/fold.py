@@ -40,7 +40,7 @@ from diagevo.memory.state import decide, effects
 from diagevo.memory.state.effects import require, unsettled
 from diagevo.memory.state.model import Began, MemoryState, OpenRound, Stage
 from diagevo.memory.state.stored_config import read_today, settings_of
-from diagevo.memory.state.vote_checks import judging, refuse_shapeless, refuse_ungrouped
+from diagevo.memory.state.vote_checks import judging, refuse_shapeless, refuse_unearned, refuse_ungrouped
 
 STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
 """The stages of our own loop, in order. Diagnosis may begin while the solver still trains."""
@@ -347,6 +347,7 @@ def _phase_measured(state: MemoryState, now: OpenRound, fact: Fact[PhaseMeasured
 def _step_trained(state: MemoryState, now: OpenRound, fact: Fact[StepTrained]) -> None:
     """Of the running attempt; it changes nothing."""
     _running(now, fact.event)
+    refuse_unearned(fact.event, state.config or {})
 
 
 def _stage_abandoned(state: MemoryState, now: OpenRound, fact: Fact[StageAbandoned]) -> None:

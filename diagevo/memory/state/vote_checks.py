@@ -5,6 +5,7 @@ The votes, the question and the cause that it was written for are facts. The cou
 disagrees is refused, when it is recorded and at every replay.
 """
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -21,6 +22,7 @@ from diagevo.equations.filter import (
     verdict_of_rewards,
     votes_of_rewards,
 )
+from diagevo.equations.proposers import MeasuredProposal, earned
 from diagevo.equations.settings import Filter
 from diagevo.errors import InconsistentError
 from diagevo.memory.events import (
@@ -29,6 +31,7 @@ from diagevo.memory.events import (
     GroupIngested,
     NodePairJudged,
     RunConfigured,
+    StepTrained,
 )
 from diagevo.memory.state.stored_config import filter_of
 
@@ -161,6 +164,30 @@ def refuse_ungrouped(event: GroupIngested, config: Mapping[str, Any]) -> None:
     least, most = (1, passes) if contrast else (0, min(passes, 1))  # version 1 kept the reference alone
     if len(event.passed) not in (least, most) or (contrast and event.passed[0] != event.reference):
         raise InconsistentError("its passed responses are not those whose rewards passed")
+
+
+def refuse_unearned(event: StepTrained, config: Mapping[str, Any]) -> None:
+    """Raises InconsistentError where rewards are not those that their measures give."""
+    measured = [MeasuredProposal(*msgspec.structs.astuple(one)) for one in event.measured]
+    if not measured:
+        return
+    rewards = [reward for group in event.groups for reward in group.rewards]
+    if event.stage != "challenger" or len(measured) != len(rewards):
+        raise InconsistentError("its measures are not one of each of the challenger's completions")
+    for one in measured:
+        if one.right is not None and not 0 <= one.right <= one.answers > 0:
+            raise InconsistentError(f"{one.right} of {one.answers} answers cannot be right")
+    if config.get("method") == "darc" and not all(one.level in (1, 2, 3) for one in measured):
+        raise InconsistentError("the levels of its method are 1, 2 and 3")
+    given = earned(config.get("method", ""), measured)
+    if given is None:
+        raise InconsistentError("no reward of its method follows from measures")
+    for place, (right, recorded) in enumerate(zip(given, rewards, strict=True), 1):
+        # Another machine's exponential may differ in its last bit.
+        if not math.isclose(right, recorded, rel_tol=1e-12):
+            raise InconsistentError(
+                f"what was measured gives completion {place} the reward {right:g}, recorded is {recorded:g}"
+            )
 
 
 SECTIONS = frozenset(

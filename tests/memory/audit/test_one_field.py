@@ -261,6 +261,7 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "groups": _MEASURED,
         "groups.prompt": _MEASURED,
         "groups.rewards": _MEASURED,
+        "measured": "of this run's method no reward follows from measures",
         **dict.fromkeys(("loss", "entropy", "grad_norm", "kl"), _MEASURED),
     },
     "PhaseMeasured": dict.fromkeys(
