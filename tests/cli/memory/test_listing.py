@@ -46,7 +46,8 @@ ROWS = ours("opening render.rows render.table screens", "cli")
 POLICY = ours("equations equations.policy equations.schedule equations.settings equations.states")
 LOG = (
     POLICY
-    | ours("config config.former config.method equations.filter memory memory.history memory.places")
+    | ours("config config.former config.method memory memory.history memory.places")
+    | ours("darc_rewards filter proposers", "equations")
     | ours("migrations progress text.fractions text.lines text.numbers")
     | ours("events events.catalogue events.decode events.named_texts events.records log state", "memory")
     | ours("artifacts database heads location lock_timeouts log migrate prepared statements", "memory log")
