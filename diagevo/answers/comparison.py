@@ -24,7 +24,7 @@ from diagevo.answers.notation import (
 )
 from diagevo.answers.quantities import Unit
 from diagevo.answers.reading import TooMuch, readings
-from diagevo.answers.terms import closed, equal_values, exact, infinite, parse, symbols, value_at
+from diagevo.answers.terms import closed, equal_values, exact, infinite, parse, symbols, undefined, value_at
 
 DECIMAL_TOLERANCE = Fraction(1, 2_000_000)
 """A decimal agrees with what rounds to it at the sixth place; below a thousandth the places move along."""
@@ -109,6 +109,7 @@ def _spelling(text: str) -> str:
     return answer.text if isinstance(answer, Opaque) else squeezed(normalise(answer))
 
 
+@remembered
 def _joined(spelling: str) -> str | None:
     r"""How capital letters are joined, where that is all there is: A and B is not A or B, and A \times B,
     which may be of sets or vectors, not B \times A."""
@@ -403,6 +404,8 @@ def _equal_terms(a: str, b: str) -> Verdict:
         return equal_values(left, right)
     decimal = "." in a or "." in b
     x, y = exact(left), exact(right)
+    if (x is None) != (y is None) and undefined(left) != undefined(right):
+        return False  # 3/0 is no number
     if x is not None and y is not None:
         return abs(x - y) <= _tolerance(abs(x), abs(y)) if decimal else x == y
     if not decimal:

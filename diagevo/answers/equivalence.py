@@ -45,7 +45,7 @@ asked after its pairs together have taken `QUESTION` times that. The rules, wher
 - Text answers agree by their words, whatever their case; a single letter keeps its case, and a sign behind a
   letter counts (A-). A and B is not A or B, A × B of capitals or vectors is not B × A, ~p is not p. 2:4 is
   1:2 unless both are clock times; 15:00 is 3:00 PM.
-- A term is what it is worth: 2√2 is √8, (x+1)² is x²+2x+1.
+- A term is what it is worth: 2√2 is √8, (x+1)² is x²+2x+1. What is divided by zero is no number.
 
 These rules are not transitive (5 cm and 5 m both agree with 5), so a vote makes groups in which every two
 answers agree (`votes.count`), the same ones whatever the order in which the answers came.

@@ -430,6 +430,17 @@ def exact(term: Term) -> Fraction | None:
         return None
 
 
+def undefined(term: Term) -> bool:
+    """Whether a value is divided by zero within a term."""
+    try:
+        _exact(term)
+    except ZeroDivisionError:
+        return True
+    except _NoValue:
+        return False
+    return False
+
+
 def _bits(value: Fraction) -> int:
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 

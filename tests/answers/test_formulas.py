@@ -26,6 +26,11 @@ def checker():
     ("a", "b", "same"),
     [
         ("3!", "6", True),
+        (r"\frac{3}{0}", "3.21", False),  # no number, and no process is started to find out
+        (r"\frac{3}{0}", r"\frac{3}{2}", False),
+        ("(3/0, -13)", "(3/2, -13)", False),
+        ("0^{-1}", "0", False),
+        ("1/0", "2/0", None),
         ("n!", "n!+1", False),
         ("(3!)!", "720", None),  # nobody knows what a factorial of a factorial is where 3!! is another
         ("|x|", "|-x|", True),
