@@ -88,6 +88,18 @@ def findings(rows: Rows, before: Rows) -> Iterator[str]:
         yield f"{name}: {exactly(new, margin)}.\nWith the first ten pairs: {exactly(all_, margin)}."
 
 
+def sentence(rows: Rows, before: Rows) -> Iterator[str]:
+    """What the README says of it: nothing before there are enough pairs for an exact interval."""
+    new = paired(rows, FULL, UNIFORM, SAMPLED)
+    if exact_interval(new) is None:
+        return
+    yield ""
+    yield f"[At most {CAP} questions a round](docs/reference/study-capped.md), `{FULL}` against"
+    yield f"`{UNIFORM}` once more, {len(new)} of {len(planned()) // 2} planned pairs:"
+    yield ""
+    yield from ("- " + each.replace("\n", "\n  ") for each in findings(rows, before))
+
+
 def _verdict(rows: Rows, before: Rows) -> Iterator[str]:
     """By the rule of the plan; nothing before all its pairs are there."""
     margin, new = json.loads(PLAN.read_bytes())["margin"], paired(rows, FULL, UNIFORM, SAMPLED)

@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from diagevo.text.numbers import count
+from studies import capped
 from studies.comparison import (
     BASE,
     Rows,
@@ -236,18 +237,19 @@ def _near_equal_practice(rows: Rows) -> Iterator[str]:
 def _power(rows: Rows) -> Iterator[str]:
     """What the capped pair could have shown."""
     margin = json.loads(PLAN.read_bytes())["margin"]
-    capped = paired(rows, "full-capped", "uniform-capped", "broken")
-    one, shares = stdev(capped), list[float]()
+    pairs = paired(rows, "full-capped", "uniform-capped", "broken")
+    one, shares = stdev(pairs), list[float]()
     for arm in ("full-capped", "uniform-capped"):
         rounds = [counted for row in rows if row["arm"] == arm for counted in row["by_round"].values()]
         shares.append(sum(c.get("kept_broken", 0) for c in rounds) / sum(c.get("kept", 0) for c in rounds))
-    now, more = (power_of_equivalence(one, pairs, margin) for pairs in (len(capped), 40))
-    gain = power_of_gain(one, len(capped), 0.03)
+    now, more = (power_of_equivalence(one, n, margin) for n in (len(pairs), 40))
+    gain = power_of_gain(one, len(pairs), 0.03)
     yield f"*Power*, worked out after the runs: the capped pairs deviate by {one:.3f}."
-    yield f"With {len(capped)} pairs equivalence within ±{margin:.2f} is shown at a true 0 in {now:.0%}"
+    yield f"With {len(pairs)} pairs equivalence within ±{margin:.2f} is shown at a true 0 in {now:.0%}"
     yield f"of such studies, with 40 in {more:.0%}."
-    yield f"A true +0.03 is found with {len(capped)} in {gain:.0%}. Nor could the cap change much:"
+    yield f"A true +0.03 is found with {len(pairs)} in {gain:.0%}. Nor could the cap change much:"
     yield f"of the kept questions {shares[0]:.0%} and {shares[1]:.0%} are of the broken families already."
+    yield "[Thirty pairs more](study-capped.md) have a plan and a page of their own."
 
 
 def _predictions(rows: Rows) -> Iterator[tuple[str, str, str]]:
@@ -347,6 +349,7 @@ def sentence(rows: Rows, base: Rows) -> str:
         *("- " + each.replace("\n", "\n  ") for each in findings(rows, base)),
         "",
         _edge(rows),
+        *capped.sentence(capped.results(), capped.first_ten()),
     ]
     return "\n".join(lines) + "\n"
 
