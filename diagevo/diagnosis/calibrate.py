@@ -1,8 +1,8 @@
 """Thresholds for an embedding model, proposed from pairs that the diagnostician has already judged.
 
 θ_dup and θ_merge are cosines, and a cosine belongs to a model: 0.5 is text-embedding-v4's. Screening exists
-so that the diagnostician is not asked about everything, and it can only lose what it leaves out. So the
-proposal is the highest threshold, in hundredths, that still lets through 95 of 100 pairs that were judged the
+so that the diagnostician is not asked about everything, and its only risk is leaving out true matches.
+So the proposal is the highest threshold, in hundredths, that still lets through 95 of 100 pairs judged the
 same.
 """
 
@@ -27,9 +27,9 @@ from diagevo.memory.log.log import Log
 
 KEPT_PERCENT = 95
 ENOUGH = 20
-"""Pairs judged the same, below which a proposal says little."""
+"""Minimum pairs judged the same for a reliable proposal."""
 STRANGERS = 2000
-"""Most pairs of causes of different nodes that stand for unrelated ones."""
+"""Maximum pairs of causes from different nodes used as unrelated ones."""
 
 Threshold = Literal["theta_dup", "theta_merge"]
 _TYPES = (CauseCreated, NodeCreated, NodesMerged, FailureDiagnosed, DuplicateJudged, NodePairJudged)
@@ -46,28 +46,28 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What the judged pairs say about one threshold. Shares are None where there is nothing to share."""
+    """What the judged pairs say about one threshold. Shares are None if there are no pairs."""
 
     threshold: Threshold
     model: str
     current: float
     proposed: float | None
-    """None where no pair was judged the same."""
+    """None if no pair was judged the same."""
     same: int
     different: int
     same_kept: float | None
     """Share of the pairs judged the same that are above the proposal (above the current one without it)."""
     different_kept: float | None
-    """Share of the pairs judged different that are above it too: what the screening does not save."""
+    """Share of the pairs judged different that are above it too: calls that screening does not save."""
     unrelated_kept: float | None
-    """Share of causes of different nodes that are above it."""
+    """Share of pairs from different nodes that are above it."""
     enough: bool
-    """Whether there are pairs enough to rely on it."""
+    """Whether there are enough pairs to rely on it."""
 
 
 def judged_pairs(log: Log, run_id: str) -> Iterator[tuple[Threshold, Pair]]:
-    """Every comparison on record. Of a duplicate's candidates only the chosen one was judged; where there was
-    none, all of them were judged different."""
+    """Every recorded comparison. For a duplicate, only the chosen candidate was judged; if there was none,
+    all were judged different."""
     causes: dict[str, str] = {}
     labels: dict[str, str] = {}
     described: dict[str, str] = {}
@@ -148,7 +148,7 @@ def proposal(same: Sequence[float]) -> float | None:
 
 
 def _unrelated(log: Log, run_id: str) -> list[tuple[str, str]]:
-    """Causes of different nodes, evenly over all of them."""
+    """Pairs of causes from different nodes, evenly sampled."""
     created = [r.event for r in log.read(run_id, types=["CauseCreated"])]
     causes = [event for event in created if isinstance(event, CauseCreated)]
     pairs = [

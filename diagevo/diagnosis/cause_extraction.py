@@ -2,8 +2,8 @@
 
 Extraction is independent of order: each question carries its own failure, reference and the causes shown at
 generation, as committed in the round before. So it may run while the solver still trains; answers are
-recorded in the order of submission, whatever the order in which they come back, and the log is the same with
-1 and 64 workers. An answer that waits for an earlier one is not lost by a kill: replies are stored by request
+recorded in the order of submission, whatever order they arrive in, and the log is the same with 1 and 64
+workers. An answer waiting for an earlier one survives a kill: replies are stored by request
 when they arrive.
 """
 
@@ -33,12 +33,12 @@ from diagevo.memory.memory import Memory
 
 STOP_POLL_SECONDS = 0.2
 BATCH, BATCH_SECONDS = 64, 0.25
-"""Answers are recorded together, so many or after so long: a transaction costs more than an event."""
+"""Answers are recorded in batches of this size or after this time: a transaction costs more than an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a part of maintenance is, in failures (consolidation: node pairs)."""
+    """Progress of a phase of maintenance, in failures (consolidation: node pairs)."""
 
     phase: Literal["extraction", "settlement", "consolidation"]
     done: int
@@ -52,8 +52,8 @@ ShouldStop = Callable[[], bool]
 
 @runtime_checkable
 class Cancellable(Protocol):
-    """A diagnostician whose open requests can be broken off: the waiting calls then raise StoppedSafely, and
-    so does every later one until `reopen`."""
+    """A diagnostician whose open requests can be cancelled: waiting calls then raise StoppedSafely, and so
+    does every later one until `reopen`."""
 
     def cancel(self) -> None: ...
 
@@ -70,7 +70,7 @@ class Diagnoser:
             train(..., on_step=lambda ...: diagnoser.submit(memory_failures))
             diagnoser.drain()
 
-    Failures of an attempt that was abandoned meanwhile are not recorded. The first error of a worker is
+    Failures of an attempt abandoned meanwhile are not recorded. The first error of a worker is
     raised by `drain` (or by the next `submit`): ServiceError, StoppedSafely.
     """
 
@@ -95,7 +95,7 @@ class Diagnoser:
         self._changed = threading.Condition()
         self._legibility = legibility or UnreadableReplyGuard()
         self._waiting: deque[FailureObserved] = deque()
-        """Not asked about before a reply was read."""
+        """Held back until a reply has been read."""
         self._queue: deque[Future[_Verdict]] = deque()
         self._submitted: set[tuple[str, int]] = set()
         self._probed = 0
@@ -106,18 +106,18 @@ class Diagnoser:
         self._error: BaseException | None = None
         """Ends the recording."""
         self._refusal: BaseException | None = None
-        """Ends the asking; what was answered before it is still recorded."""
+        """Stops asking; earlier answers are still recorded."""
         self.recorded = 0
         self.verdicts: Counter[str] = Counter()
         self.waited = 0.0
         """Seconds that `drain` kept the round waiting: what the overlap did not hide."""
         self.busy = 0.0
-        """Seconds in which an answer was waited for, whoever waited."""
+        """Seconds during which anyone waited for an answer."""
         self._busy_since: float | None = None
 
     def __enter__(self) -> Self:
         if isinstance(self._diagnostician, Cancellable):
-            self._diagnostician.reopen()  # an attempt that was given up has broken it off
+            self._diagnostician.reopen()  # an abandoned attempt has cancelled it
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -126,8 +126,8 @@ class Diagnoser:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def submit(self, failures: Sequence[FailureObserved]) -> None:
-        """Start on failures that the memory has observed. Returns at once; one submitted before is passed
-        over."""
+        """Start on failures that the memory has observed. Returns at once; failures submitted before are
+        skipped."""
         with self._changed:
             if self._error is not None:
                 raise self._error
@@ -140,7 +140,7 @@ class Diagnoser:
         self._ask()
 
     def _ask(self) -> None:
-        """Ask about what waits: three failures, and the others once a reply was read."""
+        """Ask about waiting failures: first three, and the others once a reply was read."""
         with self._changed:
             room = len(self._waiting) if self._legibility.understood else PROBED - self._probed
             if self._error is not None:
@@ -173,7 +173,7 @@ class Diagnoser:
             self._keep(self._legibility.rest())
         except BaseException as error:
             if isinstance(error, StoppedSafely) and error is self._error:
-                # A budget is spent: what is under way is paid for, and its reply is stored.
+                # The budget is spent: open requests are paid for, and their replies are stored.
                 self._pool.shutdown(wait=True, cancel_futures=True)
             self.cancel()
             raise
@@ -181,8 +181,7 @@ class Diagnoser:
             self.waited += time.monotonic() - started
 
     def cancel(self) -> None:
-        """Give up what has not been answered; replies that came are stored, and nothing is recorded any
-        more."""
+        """Cancel unanswered requests; replies that arrived are stored, and nothing more is recorded."""
         with self._changed:
             self._error = self._error or StoppedSafely("diagnosis was cancelled", hint=AGAIN)
         if isinstance(self._diagnostician, Cancellable):
@@ -201,8 +200,8 @@ class Diagnoser:
             raise
 
     def _record(self, _: "Future[_Verdict]") -> None:
-        """Append the answered head of the queue. One thread at a time does it, for all that came
-        meanwhile."""
+        """Append the answered head of the queue. One thread at a time does it, for everything
+        that arrived meanwhile."""
         with self._changed:
             self._unrecorded += 1
             waiting = self._unrecorded < BATCH and time.monotonic() - self._recorded_at < BATCH_SECONDS
@@ -228,7 +227,7 @@ class Diagnoser:
             self._on_progress(Progress("extraction", self.recorded, len(self._submitted)))
 
     def _answered(self) -> "list[_Verdict]":
-        """Take the answered head of the queue; where there is none, recording ends in the same locked
+        """Take the answered head of the queue; if there is none, recording ends in the same locked
         step."""
         batch: list[_Verdict] = []
         with self._changed:
@@ -258,8 +257,8 @@ class Diagnoser:
 
 
 def within_cap(memory: Memory, failures: Sequence[FailureObserved], cap: int | None) -> list[FailureObserved]:
-    """Of each question the first `cap` valid failures by sample; which those are does not depend on what was
-    diagnosed before. All of them where there is no cap."""
+    """The first `cap` valid failures of each question, by sample, independent of earlier diagnoses. All of
+    them if there is no cap."""
     now = memory.state.open
     if cap is None or now is None:
         return list(failures)
@@ -272,7 +271,7 @@ def within_cap(memory: Memory, failures: Sequence[FailureObserved], cap: int | N
 
 
 def still_wanted(memory: Memory, events: Sequence[FailureDiagnosed]) -> list[FailureDiagnosed]:
-    """Without those whose attempt was abandoned since: what they observed is void."""
+    """Without those whose attempt was abandoned since: their observations are void."""
     now = memory.state.open
     valid = now.failures if now is not None else {}
     return [e for e in events if (seen := valid.get(e.failure_id)) is not None and seen.attempt == e.attempt]
@@ -285,8 +284,8 @@ def _sample(failure_id: str) -> int:
 class _Texts:
     """Puts pairs together: texts from the artifacts, causes as they were at generation. Thread-safe.
 
-    Failures are expected in the order in which they will be asked about, and their texts read a block at a
-    time: a query costs more than a text.
+    Failures are expected in the order in which they will be asked about, and their texts are read in
+    blocks: a query costs more than a text.
     """
 
     def __init__(self, memory: Memory, computed: Mapping[str, Computed]) -> None:
@@ -301,7 +300,7 @@ class _Texts:
         self._expected.extend(failures)
 
     def pair(self, failure: FailureObserved) -> FailurePair:
-        """The pair of an expected failure. It is given once."""
+        """The pair of an expected failure. It is returned only once."""
         key = (failure.failure_id, failure.attempt)
         with self._lock:
             while key not in self._ready:
@@ -325,7 +324,7 @@ class _Texts:
 
 
 def passed(failure: FailureObserved, computed: Computed | None) -> str:
-    """What a failure is shown beside, by its digest: the nearest response that passed, where it is known."""
+    """The digest of the response shown beside a failure: the nearest one that passed, if known."""
     nearest = None if computed is None or failure.against != "response" else computed.passed
     return failure.reference if nearest is None else nearest
 
@@ -336,7 +335,7 @@ def pair_of(
     texts: Mapping[str, str],
     computed: Computed | None = None,
 ) -> FailurePair:
-    """A failure beside what it is held against; `texts` by their digests."""
+    """A failure with what it is compared with; `texts` by digest."""
     return FailurePair(
         failure_id=failure.failure_id,
         question=texts[question.question],
@@ -349,7 +348,7 @@ def pair_of(
 
 
 def diagnosed(failure: FailureObserved, pair: FailurePair, extraction: Extraction) -> FailureDiagnosed:
-    """What was said of it, marked where the step that is called wrong contradicts what was computed."""
+    """Its diagnosis, flagged if the step called wrong contradicts the computation."""
     step = None if pair.computed is None else pair.computed.step
     mark = None
     if extraction.step is not None and extraction.verdict in ("recurrence", "new_cause"):

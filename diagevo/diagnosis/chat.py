@@ -1,5 +1,5 @@
-"""Questions to a chat model, each asked once: stored replies, a budget and what was spent of it, counts,
-and a service's peculiarities."""
+"""Requests to a chat model, each asked once: stored replies, a budget and its use, counts, and services'
+peculiarities."""
 
 import threading
 from collections import defaultdict
@@ -24,12 +24,12 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 @dataclass(slots=True)
 class Usage:
-    """What a kind of question has cost in this process."""
+    """The cost of one kind of request in this process."""
 
     calls: int = 0
     """Answered by the service."""
     stored: int = 0
-    """Answered by a reply that was stored before this process asked."""
+    """Answered by a stored reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Asked:
     request: str
     """Digest of the request."""
     reply: Reply | None
-    """None where the service refused the request."""
+    """None if the service refused the request."""
     refused: str = ""
     """The service's message."""
 
@@ -49,7 +49,7 @@ class Asked:
 
 
 class Budget:
-    """Most calls and tokens of a run; `spent_…` is what earlier processes of the run used."""
+    """Maximum calls and tokens of a run; `spent_…` is the use of earlier processes of the run."""
 
     def __init__(
         self, max_calls: int | None, max_tokens: int | None, spent_calls: int = 0, spent_tokens: int = 0
@@ -59,7 +59,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def take(self) -> None:
-        """Take one call. Raises StoppedSafely where the budget is spent."""
+        """Take one call. Raises StoppedSafely if the budget is spent."""
         with self._lock:
             for what, spent, most in (
                 ("calls", self.calls, self._max_calls),
@@ -78,7 +78,7 @@ class Budget:
 
 
 class Chat:
-    """One chat model. Thread-safe. The same question under way twice is asked once."""
+    """One chat model. Thread-safe. Identical concurrent requests are sent once."""
 
     def __init__(
         self, endpoint: Endpoint, role: DiagnosticianRole, artifacts: Artifacts, budget: Budget
@@ -97,7 +97,7 @@ class Chat:
         self.usage: defaultdict[str, Usage] = defaultdict(Usage)
 
     def recalled(self, messages: Sequence[Message], *, asked: int = 1) -> Asked | None:
-        """The stored reply alone, where there is one; it counts once it is used (`count_stored`)."""
+        """Only the stored reply, if there is one; it counts once it is used (`count_stored`)."""
         request = digest_of(self._question(messages, asked))
         reply = self._artifacts.recall_reply(self._role.model, request)
         return None if reply is None else Asked(request, reply)
@@ -127,7 +127,7 @@ class Chat:
         asked: int = 1,
         usable: Callable[[str], bool] = lambda _: True,
     ) -> Asked:
-        """Ask, or find the stored reply, if it is `usable`. `asked` above 1 makes the question another one,
+        """Ask, or find the stored reply, if it is `usable`. `asked` above 1 makes it a different request,
         to be asked again.
 
         Raises ServiceError, StoppedSafely.
@@ -174,7 +174,7 @@ class Chat:
         return reply
 
     def _from_service(self, messages: Sequence[Message], kind: str, schema: Mapping[str, Any]) -> Reply:
-        """Ask in the way that the service takes: with a schema where it can, with the parameters it knows."""
+        """Ask in the form that the service accepts: with a schema if it can, with the parameters it knows."""
         while True:
             structured, parameters = self._structured, self._parameters
             try:
@@ -191,7 +191,7 @@ class Chat:
         """Whether the refused request is worth sending in another form."""
         with self._lock:
             if structured != self._structured or parameters is not self._parameters:
-                return True  # another thread has learnt meanwhile
+                return True  # another thread has adapted meanwhile
             if "max_completion_tokens" in refusal and "max_tokens" in parameters:
                 self._parameters = {"max_completion_tokens": self._role.max_tokens, "temperature": 0}
                 return True
@@ -223,8 +223,8 @@ DECISIONS = {
 
 
 def spent(log: Log, run_id: str) -> tuple[int, int]:
-    """Replies of a model, further tries included, and their tokens. A reply that served several failures
-    counts once; one that was asked for ahead and not needed in the end is in no event, and does not count."""
+    """Replies of a model, including retries, and their tokens. A reply that served several failures
+    counts once; a prefetched one that was not needed is in no event, and does not count."""
     calls = tokens = 0
     seen: set[str] = set()
     for recorded in log.read(run_id, types=list(DECISIONS)):
@@ -237,7 +237,7 @@ def spent(log: Log, run_id: str) -> tuple[int, int]:
 
 
 def budget_of(log: Log, run_id: str, settings: DiagnosisConfig) -> Budget:
-    """The run's budget with what it has spent. Without a limit the log is not read."""
+    """The run's budget and what is spent. Without a limit the log is not read."""
     if settings.max_calls is None and settings.max_tokens is None:
         return Budget(None, None)
     return Budget(settings.max_calls, settings.max_tokens, *spent(log, run_id))

@@ -1,13 +1,13 @@
-"""What a diagnostician is: four decisions over plain values, whoever makes them.
+"""The interface of a diagnostician: four decisions over plain values.
 
 The paper's four calls (appendix "Prompt Templates and Memory Routing"): extraction with recurrence
 verification (Prompt 1), deduplication (2), node assignment (3) and consolidation (4). Screening, retrieval
 and routing are code (`maintain.py`). A language model answers them in `openai_diagnostician.py`; a world with
 rules may answer them too.
 
-A diagnostician never raises because of a strange reply: every failure of a reply has a defined verdict
-(README, Fidelity). It raises ServiceError where the service cannot be reached and StoppedSafely where its
-budget is spent; nothing is recorded then, and the question is asked again when the run goes on.
+A diagnostician never raises because of a strange reply: every malformed reply has a defined verdict
+(README, Fidelity). It raises ServiceError if the service cannot be reached and StoppedSafely if its budget
+is spent; nothing is recorded then, and the question is asked again when the run continues.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,42 +24,42 @@ from diagevo.text.escaping import visible
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What was found out about an ingested failure without a model, before one is asked."""
+    """What was computed about an ingested failure before a model is asked."""
 
     passed: str | None
-    """The passing response nearest to it, by digest; None where none passed."""
+    """The nearest passing response, by digest; None if none passed."""
     findings: tuple[str, ...]
-    """What sets it apart from what passed."""
+    """What sets it apart from passes."""
     step: WrongStep | None
-    """The step that was computed to be wrong."""
+    """The step computed to be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailurePair:
-    """One failed trajectory beside the stored reference of its question: what Equation 5 compares."""
+    """One failed trajectory and the stored reference of its question: what Equation 5 compares."""
 
     failure_id: str
     question: str
     label: str
     """The pseudo-label: the majority answer, not a known truth. Of rewards the expected answer, or empty."""
     agreeing: str
-    """The construction response that reaches the label; of rewards one that passed; empty where none did."""
+    """The construction response that reaches the label; for rewards one that passed; empty if none did."""
     disagreeing: str
     """The optimization response that does not."""
     known: tuple[KnownCause, ...] = ()
     """Causes shown at generation, in their state as committed in the round before: none, one or two."""
     asked: int = 1
-    """2 and more where an unresolved failure is asked again: a stored reply to the first asking does not
+    """2 or more if an unresolved failure is asked again: a stored reply to the first request does not
     count."""
     votes_are: Votes = "answers"
-    """What tells the two apart: the solver's own majority, or the rewards of another trainer's check."""
+    """What distinguishes the two: the solver's own majority, or the rewards of another trainer's check."""
     computed: Computed | None = None
     """Of an ingested failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A reply that could not be read, and why; no reply where the service refused the request."""
+    """An unreadable reply, and why; no reply if the service refused the request."""
 
     reply: str | None
     complaint: str
@@ -68,7 +68,7 @@ class Unread:
 @dataclass(frozen=True, slots=True)
 class Extraction:
     """Answer of Prompt 1. `cause_id` belongs to `recurrence`, `description` to `new_cause`; else both are
-    None. `unread`: of an unresolved one, the last reply that came."""
+    None. `unread`: for an unresolved one, the last reply received."""
 
     verdict: DiagnosisVerdict
     cause_id: str | None = None
@@ -77,7 +77,7 @@ class Extraction:
     call: ModelCall | None = None
     unread: Unread | None = None
     step: str | None = None
-    """Of an ingested failure: the step that is called wrong, in its own words."""
+    """For an ingested failure: the quoted step that is called wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +130,12 @@ class Diagnostician(Protocol):
 
     @property
     def workers(self) -> int:
-        """Extractions that it can take at once."""
+        """Maximum concurrent extractions."""
         ...
 
     def extract(self, pair: FailurePair) -> Extraction:
-        """Equation 5: the cause e = D(x, ŷ, r⁻, r⁺) of the earliest difference, or the supplied cause that it
-        is."""
+        """Equation 5: the cause e = D(x, ŷ, r⁻, r⁺) of the earliest difference, or the matching supplied
+        cause."""
         ...
 
     def judge_duplicate(self, description: str, candidates: Sequence[KnownCause]) -> DuplicateJudgement: ...
@@ -148,29 +148,28 @@ class Diagnostician(Protocol):
 PROBED = 3
 """Failures asked about before any reply was read."""
 IN_A_ROW = 10
-"""Unreadable replies, one after another, that end it."""
+"""Consecutive unreadable replies that end it."""
 FEWEST = 20
-"""Replies from which on it ends where most could not be read: of fewer, a few bad ones are most."""
+"""Minimum replies before a majority of unreadable ones ends it: with fewer, a few bad ones are a majority."""
 SHOWN = 400
-"""Characters of a reply in a message."""
+"""Maximum characters of a reply in a message."""
 UNREAD = frozenset({"unreadable", "refused"})
-"""Flags of an answer that nobody could read, or that never came."""
+"""Flags of an unreadable or missing answer."""
 
 
 class UnreadableReplyGuard:
-    """Sifts verdicts in the order in which they are recorded, so that a diagnostician whose replies nobody
-    can read is found out before everything was asked of it.
+    """Checks verdicts in recording order, so that a diagnostician with unreadable replies is detected
+    early. Three failures are asked about first; if none of the
 
-    Three failures are asked about first; where none of the three replies can be read, the others are not
-    asked for. Ten in a row end it at any time, and so does it if most could not be read, of twenty or more.
-    Such verdicts are held back until a later reply can be read, so that none of them is recorded where it
-    ends: whoever goes on asks about these failures again.
+    three replies can be read, the others are not sent. Ten in a row end it at any time, and so does a
+    majority of twenty or more. Such verdicts are held back until a later reply can be read, so that none of
+    them is recorded if it ends: the next call asks about these failures again.
     """
 
     def __init__(self, *, whole: bool = False) -> None:
-        """`whole`: an end at which no reply was ever read raises too, however few there were."""
+        """`whole`: also raise at the end if no reply was ever read, however few there were."""
         self.understood = False
-        """Whether a reply was read."""
+        """Whether any reply was readable."""
         self._whole = whole
         self._replies = self._unread = 0
         self._held: list[FailureDiagnosed] = []
@@ -179,7 +178,7 @@ class UnreadableReplyGuard:
     def sift(
         self, verdicts: Iterable[tuple[FailureDiagnosed, Unread | None]]
     ) -> tuple[list[FailureDiagnosed], ServiceError | None]:
-        """Those that may be recorded now, and what ends it."""
+        """The verdicts that may be recorded now, and the error that ends it."""
         ready: list[FailureDiagnosed] = []
         for event, unread in verdicts:
             self._replies += 1
@@ -198,7 +197,7 @@ class UnreadableReplyGuard:
         return ready, None
 
     def rest(self) -> list[FailureDiagnosed]:
-        """What was held back to the end. Raises ServiceError as `sift` says."""
+        """The verdicts held back to the end. Raises ServiceError under the rules of `sift`."""
         if self._held and self._whole and not self.understood:
             raise self._error()
         held, self._held = self._held, []
@@ -223,7 +222,7 @@ NONE_RECORDED = "none of them is recorded, and they are asked again when you con
 
 
 def unreadable(which: str, unread: Unread | None, kept: str = NONE_RECORDED) -> ServiceError:
-    """None of these replies could be read, the last one shown; `kept`: what became of them."""
+    """The error if none of these replies could be read, showing the last; `kept`: what was recorded."""
     detail = "" if unread is None else f": {unread.complaint}"
     if unread is not None and unread.reply is not None:
         detail += f"\nits reply: {shown(unread.reply)}"
@@ -234,6 +233,6 @@ def unreadable(which: str, unread: Unread | None, kept: str = NONE_RECORDED) -> 
 
 
 def shown(reply: str) -> str:
-    """A reply as data on one line, not too much of it."""
+    """A reply as data on one line, shortened."""
     text = visible(reply, one_line=True)
     return f"{text[:SHOWN]}…" if len(text) > SHOWN else text or "(nothing)"

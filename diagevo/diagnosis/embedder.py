@@ -1,7 +1,7 @@
 """Text to unit vectors: the hashing embedder of the embedded profile, an endpoint, or a local sentence model.
 
 Every embedder returns float32 rows of length 1, so that a dot product is the cosine. Name, dimension and
-revision are part of the log: vectors of different models are never compared. Caching by text is the memory's.
+revision are part of the log: vectors of different models are never compared. The memory caches by text.
 """
 
 import re
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from diagevo.config.models import EmbedderRole
 
 LARGEST_BATCH = 64
-"""Texts of one request, until a service refuses so many."""
+"""Texts per request, until a service refuses that many."""
 
 _WORD = re.compile(r"\w+")
 
@@ -43,14 +43,14 @@ class Embedder(Protocol):
 
 
 def identity(embedder: Embedder) -> events.Embedder:
-    """What the log keeps of an embedder: vectors of another identity are never compared with its own."""
+    """The identity of an embedder in the log: vectors of another identity are never compared with its own."""
     return events.Embedder(name=embedder.name, dimension=embedder.dimension, revision=embedder.revision)
 
 
 def unit_rows(rows: "np.ndarray") -> "np.ndarray":
-    """Scale (n, d) rows to length 1, as float32. A row of zeros becomes the first axis: it has no direction.
+    """Scale (n, d) rows to length 1, as float32. A zero row, which has no direction, becomes the first axis.
 
-    Raises ValueError where a number is not finite.
+    Raises ValueError if a number is not finite.
     """
     import numpy as np
 
@@ -64,13 +64,13 @@ def unit_rows(rows: "np.ndarray") -> "np.ndarray":
 
 @lru_cache(maxsize=65536)
 def _slot(feature: str, dimension: int) -> tuple[int, float]:
-    """Axis and sign of a feature, from a hash that every process computes alike."""
+    """Axis and sign of a feature, from a hash that is the same in every process."""
     number = int.from_bytes(blake2b(feature.encode(), digest_size=8).digest(), "big")
     return number % dimension, 1.0 if number >> 63 else -1.0
 
 
 class HashingEmbedder:
-    """Words and pairs of neighbouring words, hashed to signed axes.
+    """Words and pairs of adjacent words, hashed to signed axes.
 
     It sees shared words, never meaning: right for the canonical phrases of a rule diagnostician, useless for
     free text (paraphrases came out at cosines of 0.00 to 0.29).
@@ -96,7 +96,7 @@ class HashingEmbedder:
 
 
 class OpenAIEmbedder:
-    """Vectors from an OpenAI-compatible `/embeddings` service, in batches as large as the service takes."""
+    """Vectors from an OpenAI-compatible `/embeddings` service, in batches as large as the service accepts."""
 
     revision = "served"
 
@@ -117,7 +117,7 @@ class OpenAIEmbedder:
         self._ask_dimension = True
 
     def embed(self, texts: Sequence[str]) -> "np.ndarray":
-        """Embed texts, (n, dimension). Raises ServiceError, ConfigError where the dimension is another."""
+        """Embed texts, (n, dimension). Raises ServiceError, ConfigError if the dimension differs."""
         import numpy as np
 
         rows: list[np.ndarray] = []
@@ -135,7 +135,7 @@ class OpenAIEmbedder:
         self._endpoint.close()
 
     def _ask_for_less(self, batch: int, refused: str) -> None:
-        """Smaller batches; then no wish for a dimension. Services differ in both."""
+        """Try smaller batches, then no requested dimension. Services differ in both."""
         if batch > 1:
             self._batch = batch // 2
         elif self._ask_dimension:
@@ -181,7 +181,7 @@ class SentenceTransformersEmbedder:
         with extra("local-embedder", "the sentence-transformers embedder"):
             from huggingface_hub.utils import disable_progress_bars
 
-            disable_progress_bars()  # before transformers is imported, which then draws none either
+            disable_progress_bars()  # before importing transformers, which then shows no progress bar either
             from sentence_transformers import (  # pyright: ignore[reportMissingImports]  # an extra
                 SentenceTransformer,
             )
@@ -222,13 +222,13 @@ def embedder_for(role: "EmbedderRole") -> Embedder:
 
 
 def _commit(model: Any) -> str:
-    """The hub's commit that a model was read from."""
+    """The hub commit that a model was loaded from."""
     return str(model[0].auto_model.config._commit_hash)[:12]
 
 
 def _folder_digest(folder: Path) -> str:
-    """A short hash over names and contents of all files: another model in the same place is another
-    revision."""
+    """A short hash over names and contents of all files: another model in the same folder is
+    another revision."""
     total = sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         total.update(path.relative_to(folder).as_posix().encode() + b"\0")

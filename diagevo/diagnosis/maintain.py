@@ -2,8 +2,8 @@
 
 The paper's stages (appendix "Prompt Templates and Memory Routing"): Prompt 1; 2a screening above θ_dup,
 Prompt 2; 3a retrieval of the top K nodes, Prompt 3, 3.5 routing; 4a node pairs above θ_merge, Prompt 4.
-Models decide, code screens and routes, and the memory draws the consequences. Interrupted anywhere, calling
-it again goes on: what is recorded is not done again, and what was answered is not asked again.
+Models decide, code screens and routes, and the memory derives the consequences. If interrupted anywhere,
+calling it again continues: recorded work is not repeated, and answered questions are not asked again.
 """
 
 import time
@@ -29,7 +29,7 @@ def consolidate(
     on_progress: OnProgress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> Counter[str]:
-    """Judge every listed pair and merge what is one skill. Returns pairs by outcome: merged, refused,
+    """Judge every listed pair and merge nodes that are one skill. Returns pairs by outcome: merged, refused,
     refused_before (same contents, not asked again), joined (one node by now, or this pair asked already)."""
     outcomes: Counter[str] = Counter()
     if _done(memory):
@@ -37,7 +37,7 @@ def consolidate(
     pairs = memory.node_pairs(settings.theta_merge, embedder.embed)
     survivor: dict[str, str] = {}
     merged: dict[str, Node] = {}
-    """Survivors as they will be once this round's judgements are recorded."""
+    """The survivors once this round's judgements are recorded."""
     judged: dict[tuple[str, str], NodePairJudged] = {}
     for done, (left, right, similarity) in enumerate(pairs, start=1):
         if should_stop is not None and should_stop():
@@ -73,7 +73,7 @@ def consolidate(
 
 
 def _done(memory: Memory) -> bool:
-    """Whether the pairs of the open round were judged: they are recorded all at once."""
+    """Whether the open round's pairs were judged: they are recorded all at once."""
     now = memory.state.open
     if now is None:
         return False
@@ -84,7 +84,7 @@ def _done(memory: Memory) -> bool:
 
 
 def contents(memory: Memory, node: Node) -> NodeContents:
-    """A node as Prompt 4 shows it: all its causes, in the order in which they came."""
+    """A node as Prompt 4 shows it: all its causes, in order of arrival."""
     causes = tuple(memory.cause(cause_id).description for cause_id in node.causes)
     return NodeContents(node.node_id, node.label, causes)
 
@@ -97,17 +97,17 @@ def _root(survivor: dict[str, str], node_id: str) -> str:
 
 @dataclass(slots=True)
 class MaintenanceReport:
-    """What one call of `maintain` did. Counts are of this call alone; the log has the whole round."""
+    """What one call of `maintain` did. Counts cover only this call; the log has the whole round."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
     """Extractions by verdict: recurrence, new_cause, slip, unresolved."""
     settled: Counter[str] = field(default_factory=Counter)
-    """Failures by what became of them: recurrence, duplicate, new_cause."""
+    """Failures by outcome: recurrence, duplicate, new_cause."""
     new_nodes: int = 0
     pairs: Counter[str] = field(default_factory=Counter)
     """Node pairs: merged, refused, refused_before (same contents, not asked again), joined (already one)."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Wall time by phase: extraction (what was left of it), deduplication, assignment, consolidation."""
+    """Wall time by phase: extraction (the remainder), deduplication, assignment, consolidation."""
 
     @property
     def failures(self) -> int:
@@ -129,12 +129,12 @@ def maintain(
 ) -> MaintenanceReport:
     """Diagnose what is undiagnosed, settle what is unsettled, merge nodes.
 
-    `ask_again` puts the unresolved failures of the round to the diagnostician once more, past stored replies.
-    `computed` is what was found out about ingested failures before, by their ids.
-    Call it when the `solver` stage is complete, after a `Diagnoser` that ran beside it was drained. Raises
-    ServiceError where a service is gone or cannot be read (`legibility`), StoppedSafely where a budget is
-    spent or `should_stop` says so, ConfigError where the run's vectors are another embedder's (a run that
-    named none takes any).
+    `ask_again` asks the diagnostician again about the round's unresolved failures, ignoring stored replies.
+    `computed` has earlier results about ingested failures, by id. Call it when the
+    `solver` stage is complete, after draining a `Diagnoser` that ran alongside. Raises ServiceError if a
+    service is gone or its replies are unreadable (`legibility`), StoppedSafely if a budget is spent or
+    `should_stop` returns True, ConfigError if the run's vectors come from another embedder (a run that named
+    none accepts any).
     """
     if memory.names_embedder:
         memory.check_embedder(identity(embedder))

@@ -1,9 +1,9 @@
 """The language-model diagnostician: four prompts to any OpenAI-compatible service, at temperature 0.
 
-A reply that cannot be used is shown its error and asked again, at most `settings.retries` times; then the
-verdict is the defined one: Prompt 1 unresolved, Prompt 2 not a duplicate, Prompt 3 a new node labelled by the
-cause itself, Prompt 4 no merge. Every reply is stored by model and request when it arrives, and found there
-instead of asked; one that cannot be read is never used again.
+After an unusable reply the model is shown its error and asked again, at most `settings.retries` times; then
+the verdict is the defined one: Prompt 1 unresolved, Prompt 2 not a duplicate, Prompt 3 a new node labelled by
+the cause itself, Prompt 4 no merge. Every reply is stored by model and request when it arrives, and
+reused instead of asking again; an unreadable one is never reused.
 
 Flags on a verdict: `length` (a phrase outside 10 to 20 words, accepted), `unknown_id` (an id that was not
 supplied, then no match), `both_given` (an id and a description; the id wins), `unreadable` (no usable reply),
@@ -64,13 +64,13 @@ _SCHEMAS: Mapping[Decision, dict[str, Any]] = {
 }
 
 OF_A_SERVICE = 16
-"""Requests at once to a server whose room is not known."""
+"""Concurrent requests to a server of unknown capacity."""
 MOST = 256
 
 
 @dataclass(frozen=True, slots=True)
 class _Tried(Generic[T]):
-    """What the tries came to. `value` is None where none gave anything usable; `flag` then says why."""
+    """The result of the tries. `value` is None if none was usable; `flag` then says why."""
 
     value: T | None
     flag: str
@@ -82,15 +82,15 @@ Decided = TypeVar("Decided", Extraction, DuplicateJudgement, NodeAssignment, Pai
 
 
 def _decided(tried: _Tried[Decided], otherwise: Decided) -> Decided:
-    """What the tries came to, with their cost; `otherwise` where nobody could read them."""
+    """The result of the tries, with their cost; `otherwise` if none was readable."""
     if tried.value is None:
         return replace(otherwise, flags=(tried.flag,), call=tried.call)
     return replace(tried.value, call=tried.call)
 
 
 class OpenAIDiagnostician:
-    """Implements `Diagnostician`. `budget` holds what earlier processes of the run have spent
-    (`chat.budget_of`). `retries`: further tries of a request that got no answer."""
+    """Implements `Diagnostician`. `budget` includes what earlier processes of the run have
+    spent (`chat.budget_of`). `retries`: retries of a request without an answer."""
 
     def __init__(
         self,
@@ -112,14 +112,14 @@ class OpenAIDiagnostician:
         )
         self._lock = threading.Lock()
         self._unread = 0
-        """Decisions after extraction, in a row, that nobody could read."""
+        """Consecutive unreadable decisions after extraction."""
         self.name = role.model
         self.revision = f"prompts-{self._prompts.revision}"
         self._role = role
 
     @property
     def workers(self) -> int:
-        """As configured, or else what a vLLM on this machine has cache for."""
+        """As configured, or else as many as fit the cache of a vLLM on this machine."""
         return self._settings.workers or self._room
 
     @cached_property
@@ -139,11 +139,11 @@ class OpenAIDiagnostician:
         return self._chat.usage
 
     def cancel(self) -> None:
-        """Break off open requests; those who wait for them get StoppedSafely."""
+        """Cancel open requests; their callers get StoppedSafely."""
         self._endpoint.cancel()
 
     def reopen(self) -> None:
-        """Ask again after `cancel`: a stage that lost a node is played once more."""
+        """Accept requests again after `cancel`: a stage that lost a node is repeated."""
         self._endpoint.reopen()
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class OpenAIDiagnostician:
         asked: int = 1,
         schema: dict[str, Any] | None = None,
     ) -> _Tried[T]:
-        """What stored replies say, as far as they can be read; else what the service says."""
+        """The decision from stored replies if readable; otherwise from the service."""
 
         requests: list[str] = []
 
@@ -205,7 +205,7 @@ class OpenAIDiagnostician:
         else:
             found = self._tried(decision, messages, read, ask)
         assert found is not None
-        if decision != "extract":  # whose replies are looked at before they are recorded
+        if decision != "extract":  # whose replies are checked before they are recorded
             self._notice(found)
         return found
 
@@ -217,10 +217,9 @@ class OpenAIDiagnostician:
         ask: Callable[[list[Message]], Asked | None],
     ) -> _Tried[T] | None:
         """Ask until a reply is right, or the tries are used up; then the best reply, or nothing. None
-        where `ask` has no answer.
+        if `ask` has no answer. A
 
-        A soft complaint is shown once, and what it was about is better than what any other complaint was
-        about.
+        soft complaint is shown once, and its reply ranks above those with other complaints.
         """
         best: Reading[T] | None = None
         call: ModelCall | None = None
@@ -245,7 +244,7 @@ class OpenAIDiagnostician:
         return _Tried(best.value if best else None, "unreadable", call, unread)
 
     def _notice(self, tried: _Tried[Any]) -> None:
-        """Raise ServiceError where too many replies in a row could not be read."""
+        """Raise ServiceError if too many consecutive replies were unreadable."""
         with self._lock:
             self._unread = 0 if tried.value is not None else self._unread + 1
             if self._unread < IN_A_ROW:
@@ -254,7 +253,7 @@ class OpenAIDiagnostician:
         raise unreadable(f"{IN_A_ROW} replies in a row", tried.unread)
 
     def _call(self, decision: Decision, answer: Asked, tries: int, before: ModelCall | None) -> ModelCall:
-        """The last request (it holds the earlier replies) and reply, with the tokens of all tries."""
+        """The last request (which includes earlier replies) and reply, with the tokens of all tries."""
         reply = answer.reply
         return ModelCall(
             model=self.name,

@@ -6,8 +6,8 @@ Text that a model wrote cannot leave its section, for three reasons:
 - It stands between two lines that carry a fence. The fence is derived from the texts themselves (BLAKE2 of
   all of them) and derived again while it occurs in one of them; no text can contain what depends on the whole
   of it. It is not random, so the same question is the same request, and a stored reply is found again.
-- Marks that chat templates read as tokens of their own (`<|im_end|>`, `</s>`, `[INST]`, …) are broken by a
-  space, for a server tokenises them wherever they stand.
+- Marks that chat templates read as special tokens (`<|im_end|>`, `</s>`, `[INST]`, …) are broken by a
+  space, because a server tokenizes them anywhere.
 - Descriptions and labels in lists are one line each, so that none can forge another entry.
 """
 
@@ -52,7 +52,10 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "merge_user": ("node_a_label", "node_a_causes", "node_b_label", "node_b_causes"),
     "retry": ("error",),
 }
-"""Fields that a template must hold. System templates may hold `<data_rule>`, the data rule `<fence>`."""
+"""Fields that a template must contain.
+
+System templates may contain `<data_rule>`, the data rule `<fence>`.
+"""
 
 _FILES: Mapping[Decision, tuple[str, ...]] = {
     "extract": (
@@ -77,23 +80,23 @@ _MARKS = re.compile(
     r"|[\[［](?=[|｜@]|/?[A-Za-z_]\w+[\]］]|e~\[)"
     r"|\](?=~)|◁"
 )
-"""Where a token of a chat template may begin: `<|`, `<｜`, `</`, `<s>`, `<0x0A>`, `<<SYS>>`; `[INST]`,
-`[gMASK]`, `[|endofturn|]`, `[@BOS@]`, `[e~[`; `]~b]`; `◁think▷`. And the wide signs that some tokenizers make
-narrow."""
+"""Where a chat template's token may begin: `<|`, `<｜`, `</`, `<s>`, `<0x0A>`, `<<SYS>>`; `[INST]`,
+`[gMASK]`, `[|endofturn|]`, `[@BOS@]`, `[e~[`; `]~b]`; `◁think▷`. And the full-width characters that some
+tokenizers normalize."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Model text as shown: its pieces, and between two of them how many characters were left out."""
+    """Model text as shown: its pieces, and the number of characters left out between them."""
 
     pieces: tuple[str | int, ...]
 
     @classmethod
     def of(cls, text: str, limit: int, clean: Callable[[str], str], common: int = 0) -> "Text":
-        """Keep at most `limit` characters: half of them from the end, and where the text begins with `common`
-        characters that another one has too, most of the rest from where the two part."""
+        """Keep at most `limit` characters: half of them from the end, and if the text shares its first
+        `common` characters with another, most of the rest from where they diverge."""
         size = len(text)
         if size <= limit:
             return cls((clean(text),))
@@ -147,8 +150,8 @@ class DiagnosisPrompts:
 
     @classmethod
     def load(cls, folder: Path | None, characters: int) -> "DiagnosisPrompts":
-        """Read the built-in templates and those of `folder` that replace them. Texts of models are shown with
-        at most `characters` characters each. Raises ConfigError."""
+        """Read the built-in templates and those of `folder` that replace them. Models' texts are shortened to
+        `characters` characters each. Raises ConfigError."""
         names = sorted({name for names in _FILES.values() for name in names})
         fields = {name: _FIELDS.get(name, ()) for name in names}
         templates = load_templates("diagevo.diagnosis", fields, folder)
@@ -177,8 +180,8 @@ class DiagnosisPrompts:
         return total.hexdigest()
 
     def extract(self, pair: FailurePair) -> list[Message]:
-        """Prompt 1. The section of known causes is left out where the question was generated freely. Where
-        another trainer's check decided, the task's own templates; what is not known has no section."""
+        """Prompt 1. The section of known causes is omitted if the question was generated freely. If
+        another trainer's check decided, the task's own templates are used; unknown values have no section."""
         common = _common(pair.agreeing, pair.disagreeing)
         values = {
             "problem": self._text(pair.question),
@@ -208,8 +211,8 @@ class DiagnosisPrompts:
         return self._messages(f"{kind}_system", user, values)
 
     def duplicate(self, description: str, candidates: Sequence[KnownCause]) -> list[Message]:
-        """Prompt 2. States are not shown: the question is about mechanisms, and the answer must not turn on
-        them."""
+        """Prompt 2. States are not shown: the question is about mechanisms, and the answer must not depend
+        on states."""
         values = {
             "new_cause": _listed([one_line(description)]),
             "candidate_cause_list": _listed(
@@ -263,7 +266,7 @@ class DiagnosisPrompts:
 
 
 def _listed(lines: Iterable[str]) -> Text:
-    """Entries on a line each; never shortened, for an entry left out could not be chosen."""
+    """One entry per line; never shortened, because an omitted entry could not be chosen."""
     return Text((plain("\n".join(lines)) or "(none)",))
 
 
@@ -272,7 +275,7 @@ def _fenced(text: Text, mark: str) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike, in whole lines; in whole words where it is one line."""
+    """The length of the common beginning of two texts, in whole lines; in whole words if it is one line."""
     shorter = min(len(one), len(other))
     common = next((place for place in range(shorter) if one[place] != other[place]), shorter)
     return (one.rfind("\n", 0, common) + 1) or (one.rfind(" ", 0, common) + 1)

@@ -1,5 +1,5 @@
-"""Ask again about recorded decisions, the same diagnostician or another, and compare the answers. Writes
-nothing."""
+"""Asks the same or another diagnostician about recorded decisions again, and compares the answers.
+Writes nothing."""
 
 import random
 from collections import defaultdict
@@ -44,11 +44,11 @@ class Recheck:
     recorded: str
     answered: str
     agrees: bool
-    """Never where no reply can be read."""
+    """Never if no reply is readable."""
 
 
 class Unrecorded(Artifacts):
-    """Artifacts for asking without leaving a trace: reads are real, nothing is written, no reply is
+    """Artifacts for asking without a trace: reads are real, nothing is written, no reply is
     recalled."""
 
     def __init__(self, artifacts: Artifacts) -> None:
@@ -76,7 +76,7 @@ def recheck(
     """Ask again about `sample` decisions of each kind (all where there are fewer), of committed rounds or of
     one.
 
-    `computed` is what is known of the ingested failures of a round, as it was when they were asked about.
+    `computed` has the results about a round's ingested failures, as when they were asked about.
     Build a language-model diagnostician over `Unrecorded` artifacts, or it finds its own stored replies.
     """
     rounds = [c.round for c in history.commits] if round is None else [history.commit(round).round]
@@ -95,13 +95,13 @@ def recheck(
 
 
 def agreement(rechecks: Sequence[Recheck]) -> dict[str, tuple[int, int]]:
-    """By kind of decision, in the order in which they are asked: how many agree, of how many."""
+    """By kind of decision, in the order of asking: how many agree, out of how many."""
     kinds = {kind: [r.agrees for r in rechecks if r.decision == kind] for kind in DECISIONS.values()}
     return {kind: (sum(agrees), len(agrees)) for kind, agrees in kinds.items()}
 
 
 def _decisions(history: History, number: int) -> Iterator[Recorded]:
-    """What the diagnostician decided in a round and what counted: not about void failures, nor overtaken by
+    """The diagnostician's decisions in a round that counted: without void failures and those superseded by
     asking again."""
     end = point_of(history.commit(number))
     now = history.state(replace(end, sequence=end.sequence - 1)).open
@@ -110,7 +110,7 @@ def _decisions(history: History, number: int) -> Iterator[Recorded]:
         match event := recorded.event:
             case FailureDiagnosed():
                 valid = now.diagnoses.get(event.failure_id)
-                plain = event.level == 1  # no mistake of reasoning: nobody is asked
+                plain = event.level == 1  # not a reasoning mistake: no model is asked
                 if (
                     not plain
                     and valid is not None
@@ -124,7 +124,7 @@ def _decisions(history: History, number: int) -> Iterator[Recorded]:
 
 
 def _moments(history: History, chosen: Sequence[Recorded]) -> Iterator[tuple[Recorded, MemoryState]]:
-    """Each event with the memory as it was right before it. The state is the same object throughout."""
+    """Each event with the memory right before it. The state is the same object throughout."""
     following = {recorded.sequence - 1: recorded for recorded in chosen}
     for fact, _, state, _ in walk(history.log, history.run_id, nothing, until=max(following, default=0)):
         if fact.sequence in following:
@@ -197,7 +197,7 @@ class _Asker:
         return replace(pair, known=tuple(known), asked=event.asked)
 
     def _description(self, number: int, failure_id: str) -> str:
-        """What the failure was diagnosed as, in the round's last word on it."""
+        """The failure's last diagnosis in the round."""
         if failure_id not in self._described:
             for fact in self._history.events(FailureDiagnosed, round=number):
                 if fact.event.description is not None:
@@ -207,7 +207,7 @@ class _Asker:
     def _shortlist(
         self, state: MemoryState, description: str, recorded: Sequence[SimilarNode]
     ) -> list[NodeCandidate]:
-        """The nodes as they were shown: each with its member nearest to the new cause."""
+        """The nodes as shown: each with its member nearest to the new cause."""
         assert state.embedder is not None
         vectors = Vectors(self._history.database, self._history.run_id, state.embedder)
         shortlist = []
@@ -228,8 +228,7 @@ class _Asker:
 def _compared(
     recorded: Recorded, subject: str, was: str, now: str, flags: Sequence[str], *, same: bool | None = None
 ) -> Recheck:
-    """The answers agree where they read the same, or as `same` says; one that cannot be read agrees with
-    nothing."""
+    """The answers agree if they read the same, or if `same` says so; an unreadable one never agrees."""
     readable = UNREAD.isdisjoint(flags)
     return Recheck(
         decision=DECISIONS[recorded.type],

@@ -1,4 +1,4 @@
-"""What a model may answer, and what is made of what it does answer.
+"""The schema of a model's replies, and the readers of what it actually replies.
 
 Malformed replies are the normal case: each reader turns any text at all into a `Reading`, never an exception.
 The pydantic models are the schema for servers with structured output; the readers are the same with and
@@ -18,11 +18,11 @@ from diagevo.text.escaping import one_line, utf8
 
 FEWEST_WORDS, MOST_WORDS = 10, 20
 LONGEST_PHRASE = 1000
-"""Characters. Longer is no phrase at all but a broken reply."""
+"""Maximum characters of a phrase. Anything longer is a broken reply."""
 LONGEST_REPLY = 200_000
-"""Characters of a reply that are looked at."""
+"""Maximum characters of a reply that are read."""
 MOST_OBJECTS = 100
-"""Broken objects of a reply that are passed over; each costs a look at the whole reply."""
+"""Maximum broken objects of a reply that are skipped; each costs a pass over the whole reply."""
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class ExtractionReply(_Reply):
 
 
 class TaskReply(ExtractionReply):
-    """Of an ingested failure: the step too, in the response's own words."""
+    """For an ingested failure: also the step, quoted from the response."""
 
     wrong_step: str | None
 
@@ -68,8 +68,8 @@ class MergeReply(_Reply):
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[T]):
-    """`value`: what the reply says, None where it says nothing usable. `complaint`: what to show the model in
-    a further try. With both, the value is what holds when the tries are used up; a `soft` complaint (a phrase
+    """`value`: the content of the reply, None if unusable. `complaint`: what to show the model on a retry.
+    With both, the value is used when the tries are used up; a `soft` complaint (a phrase
     of the wrong length) is shown at most once."""
 
     value: T | None
@@ -78,11 +78,11 @@ class Reading(Generic[T]):
 
 
 class _Broken(Exception):
-    """The text holds no usable object; the message says why."""
+    """The text contains no usable object; the message says why."""
 
 
 def read_task(text: str, supplied: Collection[str]) -> Reading[Extraction]:
-    """Prompt 1 about an ingested failure. A reply without the step is as good."""
+    """Prompt 1 about an ingested failure. A reply without the step is accepted too."""
     found = read_extraction(text, supplied)
     try:
         step = _validated(TaskReply, text, ("wrong_step", "matched_cause_id", "error_cause")).wrong_step
@@ -172,8 +172,8 @@ def read_merge(text: str) -> Reading[PairJudgement]:
 def first_object(text: str) -> dict[str, Any]:
     """The first JSON object in the text, after a closed block of thinking if there is one.
 
-    A brace that does not begin an object is passed over; an object that breaks off is not searched for
-    smaller ones inside. Raises _Broken with a sentence for the model.
+    A brace that does not begin an object is skipped; a truncated object is not searched for smaller
+    ones inside. Raises _Broken with a sentence for the model.
     """
     text = text[:LONGEST_REPLY]
     text = text.rpartition("</think>")[2]
@@ -218,7 +218,7 @@ R = TypeVar("R", bound=_Reply)
 
 
 def _validated(model: type[R], text: str, either: tuple[str, ...] = ()) -> R:
-    """The first object as the model. Fields that nobody asked for are ignored; one missing of `either` is
+    """The first object as this pydantic model. Extra fields are ignored; a missing one of `either` is
     null."""
     found = first_object(text)
     fields: Mapping[str, Any] = {name: _sound(found[name]) for name in model.model_fields if name in found}

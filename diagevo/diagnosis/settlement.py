@@ -1,9 +1,9 @@
 """Settlement: each diagnosed failure becomes a match of a stored cause or a new cause, one at a time.
 
 Sequential, by (question, sample): a cause that one failure creates is among the candidates of the next.
-Prompt 2 is asked ahead for the failures that follow, as many as the diagnostician takes at once; an answer
-counts only if the candidates are still the same when the failure's turn comes, so the events are those of
-asking one by one.
+Prompt 2 is prefetched for the following failures, as many as the diagnostician takes at once; an answer
+counts only if the candidates are still the same when the failure's turn comes, so the events are the same as
+when asking one by one.
 """
 
 import time
@@ -31,7 +31,7 @@ from diagevo.memory.events import (
 from diagevo.memory.memory import Memory
 
 BATCH, BATCH_SECONDS = 64, 0.5
-"""Matches are recorded together, so many or after so long: a transaction costs more than an event."""
+"""Matches are recorded in batches of this size or after this time: a transaction costs more than an event."""
 
 
 def settle(
@@ -60,10 +60,10 @@ def settle(
 
 @dataclass(frozen=True, slots=True)
 class _Screening:
-    """Stage 2a for one failure, and Prompt 2 under way where it is asked ahead."""
+    """Stage 2a for one failure, and the pending Prompt 2 if prefetched."""
 
     causes: int
-    """Causes stored when it was made: as long as there are no more of them, it holds."""
+    """Number of stored causes when it was made: it is valid as long as there are no more."""
     nearest: SimilarCause | None
     shown: tuple[SimilarCause, ...]
     known: tuple[KnownCause, ...]
@@ -72,8 +72,8 @@ class _Screening:
 
 
 class Settlement:
-    """The failures of one round in order. Matches wait in `_pending`: they change no candidate list, so that
-    they need not be recorded before the next question is asked."""
+    """The failures of one round in order. Matches wait in `_pending`: they change no candidate list, so they
+    need not be recorded before the next request."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Settlement:
         self._pool = ThreadPoolExecutor(diagnostician.workers, thread_name_prefix="duplicates")
         self._pending: list[tuple[str, DuplicateJudged | None]] = []
         self._matched: set[str] = set()
-        """Causes that a waiting match makes Active."""
+        """Causes that a pending match makes Active."""
         self._flushed_at = time.monotonic()
         self.outcomes: Counter[str] = Counter()
         """Failures by outcome: recurrence, duplicate, new_cause."""
@@ -109,7 +109,7 @@ class Settlement:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def settle(self, turn: int) -> None:
-        """Put the failure whose turn it is down to a cause."""
+        """Assign the next failure to a cause."""
         event = self._unsettled[turn]
         if event.verdict == "recurrence" or event.description is None:
             self._match(event.failure_id, event.cause_id, None)
@@ -136,7 +136,7 @@ class Settlement:
         self.outcomes["new_cause"] += 1
 
     def flush(self) -> None:
-        """Record the waiting matches, in order, in one transaction."""
+        """Record the pending matches, in order, in one transaction."""
         if self._pending:
             with self._memory.atomic():
                 for failure_id, judged in self._pending:
@@ -153,7 +153,8 @@ class Settlement:
             self.flush()
 
     def _judge(self, turn: int, failure_id: str, description: str) -> DuplicateJudged:
-        """Stage 2a and Prompt 2: asked only where a stored cause is above θ_dup and none has these words."""
+        """Stage 2a and Prompt 2: asked only if a stored cause is above θ_dup and none has the same
+        description."""
         for later in range(turn, min(turn + self._diagnostician.workers, len(self._unsettled))):
             self._screen(later)
         screening = self._ahead.pop(turn)
@@ -176,7 +177,7 @@ class Settlement:
         )
 
     def _screen(self, turn: int) -> None:
-        """Find the candidates of a failure and start asking, unless that is done and still holds."""
+        """Find the candidates of a failure and start asking, unless that is done and still valid."""
         event = self._unsettled[turn]
         if event.verdict != "new_cause" or event.description is None:
             return
@@ -198,14 +199,14 @@ class Settlement:
         self._ahead[turn] = _Screening(stored, nearest, shown, known, len(above) - len(shown), answer)
 
     def _known(self, candidate: SimilarCause) -> KnownCause:
-        """The candidate as a diagnostician sees it, in the state that the waiting matches give it."""
+        """The candidate as shown to a diagnostician, in its state after the pending matches."""
         cause = self._memory.state.causes[candidate.cause_id]
         state = counted(cause.state, cause.frequency, int(cause.cause_id in self._matched))[0]
         return self._memory.state.known_cause(cause, state)
 
 
 def _of_same_words(description: str, known: Sequence[KnownCause]) -> DuplicateJudgement | None:
-    """A cause that is put in the same words is the same one: no judge is asked, and none can deny it."""
+    """A cause with the same description is the same one, without asking a judge."""
     same = next((cause for cause in known if description in (cause.found_as, cause.description)), None)
     return None if same is None else DuplicateJudgement(True, same.cause_id)
 
@@ -218,7 +219,7 @@ def assign(
     description: str,
     vector: np.ndarray,
 ) -> NodeAssigned:
-    """Stage 3a and Prompt 3: the top K nodes by their nearest member (all nodes where there are at most
+    """Stage 3a and Prompt 3: the top K nodes by their nearest member (all nodes if there are at most
     K)."""
     shortlist = memory.similar_nodes(vector, settings.shortlist)
     assignment = diagnostician.assign_node(description, shortlist)

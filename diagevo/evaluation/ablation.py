@@ -1,12 +1,12 @@
-"""Ablations: each variant a few settings on top of one configuration, played with several seeds.
+"""Ablations: each variant is a few settings on top of one configuration, run with several seeds.
 
 The variants are the paper's: component ablations, fixed ratios of free to targeted prompts, and sweeps of k
-and τ. A plan is a file; its runs are ordinary runs of the database, so that whatever stops goes on, and the
-tables are made from what the runs recorded.
+and τ. A plan is a file; its runs are ordinary runs of the database, so that they can be resumed, and the
+tables are made from their records.
 
 Variants are compared with one of them, paired by seed: runs of one seed share their starting weights and
-their validation questions. The test is Student's paired t over the seeds, two-sided; Holm's correction is
-over the variants of the plan, those included that have too few pairs yet."""
+their validation questions. The test is Student's paired t over the seeds, two-sided; Holm's correction
+covers all variants of the plan, including those with too few pairs yet."""
 
 import json
 import os
@@ -43,15 +43,15 @@ from diagevo.text.redaction import holds_secret, masked
 
 Table = Literal["ablation", "fixed", "k", "tau", "labels", "main", "control"]
 """`labels`: the first line of Figure 3c, which is in no table. `main`: a row of the main table. `control`:
-none of the paper, for the embedded profile: what else could make a difference."""
+not from the paper, for the embedded profile: other possible explanations of a difference."""
 STOPPED = (StoppedSafely.exit_code, 130, -signal.SIGINT, -signal.SIGTERM)
-"""How a run's process ends once it was asked to stop; by the signal where it had hardly begun."""
+"""Exit codes of a run's process after a stop request; the signal's if it had hardly begun."""
 FAILURES = (ConfigError, NotFoundError, MissingDependencyError, StoreError, ServiceError)
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Settings by dotted path, and the paper's table that the variant belongs to."""
+    """Settings by dotted path, and the paper's table of the variant."""
 
     name: str
     title: str
@@ -65,7 +65,7 @@ def _fixed(free: int) -> Variant:
 
 
 FREE = {"schedule.policy": "free", "diagnosis.enabled": "false"}
-"""Without the memory there is nobody to ask."""
+"""Without the memory there is no diagnostician to ask."""
 FULL = Variant("full", "DiagEvo (full)", "ablation", {})
 VARIANTS: tuple[Variant, ...] = (
     FULL,
@@ -126,7 +126,7 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an ablation plays. `arguments` are the options of `diagevo train` that all runs share."""
+    """The runs of an ablation. `arguments` are the options of `diagevo train` that all runs share."""
 
     name: str
     rounds: int
@@ -136,7 +136,7 @@ class Plan:
     runs: tuple[PlannedRun, ...]
 
     def save(self, folder: Path) -> Path:
-        """Write the plan. Raises ConfigError where another one of this name is there."""
+        """Write the plan. Raises ConfigError if another plan has this name."""
         if holds_secret(self.arguments):
             raise ConfigError(
                 "the plan's options contain a password, key or token, and plans are stored",
@@ -213,7 +213,7 @@ class RunState:
 
 
 def states(database: Database | None, plan: Plan) -> list[RunState]:
-    """Where every run of the plan stands, from the log; nothing has begun where there is no database."""
+    """The state of every run of the plan, from the log; none has begun if there is no database."""
     if database is None:
         return [RunState(planned, False, 0, plan.rounds) for planned in plan.runs]
     return [_state(History(database, planned.run), planned, plan.rounds) for planned in plan.runs]
@@ -240,11 +240,11 @@ def train_command(plan: Plan, state: RunState) -> list[str]:
 
 
 def play(plan: Plan, state: RunState, location: str | None) -> None:
-    """Train one run to its last round and measure it, by the commands that a user would type, as processes of
-    their own. What they say goes to stderr.
+    """Train one run to its last round and measure it, with the commands that a user would type, as separate
+    processes. Their output goes to stderr.
 
-    `location` names the database for the processes, by their environment: it may hold a password. Raises
-    StoppedSafely where a process stopped safely, and the error of the process's exit code where it failed.
+    `location` names the database, passed in their environment because it may contain a password. Raises
+    StoppedSafely if a process stopped safely, and the error of the process's exit code if it failed.
     """
     if state.state != "trained":
         _call(train_command(plan, state), plan, location)
@@ -256,7 +256,7 @@ def _call(arguments: Sequence[str], plan: Plan, location: str | None) -> None:
     environment = dict(os.environ) if location is None else {**os.environ, "DIAGEVO_DB": location}
     program = [sys.executable, "-P", "-c", "from diagevo.cli.main import app; app()", *arguments]
     with (
-        # In a session of its own Ctrl-C reaches it once: as it is passed on here.
+        # In its own session, Ctrl-C reaches it only once: when passed on here.
         subprocess.Popen(program, env=environment, stdout=2, start_new_session=True) as process,
         handling_stops(lambda number, _frame: process.send_signal(number)),
     ):
@@ -276,11 +276,11 @@ _Figures = tuple[float | None, float | None, float | None, float | None, float |
 
 @dataclass(frozen=True, slots=True)
 class VariantDifference:
-    """A variant's score less that of the one it is compared with. None where there are too few pairs."""
+    """A variant's score minus that of the baseline. None if there are too few pairs."""
 
     variant: str
     seeds: int
-    """Pairs: seeds of which both runs are at their last round."""
+    """Pairs: seeds for which both runs have finished."""
     score: float | None
     difference: float | None
     low: float | None
@@ -293,7 +293,7 @@ class VariantDifference:
 
 
 def holm(p_values: Mapping[str, float], tests: int) -> dict[str, float]:
-    """Holm's step-down correction for so many tests, some of which may not be done yet: these count as the
+    """Holm's step-down correction for this many tests, some of which may be missing: these count as the
     largest."""
     corrected: dict[str, float] = {}
     highest = 0.0
@@ -306,7 +306,7 @@ def holm(p_values: Mapping[str, float], tests: int) -> dict[str, float]:
 def compare(
     scores: Mapping[str, Mapping[int, float]], against: str, variants: Sequence[str]
 ) -> list[VariantDifference]:
-    """Every variant against one, from scores by variant and seed."""
+    """Every variant against the baseline, from scores by variant and seed."""
     base = scores.get(against, {})
     pairs = {
         name: [(scores[name][seed], base[seed]) for seed in sorted(scores.get(name, {}).keys() & base)]
@@ -328,8 +328,8 @@ def compare(
 
 
 def _paired(differences: Sequence[float]) -> _Figures:
-    """Difference, its bounds, effect and p. Of one pair there is a difference and no more; differences that
-    are all alike have no deviation to be measured by."""
+    """Difference, its bounds, effect and p. One pair gives only a difference; identical differences have no
+    deviation to normalize by."""
     if not differences:
         return None, None, None, None, None
     mean = estimate(differences)
@@ -346,9 +346,9 @@ def _paired(differences: Sequence[float]) -> _Figures:
 
 
 def last_scores(database: Database, plan: Plan, metric: str) -> dict[str, dict[int, float]]:
-    """The validation score after the last round of each run that is there, by variant and seed.
+    """The validation score after the last round of each existing run, by variant and seed.
 
-    Raises NotFoundError where runs ended and none recorded this metric.
+    Raises NotFoundError if runs finished and none recorded this metric.
     """
     scores: dict[str, dict[int, float]] = {}
     known: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a response answers and whether that is right by rule; figures of an evaluation: scores with standard
+"""The answer of a response and whether it is right by rule; figures of an evaluation: scores with standard
 errors, categories, paired comparisons."""
 
 import re
@@ -26,7 +26,7 @@ class Checker(Protocol):
 
 
 def read_answer(question: Question, response: str) -> str | None:
-    """The answer that a response gives; None where there is none to be read, which is wrong.
+    """A response's answer; None if none can be read, which counts as wrong.
 
     A mathematical answer must be boxed. A choice is the letter the response settles on, never a guess. A text
     answer is boxed, or follows the last "answer:" of the response.
@@ -54,7 +54,7 @@ def plain_text(answer: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """A text with single spaces without the brackets and quotes around it, however many."""
+    """A text with single spaces, stripped of any surrounding brackets and quotes."""
     start, end = 0, len(text)
     while end - start > 1 and text[start] + text[end - 1] in ("()", "[]", "{}", '""', "''", "``"):
         start, end = start + 1, end - 1
@@ -68,7 +68,10 @@ def _bare(text: str) -> str:
 def right_by_rule(
     questions: Sequence[Question], answers_Q_G: Sequence[Sequence[str | None]], checker: Checker
 ) -> list[list[bool]]:
-    """Whether each answer is right: by answer agreement, by letter, or by exact match. No answer is wrong."""
+    """Whether each answer is right: by answer agreement, by letter, or by exact match.
+
+    A missing answer counts as wrong.
+    """
     pairs = [
         (answer, question.reference)
         for question, group in zip(questions, answers_Q_G, strict=True)
@@ -90,7 +93,7 @@ def right_by_rule(
 
 
 def for_the_judge(result: Answered) -> list[int]:
-    """The samples that a judge is asked about: mathematical answers that were given and the rule refused."""
+    """The samples that a judge is asked about: mathematical answers that the rule rejected."""
     if result.kind != "answer":
         return []
     return [i for i, right in enumerate(result.by_rule) if not right and result.extracted[i]]
@@ -128,7 +131,7 @@ def figures(results: Sequence[Answered], checker: AnswerChecker | None = None) -
 
 
 def majorities(results: Sequence[Answered], checker: AnswerChecker) -> Estimate:
-    """Accuracy of the answer that most samples of a question agree on; without one it is wrong."""
+    """Accuracy of the answer that most samples of a question agree on; wrong if there is none."""
     labels = [votes.label for votes in checker.group([result.extracted for result in results])]
     pairs = [(label, r.reference) for label, r in zip(labels, results, strict=True) if label is not None]
     agreed = iter(checker.agree_many(pairs))
@@ -147,7 +150,7 @@ def by_category(results: Iterable[Answered]) -> dict[str, Estimate]:
 def compare(
     store: EvaluationStore, first: Evaluation, second: Evaluation, confidence: float = 0.95
 ) -> PairedDifference:
-    """`second` against `first`, paired by question. Raises ConfigError where they asked other questions."""
+    """`second` against `first`, paired by question. Raises ConfigError if they asked different questions."""
     if first.conditions["data"] != second.conditions["data"]:
         raise ConfigError(
             f"{first.evaluation_id} ({first.benchmark}) and {second.evaluation_id} ({second.benchmark}) did"
@@ -164,7 +167,7 @@ def compare(
 
 
 def different_conditions(first: Evaluation, second: Evaluation) -> dict[str, tuple[Any, Any]]:
-    """Conditions in which two evaluations differ: what a difference in score may come from."""
+    """Conditions that differ between two evaluations: possible reasons for a difference in score."""
     names = sorted(first.conditions.keys() | second.conditions.keys())
     pairs = {name: (first.conditions.get(name), second.conditions.get(name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

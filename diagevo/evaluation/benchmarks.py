@@ -1,8 +1,8 @@
 """The nine benchmarks of the paper and its validation set of 600, each a declarative entry.
 
-An entry says where the rows are (a hub split; a local file may stand in), which columns hold what, how the
-question is put, how the answer is read out of a response, what counts as right and under which licence the
-set is published. Source: the paper's "Evaluation Data and Protocol" and "Evaluation Protocol and Baseline
+An entry says where the rows are (a hub split or a local file), what its columns mean, how the question is
+asked, how the answer is read from a response, what counts as right and under which licence the set is
+published. Source: the paper's "Evaluation Data and Protocol" and "Evaluation Protocol and Baseline
 Score Validation"; hub ids and columns as the released code of its peers uses them.
 """
 
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 Group = Literal["mathematics", "general", "validation"]
 Kind = Literal["answer", "vote", "choice", "text"]
 """answer: a boxed mathematical answer, compared by answer agreement; vote: the same, read as self-play reads
-its votes, by the last box alone; choice: a letter; text: exact match."""
+its votes, from the last box only; choice: a letter; text: exact match."""
 
 Choices = Callable[[Row, random.Random], tuple[list[str], int]]
 
@@ -41,20 +41,20 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question as it is asked: `text` is what the solver's prompt holds, options included."""
+    """One question as asked: `text` is the part in the solver's prompt, including options."""
 
     text: str
     reference: str
-    """Empty for a question that has no answer: then no response is right."""
+    """Empty for a question without an answer: then no response is right."""
     category: str | None
     kind: Kind
     options: int = 0
-    """How many letters a choice has."""
+    """Number of options of a choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionSource:
-    """Rows of one source: where they are, how they are read, and which of them are wanted."""
+    """Rows of one source: where they are, how they are read, and which of them are used."""
 
     name: str
     hub: Hub
@@ -63,7 +63,7 @@ class QuestionSource:
     licence: str
     kind: Kind = "answer"
     category: str | tuple[str, ...] = ()
-    """What results are grouped by, where a row has it; a benchmark that is drawn from must have it."""
+    """The category that results are grouped by, if a row has one; a sampled benchmark must have it."""
     choices: Choices | None = None
     """The options in the order they are shown, and the index of the right one."""
     keep: Callable[[Row], bool] | None = None
@@ -71,18 +71,21 @@ class QuestionSource:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What is measured and how. `draw`: questions of each part, evenly over its categories; None: all."""
+    """What is measured and how.
+
+    `draw`: number of questions sampled from each part, evenly over its categories; None: all.
+    """
 
     name: str
     title: str
     group: Group
     parts: tuple[QuestionSource, ...]
     questions: int
-    """Size of the full set, to tell a whole measurement from a partial one."""
+    """Size of the full set, to distinguish full from partial measurements."""
     samples: int = 1
     temperature: float = 0.0
     judged: bool = False
-    """Whether the paper's protocol puts a language model behind the rule."""
+    """Whether the paper's protocol adds a language model after the rule."""
     draw: int | None = None
 
     @property
@@ -105,7 +108,7 @@ class Loaded:
 
 
 def pick(row: Row, columns: str | tuple[str, ...]) -> Any:
-    """The value of the first of the columns that the row has."""
+    """The value of the first of these columns that the row has."""
     names = (columns,) if isinstance(columns, str) else columns
     for name in names:
         if row.get(name) is not None:
@@ -114,7 +117,7 @@ def pick(row: Row, columns: str | tuple[str, ...]) -> Any:
 
 
 def _as_list(value: Any) -> list[Any]:
-    """A list column; a CSV file holds it as JSON."""
+    """A list column; in a CSV file it is JSON."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -140,7 +143,7 @@ def number(name: str) -> Callable[[Row], str]:
 
 
 def after_hashes(row: Row) -> str:
-    """GSM8K keeps the answer behind `#### ` at the end of the solution."""
+    """GSM8K has the answer after `#### ` at the end of the solution."""
     return str(pick(row, "answer")).rsplit("#### ", 1)[-1].strip()
 
 
@@ -150,7 +153,7 @@ def first_final_answer(row: Row) -> str:
 
 
 def boxed_solution(row: Row) -> str:
-    """MATH's train split keeps the answer in the box of its solution; a local file may have it apart."""
+    """MATH's train split has the answer in the box of its solution; a local file may have it separately."""
     if row.get("answer") is not None:
         return str(row["answer"]).strip()
     answer = boxed_answer(str(pick(row, "solution")))
@@ -164,7 +167,8 @@ def listed(options: str, index: Callable[[Row], int]) -> Choices:
 
 
 def shuffled_gpqa(row: Row, rng: random.Random) -> tuple[list[str], int]:
-    """GPQA keeps the right answer apart from the wrong ones: shuffled, so that its place says nothing."""
+    """GPQA stores the right answer separately from the wrong ones: options are shuffled, so that its position
+    reveals nothing."""
     right = str(pick(row, "Correct Answer")).strip()
     options = [right, *(str(pick(row, f"Incorrect Answer {i}")).strip() for i in (1, 2, 3))]
     order = rng.sample(range(4), 4)
@@ -186,7 +190,7 @@ def level_three_or_four(row: Row) -> bool:
 
 
 def no_gold(row: Row) -> str:
-    """The reference of a choice is the letter that its options give."""
+    """The reference of a choice follows from its options."""
     return ""
 
 

@@ -1,5 +1,5 @@
-"""Measure a model on a benchmark: side by side, resumable by question, every answer and verdict kept.
-`validate` measures it, after a round, on labelled questions that training never sees."""
+"""Measures a model on a benchmark: concurrently, resumable by question, with every answer and verdict
+stored. `validate` measures it, after a round, on labelled questions that training never sees."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,18 +20,18 @@ from diagevo.selfplay.questions import PromptTemplates
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is measured: a model, and the run and round whose checkpoint it is, where it is one."""
+    """What is measured: a model, and the run and round of its checkpoint, if it is one."""
 
     model: str
     revision: str
-    """Digest of the weights, or what the server calls its model."""
+    """Digest of the weights, or the server's name of its model."""
     run_id: str | None = None
     round: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedModel:
-    """A model ready to be asked, with the prompts and limits that it is asked under."""
+    """A model ready to be evaluated, with its prompts and limits."""
 
     sampler: Sampler
     templates: PromptTemplates
@@ -39,16 +39,16 @@ class EvaluatedModel:
     top_p: float
     max_new_tokens: int
     served: bool = False
-    """Whether it is a server's, which takes questions one by one and batches them itself."""
+    """Whether it is served: the server takes questions one by one and batches them itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """How a benchmark is asked, `batch` questions at once.
+    """How a benchmark is run, `batch` questions at once.
 
-    `served`: the model is behind an endpoint, so each question is a request with a seed of its own, kept as
-    soon as it is answered. Otherwise a batch goes to the model in one call and is kept together, and the draw
-    of a sample depends on its batch.
+    `served`: the model is behind an endpoint, so each question is a separate request with its own seed,
+    stored as soon as it is answered. Otherwise a batch goes to the model in one call and is stored together,
+    and a sample depends on its batch.
     """
 
     samples: int
@@ -67,9 +67,10 @@ def procedure_of(
     samples: int | None = None,
     temperature: float | None = None,
 ) -> Procedure:
-    """The protocol's, greedy once and AMC by 32 samples at T = 1, unless samples or temperature are given.
+    """The protocol's procedure, one greedy answer (AMC: 32 samples at T = 1), unless samples or
 
-    Raises ConfigError for several greedy samples: they would be one answer counted several times.
+    temperature are given. Raises ConfigError for several greedy samples: they would be one answer counted
+    several times.
     """
     entry = loaded.benchmark
     n = entry.samples if samples is None else samples
@@ -85,7 +86,7 @@ def procedure_of(
 def conditions_of(
     loaded: Loaded, model: EvaluatedModel, procedure: Procedure, judge: Judge | None
 ) -> dict[str, Any]:
-    """Everything that the result depends on: the id of the evaluation is a digest of it."""
+    """Everything that the result depends on: the evaluation's id is its digest."""
     params, subject = procedure.params, model.subject
     return {
         "benchmark": loaded.benchmark.name,
@@ -121,9 +122,9 @@ def evaluate(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
-    """Ask what is not answered yet, judge what is not judged yet, and sum up. A finished one is only read.
+    """Ask unanswered questions, judge unjudged answers, and summarize. A finished evaluation is only read.
 
-    Raises StoppedSafely once `should_stop`, with what was in flight kept; the same call goes on from there.
+    Raises StoppedSafely once `should_stop`, after storing open requests; the same call continues from there.
     """
     conditions = conditions_of(loaded, model, procedure, judge)
     key = store.begin(conditions)
@@ -168,7 +169,7 @@ def _stop_if(should_stop: Callable[[], bool]) -> None:
 
 @contextmanager
 def _reporting_progress(stands: Callable[[], str]) -> Iterator[None]:
-    """Around work that may be stopped, here or in a sampler: how far it is then."""
+    """Wraps work that may be stopped, here or in a sampler, and reports its progress then."""
     try:
         yield
     except StoppedSafely as stop:
@@ -181,7 +182,7 @@ Groups = dict[int, list[Completion]]
 def _each(
     sampler: Sampler, prompts: dict[int, Prompt], procedure: Procedure, should_stop: Callable[[], bool]
 ) -> Iterator[Groups]:
-    """Every question by itself; its number seeds its draw."""
+    """Every question separately; its number seeds its sampling."""
     asks = {number: (prompt, _seed(procedure, number)) for number, prompt in prompts.items()}
     return as_answered(
         sampler,
@@ -196,7 +197,7 @@ def _each(
 def _batches(
     sampler: Sampler, prompts: dict[int, Prompt], procedure: Procedure, should_stop: Callable[[], bool]
 ) -> Iterator[Groups]:
-    """Fixed batches of the whole set, those that are not answered; the batch's place seeds its draw."""
+    """Fixed batches of the whole set, skipping answered ones; the batch's position seeds its sampling."""
     for start in sorted({number - number % procedure.batch for number in prompts}):
         if should_stop():
             return
@@ -217,7 +218,7 @@ def _seed(procedure: Procedure, place: int) -> int:
 def _read(
     questions: dict[int, Question], prompts: dict[int, Prompt], groups: Groups, checker: AnswerChecker
 ) -> list[Answered]:
-    """Responses with what they answer and the rule's verdicts."""
+    """Responses with their answers and the rule's verdicts."""
     numbers = sorted(groups)
     asked = [questions[number] for number in numbers]
     extracted = [[read_answer(questions[n], c.text) for c in groups[n]] for n in numbers]
@@ -239,7 +240,7 @@ def _read(
 
 
 def settled(results: Sequence[Answered], texts: Sequence[str], judge: Judge | None) -> list[Answered]:
-    """The verdicts, with the judge's word on what the rule refused: mathematical answers that were given."""
+    """The verdicts, with the judge's on mathematical answers that the rule rejected."""
     places = [] if judge is None else [(result, i) for result in results for i in for_the_judge(result)]
     verdicts: dict[tuple[int, int], bool | None] = {}
     if judge is not None and places:
@@ -262,7 +263,7 @@ def settled(results: Sequence[Answered], texts: Sequence[str], judge: Judge | No
 
 
 class SolverPrompts(Protocol):
-    """The part of the prompt templates that asks the solver."""
+    """The part of the prompt templates for the solver."""
 
     def solver(self, question: str) -> Prompt: ...
 
@@ -281,13 +282,13 @@ def validate(
 ) -> dict[str, float]:
     """Ask every question `samples` times under `params`, and once greedily.
 
-    Answers are read and judged as `diagevo eval` does, by the rule alone. Returns shares in [0, 1]:
+    Answers are read and judged as in `diagevo eval`, by the rule alone. Returns shares in [0, 1]:
     `mean_at_k` (mean over questions of the mean over samples), `greedy`, each with its standard error over
     questions (`…_se`), `no_box` (responses without a readable answer) and `truncated`. Also
     `mean_at_k_T0.5` and so on: the same samples drawn at the lower `temperatures`, because self-play partly
-    sharpens the distribution, and `mean_at_k_best`, the mean at the best of them all (`at_best_temperature`).
-    Where questions are of categories, each score is given for each of them too: `greedy/tail`. `on_begin`:
-    called with what is measured next, and how many answers to a question that takes.
+    sharpens the distribution, and `mean_at_k_best`, the mean at the best of them (`at_best_temperature`). If
+    questions have categories, each score is also given per category: `greedy/tail`. `on_begin`: called with
+    the next measurement and its number of answers per question.
     """
     prompts = [templates.solver(question.text) for question in questions]
     scores_by_heat: dict[float, list[float]] = {}

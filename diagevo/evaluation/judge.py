@@ -1,9 +1,9 @@
-"""Requests to a served model side by side, and the judge that makes some: a language model behind the rule.
+"""Concurrent requests to a served model, and the judge that uses them: a language model after the rule.
 
-Each answer is given back as soon as it comes, so that a kill, or a service that fails, leaves undone only
-what was in flight. The judge decides only what the rule refused, and every verdict is cached. It sees the
-question, the reference answer as the reference and the model's answer as the answer. (The released code of
-R-Zero and DARC hands the two over the other way round.)
+Each answer is yielded as soon as it arrives, so that a kill, or a failing service, loses only open requests.
+The judge decides only what the rule rejected, and every verdict is cached. It sees the question, the
+reference answer as the reference and the model's answer as the answer. (The released code of R-Zero and DARC
+swaps the two.)
 """
 
 import json
@@ -28,10 +28,10 @@ def as_answered(
     at_once: int,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[dict[Key, list[Completion]]]:
-    """Ask each (prompt, seed) by itself, `at_once` at a time; yields what has come, under its key.
+    """Ask each (prompt, seed) separately, `at_once` at a time; yields replies as they arrive, by
 
-    Nothing new is asked once `should_stop` or once a request has failed: what is in flight is still yielded,
-    then ServiceError is raised, or StoppedSafely where the sampler has broken requests off.
+    key. Nothing new is asked once `should_stop` or once a request has failed: open requests are still
+    yielded, then ServiceError is raised, or StoppedSafely if the sampler cancelled requests.
     """
     waiting = iter(asks.items())
     failure: ServiceError | StoppedSafely | None = None
@@ -77,7 +77,7 @@ AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An answer that the rule refused."""
+    """An answer that the rule rejected."""
 
     question: str
     reference: str
@@ -94,7 +94,7 @@ class Judge:
 
     @property
     def conditions(self) -> dict[str, object]:
-        """What its verdicts depend on, as an evaluation stores it."""
+        """What its verdicts depend on, as stored with an evaluation."""
         return {"model": self.model, "prompt": digest_of(INSTRUCTION)}
 
     def prompt(self, case: Case) -> Prompt:
@@ -105,9 +105,9 @@ class Judge:
         return [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": content}]
 
     def equivalent(self, cases: Sequence[Case]) -> list[bool | None]:
-        """For each case whether the answers are the same; None where the reply is neither Yes nor No.
+        """For each case whether the answers are the same; None if the reply is neither Yes nor No.
 
-        Raises ServiceError where the model cannot be reached; what was answered before stays cached.
+        Raises ServiceError if the model cannot be reached; earlier answers stay cached.
         """
         prompts = [self.prompt(case) for case in cases]
         requests = [digest_of(json.dumps(prompt, ensure_ascii=False)) for prompt in prompts]

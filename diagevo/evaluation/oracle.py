@@ -1,9 +1,9 @@
 """Pseudo-label accuracy: a round's questions with reference answers; and these questions as a benchmark.
 
 The paper takes 200 questions a round, has a strong model propose each answer by majority over 16 samples, and
-has humans verify every one ("Diagnostic Evaluation Protocols", Pseudo-label accuracy). Here a file of the
-questions goes out, and comes back with the answers, whoever proposed them. A world that computes the truth
-needs neither: its answers are filled in when the questions are drawn.
+has humans verify every one ("Diagnostic Evaluation Protocols", Pseudo-label accuracy). Here the questions
+are exported to a file, and imported with the answers, whoever proposed them. A world that computes the
+truth needs neither: its answers are filled in when the questions are drawn.
 """
 
 import csv
@@ -39,7 +39,7 @@ class OracleRow(SQLModel, table=True):
     question_id: Str
     question: str = Field(sa_type=ForeignText)
     label: str = Field(sa_type=ForeignText)
-    """The pseudo-label, which the checker is not shown."""
+    """The pseudo-label, which is hidden from the checker."""
     answer: str | None = Field(default=None, sa_type=ForeignText)
     """The reference answer after checking; null until checked. An empty one: the question has no answer."""
     source: str | None = Field(default=None, sa_type=ForeignText)
@@ -53,9 +53,9 @@ _SELF_PLAY = re.compile(r"selfplay(?:\.r(\d{1,9}))?")
 """A round's questions as a benchmark: selfplay.r3."""
 COLUMNS = ("run_id", "round", "question_id", "question", "answer", "note")
 LONGEST_CELL = 2**30
-"""Characters. A question may be longer than the 131,072 that the csv module reads."""
+"""Maximum characters of a cell. A question may be longer than the csv module's default of 131,072."""
 NO_ANSWER = "none"
-"""What the checker writes for a question without one answer."""
+"""What the checker writes for a question without a unique answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class OracleItem:
     question_id: str
     question: str
     label: str
-    """Empty where no response answered: that label is wrong."""
+    """Empty if no response answered: that label is wrong."""
     answer: str | None = None
     source: str | None = None
     note: str | None = None
@@ -128,10 +128,11 @@ class Oracle:
         return self.items(round)
 
     def export(self, file: Path, rounds: Sequence[int]) -> int:
-        """Write the unchecked questions as CSV for a human. The pseudo-label is left out: it must not sway.
+        """Write the unchecked questions as CSV for a human. The pseudo-label is left out, so as not to bias
+        the checker.
 
         `answer` is empty: the checker writes the right answer, or `none` for a question without one.
-        Raises FileExistsError where the file is there: a checker may have filled it in.
+        Raises FileExistsError if the file exists: a checker may have filled it in.
         """
         waiting = [item for item in self.items() if item.answer is None and item.round in rounds]
         with file.open("x", encoding="utf-8", newline="") as target:
@@ -142,10 +143,10 @@ class Oracle:
         return len(waiting)
 
     def import_(self, file: Path) -> tuple[int, int]:
-        """Read a checked CSV; how many answers were taken and how many rows are still empty.
+        """Read a checked CSV; returns how many answers were read and how many rows are still
 
-        Raises ConfigError with the line where a row is of another run or unknown. All rows are taken or
-        none.
+        empty. Raises ConfigError with the line of a row from another run or an unknown question. All
+        rows are imported or none.
         """
         known = {(item.round, item.question_id): item for item in self.items()}
         taken: list[tuple[OracleItem, dict[str, str | None]]] = []
@@ -219,8 +220,8 @@ def _accuracy(round_: int, items: Sequence[OracleItem], checker: AnswerChecker) 
 def self_play_questions(history: History, round: int, *, size: int = 200, seed: int = 0) -> Loaded:
     """At most `size` questions of a round with reference answers: the oracle's, else the world's truth.
 
-    A question that the oracle found to have no answer is among them, and no response is right. Raises
-    NotFoundError where no question has a reference answer.
+    Questions that the oracle found to have no answer are included, and no response to them is right.
+    Raises NotFoundError if no question has a reference answer.
     """
     items = Oracle(history.database, history.run_id).items(round)
     pairs = [(item.question, item.answer) for item in items if item.answer is not None]
@@ -248,7 +249,7 @@ def self_play_questions(history: History, round: int, *, size: int = 200, seed: 
 
 
 def self_play_named(benchmark: str) -> int | None:
-    """The round that a self-play benchmark is of; None: each. Raises NotFoundError."""
+    """The round of a self-play benchmark; None: all. Raises NotFoundError."""
     named = _SELF_PLAY.fullmatch(benchmark)
     if named is None:
         raise NotFoundError(f"no benchmark {benchmark!r}", hint="for example selfplay or selfplay.r3")

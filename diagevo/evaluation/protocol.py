@@ -18,7 +18,7 @@ AT_BEST = "mean_at_k_best"
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over questions with its standard error (0 where there are fewer than two questions)."""
+    """A mean over questions with its standard error (0 with fewer than two questions)."""
 
     value: float
     standard_error: float
@@ -26,7 +26,7 @@ class Estimate:
 
 
 def estimate(scores_Q: Sequence[float]) -> Estimate:
-    """The mean of the questions' scores. Raises ValueError where there is no question."""
+    """The mean of the questions' scores. Raises ValueError if there is no question."""
     if not scores_Q:
         raise ValueError("an accuracy needs at least one question")
     n = len(scores_Q)
@@ -64,7 +64,7 @@ def paired_difference(
 ) -> PairedDifference:
     """Compare two score lists of the same questions, in the same order.
 
-    Raises ValueError where they differ in length or hold fewer than two questions.
+    Raises ValueError if they differ in length or have fewer than two questions.
     """
     if len(first_Q) != len(second_Q):
         raise ValueError(f"{len(first_Q)} and {len(second_Q)} scores cannot be paired")
@@ -101,7 +101,7 @@ NORMAL = 1.959964
 def share_interval(share: float, n: int) -> tuple[float, float]:
     """Wilson's 95% interval of a share over n independent questions.
 
-    Where each question has a share of its own rather than a yes or no, it is wider than it need be.
+    If each question has a share rather than a yes or no, it is wider than necessary.
     """
     z2 = NORMAL**2
     middle, half = share + z2 / (2 * n), NORMAL * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
@@ -109,8 +109,8 @@ def share_interval(share: float, n: int) -> tuple[float, float]:
 
 
 def sign_test(less: int, more: int) -> float:
-    """The exact two-sided sign test: how likely so uneven a split of the questions that changed is, were each
-    as likely to get better as worse. 1 where none changed."""
+    """The exact two-sided sign test: the probability of at least as uneven a split of the changed questions,
+    if each were equally likely to get better or worse. 1 if none changed."""
     n, fewer = less + more, min(less, more)
     ways = total = 1
     for k in range(
@@ -122,8 +122,8 @@ def sign_test(less: int, more: int) -> float:
 
 
 def at_best_temperature(scores_by_heat: Mapping[float, Sequence[float]]) -> list[float]:
-    """The questions' scores at the best of the temperatures, chosen on other questions: what is best on the
-    even places scores the odd ones, and the other way round. Of equals the lower one is taken."""
+    """The questions' scores at the best of the temperatures, chosen on other questions: the best on even
+    positions scores the odd ones, and vice versa. Ties go to the lower one."""
     scores_Q = list(next(iter(scores_by_heat.values())))
     for chosen_on, scored in ((0, 1), (1, 0)):
         best = max(scores_by_heat, key=lambda heat: (math.fsum(scores_by_heat[heat][chosen_on::2]), -heat))

@@ -1,5 +1,5 @@
 """Questions to evaluate on, in a fixed order: of a benchmark, from a local file (JSONL, JSON, CSV,
-Parquet) or the Hugging Face hub; or a labelled set of one's own."""
+Parquet) or the Hugging Face hub; or your own labelled set."""
 
 import csv
 import json
@@ -29,9 +29,9 @@ SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 
 
 def spread(categories: Sequence[str | None], size: int, seed: int) -> list[int]:
-    """Indices of `size` rows, as evenly over the categories as they allow, in their order. Seeded.
+    """Indices of `size` rows, spread over the categories as evenly as possible, in order. Seeded.
 
-    The remainder goes to categories drawn at random; where a category has too few rows, others fill in.
+    The remainder goes to random categories; if a category has too few rows, others fill in.
     """
     rng = random.Random(seed)
     rows_by_category: dict[str, list[int]] = defaultdict(list)
@@ -54,9 +54,10 @@ def load(
     seed: int = 0,
     limit: int | None = None,
 ) -> Loaded:
-    """Read a benchmark's questions from local files (one a part, or a folder) where given, else the hub.
+    """Read a benchmark's questions from local files (one per part, or a folder) if given, else the hub.
 
-    `seed` orders shuffled options and the validation draw; `limit` keeps a spread of so many questions.
+    `seed` controls shuffled options and the validation sample; `limit` keeps an even sample of this many
+    questions.
     """
     files = _files(entry, sources)
     questions: list[Question] = []
@@ -79,7 +80,7 @@ def load(
 
 
 def limited(loaded: Loaded, limit: int | None, seed: int) -> Loaded:
-    """At most `limit` of the questions, as evenly over the categories as they allow."""
+    """At most `limit` of the questions, spread over the categories as evenly as possible."""
     if limit is None or limit >= len(loaded.questions):
         return loaded
     chosen = spread([question.category for question in loaded.questions], limit, seed)
@@ -87,7 +88,7 @@ def limited(loaded: Loaded, limit: int | None, seed: int) -> Loaded:
 
 
 def _files(entry: Benchmark, sources: Sequence[Path]) -> list[Path]:
-    """A file for each part: named one by one, or found in a folder; none where none is named."""
+    """A file for each part: named one by one, or found in a folder; none if none is named."""
     if len(sources) == 1 and sources[0].is_dir():
         return [find_file(sources[0], part.name) for part in entry.parts]
     if sources and len(sources) != len(entry.parts):
@@ -100,7 +101,7 @@ def _files(entry: Benchmark, sources: Sequence[Path]) -> list[Path]:
 
 
 def questions_of(part: QuestionSource, rows: Sequence[Row], seed: int) -> list[Question]:
-    """The part's questions in the order of their rows. One generator serves all shuffles of a part."""
+    """The part's questions in row order. One generator serves all shuffles of a part."""
     rng = random.Random(f"{seed}.{part.name}")
     read: list[Question] = []
     for number, row in enumerate(rows, start=1):
@@ -145,8 +146,7 @@ def labelled(
     kind: Kind = "answer",
     group: Callable[[str], str | None] = lambda _: None,
 ) -> Loaded:
-    """Pairs of question and reference answer as something to evaluate on; `group` says what results are
-    grouped by."""
+    """Pairs of question and reference answer as a benchmark; `group` names the grouping of results."""
     entry = Benchmark(
         name=name,
         title=title,
@@ -160,7 +160,7 @@ def labelled(
 
 
 def rows_of_file(path: Path) -> Sequence[Row]:
-    """Every row of a local file, by its suffix. Raises ConfigError where it cannot be read."""
+    """Every row of a local file, by its suffix. Raises ConfigError if it cannot be read."""
     if not path.is_file():
         raise ConfigError(f"no such data file: {path}", hint="name a .jsonl, .json, .csv or .parquet file")
     try:

@@ -1,6 +1,6 @@
-"""Evaluations in the database: one row a measurement, one row a question. Everything is kept as it was asked
-and answered, so that an interrupted evaluation goes on and a finished one can be read again. The rows stand
-beside the log and are no part of it: a measurement changes no memory."""
+"""Evaluations in the database: one row per measurement, one row per question. Questions and answers are
+stored verbatim, so that an interrupted evaluation can continue and a finished one can be read again. The rows
+are beside the log and not part of it: a measurement changes no memory."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ from diagevo.text.escaping import storable, utf8
 
 
 class ForeignText(TypeDecorator[str]):
-    """A text that somebody else wrote, outside the log: kept as both databases can (`escaping.storable`)."""
+    """A foreign text outside the log, stored in a form that both databases accept (`escaping.storable`)."""
 
     impl = Text
     cache_ok = True
@@ -39,7 +39,7 @@ class ForeignText(TypeDecorator[str]):
 
 
 class EvaluationRow(SQLModel, table=True):
-    """One measurement: a model on a benchmark under exact conditions, which its id is a digest of."""
+    """One measurement: a model on a benchmark under exact conditions, whose digest is its id."""
 
     __tablename__ = "evaluation"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
@@ -48,7 +48,7 @@ class EvaluationRow(SQLModel, table=True):
     )
     evaluation_id: Str
     run_id: StrOrNone = None
-    """The run whose checkpoint was measured; null for a model of no run."""
+    """The run whose checkpoint was measured; null for a model without a run."""
     round: int | None = None
     benchmark: str = Field(sa_type=ForeignText)
     model: str = Field(sa_type=ForeignText)
@@ -62,7 +62,7 @@ class EvaluationRow(SQLModel, table=True):
 
 
 class EvaluationResultRow(SQLModel, table=True):
-    """One question of an evaluation. Lists hold an entry a sample, as JSON."""
+    """One question of an evaluation. Lists have one entry per sample, as JSON."""
 
     __tablename__ = "evaluation_result"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
@@ -82,7 +82,7 @@ class EvaluationResultRow(SQLModel, table=True):
     extracted: str = Field(sa_type=ForeignText)
     by_rule: str = Field(sa_type=ForeignText)
     judged: str | None = Field(default=None, sa_type=ForeignText)
-    """The judge's verdict on each response that the rule refused: true, false, or null where not asked.
+    """The judge's verdict on each response that the rule rejected: true, false, or null where not asked.
     Null as a whole until the question is settled."""
     judge: str | None = Field(default=None, sa_type=ForeignText)
     correct: str | None = Field(default=None, sa_type=ForeignText)
@@ -96,7 +96,7 @@ RESULT = table(EvaluationResultRow)
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One question as asked and answered: lists hold an entry a sample. `judged` is null until settled."""
+    """One question as asked and answered: lists have one entry per sample. `judged` is null until settled."""
 
     question: int
     category: str | None
@@ -135,7 +135,7 @@ def canonical(value: Mapping[str, Any]) -> str:
 
 
 def evaluation_id(conditions: Mapping[str, Any]) -> str:
-    """The same measurement under the same conditions has the same id: asked for again, it goes on."""
+    """The same measurement under the same conditions has the same id, so that repeating it continues."""
     return "e" + hashlib.sha256(utf8(canonical(conditions))).hexdigest()[:11]
 
 
@@ -150,7 +150,7 @@ def _row_of(answered: Answered) -> dict[str, Any]:
 
 
 def _decoded(text: Any, what: str) -> Any:
-    """What is stored as JSON, or nothing. Raises DamagedError."""
+    """The stored JSON value, or None. Raises DamagedError."""
     try:
         return None if text is None else json.loads(text)
     except (ValueError, TypeError) as error:
@@ -165,13 +165,13 @@ def _answered_of(row: Any) -> Answered:
 
 
 class EvaluationStore:
-    """Reads and writes evaluations. Every write is a transaction of its own."""
+    """Reads and writes evaluations. Every write is a separate transaction."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def begin(self, conditions: Mapping[str, Any]) -> str:
-        """The id of the measurement under these conditions; its row is made where there is none yet."""
+        """The id of the measurement under these conditions; creates its row if there is none yet."""
         key = evaluation_id(conditions)
         with self.database.write() as connection:
             known = connection.execute(select(EVALUATION).where(EVALUATION.c.evaluation_id == key)).first()
@@ -183,7 +183,7 @@ class EvaluationStore:
         return key
 
     def answered(self, key: str) -> set[int]:
-        """Numbers of the questions that have their responses."""
+        """Numbers of the answered questions."""
         query = select(RESULT.c.question).where(RESULT.c.evaluation_id == key)
         with self.database.read() as connection:
             return set(connection.execute(query).scalars())
@@ -195,7 +195,7 @@ class EvaluationStore:
             connection.execute(insert(RESULT), rows)
 
     def unsettled(self, key: str) -> list[Answered]:
-        """Questions that are answered and wait for the judge, in order."""
+        """Answered questions that wait for the judge, in order."""
         return self._results(key, RESULT.c.correct.is_(None))
 
     def settle(self, key: str, results: Sequence[Answered]) -> None:
@@ -219,7 +219,7 @@ class EvaluationStore:
             return [_answered_of(row) for row in connection.execute(query)]
 
     def scores(self, key: str) -> dict[int, float]:
-        """Score by question number, of the settled questions."""
+        """Score by question number, for settled questions."""
         query = select(RESULT.c.question, RESULT.c.score).where(
             RESULT.c.evaluation_id == key, RESULT.c.score.is_not(None)
         )

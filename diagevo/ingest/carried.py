@@ -1,5 +1,5 @@
-"""What a person said of failures, said again of the rounds that play them again: a diagnosis never overwrites
-it."""
+"""Carries a person's assignments over to the rounds that repeat the failures: a diagnosis never overwrites
+them."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from diagevo.memory.state.assignments import SampledResponse, causes_of, moves, 
 
 
 def name_causes(memory: Memory) -> None:
-    """See that every cause that a person named is stored: a diagnosis compares new ones with them."""
+    """Make sure that every cause named by a person is stored: a diagnosis compares new ones with them."""
     words = said(memory.log, memory.run_id)
     known = _Causes(memory) if words else None
     for word in words.values():
@@ -18,7 +18,7 @@ def name_causes(memory: Memory) -> None:
 
 
 def carry(memory: Memory, rounds: Sequence[int]) -> None:
-    """Assign the failures of these rounds to the causes that a person said they are of."""
+    """Assign the failures of these rounds to the causes that a person chose."""
     words = said(memory.log, memory.run_id)
     if not words:
         return
@@ -48,8 +48,8 @@ def carry(memory: Memory, rounds: Sequence[int]) -> None:
 
 
 class _Causes:
-    """The stored cause of a person's word: the one that they named, else one that is called so, else a new
-    one."""
+    """The stored cause for a person's label: the one that they named, else one with that description, else
+    a new one."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory

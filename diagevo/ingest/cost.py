@@ -1,4 +1,4 @@
-"""What diagnosing will cost, before it starts."""
+"""Estimates the cost of a diagnosis before it starts."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from diagevo.ingest.rounds import Rounds, answered
 from diagevo.memory.memory import Memory
 
 SAMPLED = 100
-"""Failures whose texts are measured; the others are taken to be as long."""
+"""Number of failures whose texts are measured; the others are assumed to be as long."""
 CHARACTERS_A_TOKEN = 4
 TEMPLATE = 700
 """Tokens of Prompt 1 without its texts."""
 FURTHER = 2
-"""Of each failure a further call on duplicates and one on its node, at most."""
+"""For each failure, at most one more call on duplicates and one on its node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """As if every failure were a new cause and every reply could be read: a second try comes on top, and so
-    do the pairs of nodes. Tokens are estimated from the texts."""
+    """Assumes that every failure is a new cause and every reply is readable: retries and pairs of nodes
+    come on top. Tokens are estimated from the texts."""
 
     rounds: int
     failures: int
@@ -28,10 +28,10 @@ class Cost:
     input_tokens: int
     """Of the extractions."""
     against_answers: int
-    """Failures that are held against the known answer, because no response passed."""
+    """Failures compared with the known answer, because no response passed."""
     diagnostician: str
     model: str
-    """Empty where no language model is asked."""
+    """Empty if no language model is asked."""
 
 
 def cost(
@@ -42,8 +42,9 @@ def cost(
     again: int | None = None,
     quick: bool = False,
 ) -> Cost:
-    """Of all that waits in a run: the open round and those behind it; or of all from round `again` on. A
-    language model is not asked about what is no mistake of reasoning; `quick` looks for none."""
+    """The cost of everything waiting in a run: the open round and those after it; or of everything from
+    round `again` on. A language model is not asked about failures that are not reasoning mistakes; `quick`
+    skips that check."""
     cap = config.diagnosis.failures_per_question
     texts: list[tuple[str, ...]] = []
     failures = rounds = settling = against_answers = 0

@@ -1,7 +1,7 @@
-"""The data set that a training reads: its prompts, found again in the log, and the next epoch of it.
+"""A training's data set: its prompts, matched with the log, and its next epoch.
 
-A trainer logs a prompt through its chat template, and the data set holds messages. The template is read off
-a logged prompt that has the last user message of a row on lines of its own.
+A trainer logs a prompt through its chat template, and the data set holds messages. The template is inferred
+from a logged prompt that has a row's last user message on separate lines.
 """
 
 import random
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 FIELDS = ("prompt", "question", "problem", "input", "messages")
-"""Where a row's prompt may stand; the first that is there counts."""
+"""Fields that may have a row's prompt; the first one present counts."""
 MISSES = 300
-"""Logged prompts in which no row was found, after which none is looked for."""
+"""Stop searching after this many logged prompts without a matching row."""
 _A_PROMPT = f"each row has its prompt, a text or messages, in one of: {', '.join(FIELDS)}"
 
 
@@ -50,11 +50,11 @@ class PromptDataset:
     schema: "Mapping[str, pl.DataType] | None" = None
     """Of a table."""
     digests: list[str | None] = field(default_factory=list[str | None])
-    """By row, the prompt as the log has it; None where it was never rolled out."""
+    """By row, the prompt in the log; None if it was never rolled out."""
 
     @classmethod
     def of(cls, rows: Iterable[dict[str, Any]], name: str) -> Self:
-        """Rows as they are, of a data set that messages call `name`. Raises ConfigError, also for none."""
+        """A data set of these rows, called `name` in messages. Raises ConfigError, also for no rows."""
         found = list(rows)
         if not found:
             raise ConfigError(f"{name} has no rows", hint="give it one prompt or more")
@@ -82,14 +82,14 @@ class PromptDataset:
         return sum(digest is not None for digest in self.digests)
 
     def next_epoch(self, weights: Sequence[Fraction], seed: str) -> list[int]:
-        """As many rows as the data set has, each as often as its weight says, rounded up or down by chance.
+        """As many rows as the data set has, each repeated by its weight, randomly rounded up or down.
 
         Args:
             weights: By row; they sum to 1.
             seed: The same seed gives the same rows.
 
         Returns:
-            The places of the rows, in order.
+            The indices of the rows, in order.
         """
         rng = random.Random(seed)
         order = list(range(len(weights)))
@@ -110,7 +110,7 @@ class PromptDataset:
         if file.suffix not in (".parquet", ".jsonl"):
             raise ConfigError(f"{file} is neither .parquet nor .jsonl", hint="name it so: -o next.parquet")
         try:
-            with atomic_file(file) as part:  # half of the rows would train as if they were all
+            with atomic_file(file) as part:  # half a file would train as if it were complete
                 if file.suffix == ".parquet":
                     self._write_parquet(part, found, columns)
                 else:
@@ -134,7 +134,7 @@ def read_dataset(path: Path, prompt: str | None = None) -> PromptDataset:
 
     Args:
         path: The file or folder.
-        prompt: Where the prompt stands in a row, before the usual places.
+        prompt: A row's field with the prompt, tried before the usual ones.
 
     Raises:
         ConfigError: A row that has no prompt, with file and row; a file that cannot be read.
@@ -191,7 +191,7 @@ def _prompt(place: str, number: int, row: Mapping[str, Any], names: Sequence[str
 
 
 def _through_templates(wanted: set[str], logged: Mapping[str, str]) -> dict[str, str]:
-    """Of user messages that stand in a logged prompt, its digest."""
+    """For user messages inside a logged prompt, its digest."""
     found: dict[str, str] = {}
     left, misses = dict(logged), 0
     while left and misses < MISSES and wanted:
@@ -212,7 +212,7 @@ def _through_templates(wanted: set[str], logged: Mapping[str, str]) -> dict[str,
 
 
 def _template(text: str, wanted: set[str]) -> tuple[str, str] | None:
-    """What stands before and after the longest of the messages that is alone in the text."""
+    """The text before and after the longest message that stands alone in the text."""
     for message in sorted((message for message in wanted if message in text), key=len, reverse=True):
         start = len(text)
         while (start := text.rfind(message, 0, start + len(message) - 1)) >= 0:  # examples come before it
@@ -223,6 +223,6 @@ def _template(text: str, wanted: set[str]) -> tuple[str, str] | None:
 
 
 def _alone(before: str, after: str) -> bool:
-    """Whether marks of a template or ends of lines are around it."""
+    """Whether template marks or line ends surround it."""
     opens, closes = before.strip(" ")[-1:], after.strip(" ")[:1]
     return opens in ("", "\n", ">", "]", ":") and closes in ("", "\n", "<", "[")

@@ -1,4 +1,5 @@
-"""An ingested run diagnosed: what waits, what that costs, and its rounds committed, or diagnosed again."""
+"""Diagnoses an ingested run: what waits, what that costs, and committing its rounds, or diagnosing them
+again."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,28 +30,28 @@ LOCAL = "local"
 
 
 class DiagnosisObserver:
-    """Receives what a diagnosis does, as it does it. This one ignores it."""
+    """Receives the progress of a diagnosis. This one ignores it."""
 
     def superseded(self, event: RoundsSuperseded) -> None:
-        """Earlier diagnoses count no more; the same groups are diagnosed again."""
+        """Earlier diagnoses no longer count; the same groups are diagnosed again."""
 
     def begins(self, found: Cost) -> None:
-        """What waits, before the first question."""
+        """What is waiting, before the first request."""
 
     def progress(self, done: Progress) -> None:
-        """How far a part of a round's diagnosis is."""
+        """The progress of a phase of a round's diagnosis."""
 
     def committed(self, number: int, event: RoundCommitted) -> None:
         """A round is committed."""
 
     def ended(self, usage: Mapping[str, "Usage"]) -> None:
-        """What a language model was asked, by kind of question; also where the diagnosis was stopped."""
+        """Usage of the language model, by kind of request; also called if the diagnosis was stopped."""
 
 
 def estimate(
     memory: Memory, config: Config, *, all_failed: bool = False, again: bool = False, first: int | None = None
 ) -> Cost:
-    """What `diagnose` would cost with these arguments; raises what it raises for them."""
+    """What `diagnose` would cost with these arguments; raises the same errors."""
     since = (first or 1) if again else None
     return cost(memory, config, all_failed=_checked(memory, config, all_failed, since), again=since)
 
@@ -67,27 +68,28 @@ def diagnose(
     observer: DiagnosisObserver | None = None,
     stop: StopFlag | None = None,
 ) -> dict[int, RoundCommitted] | None:
-    """Diagnose the ingested rounds that wait, and commit each. Called again it goes on where it stood.
+    """Diagnose the ingested rounds that wait, and commit each. Called again, it continues where it stopped.
 
     Args:
         memory: of an ingested run.
-        config: says who diagnoses: a served model, or `local`, by arithmetic and by contrast.
+        config: names the diagnostician: a served model, or `local`, by arithmetic and by contrast.
         all_failed: whether groups without a response that passed are diagnosed too, against their answer.
-        again: whether rounds that are diagnosed are superseded, and diagnosed again.
+        again: whether diagnosed rounds are superseded and diagnosed again.
         first: the first of these; None is the run's first.
         max_calls: of a language model, before StoppedSafely is raised.
         keep: settings (KEY.PATH=VALUE) to be recorded, so that a later diagnosis has them.
-        observer: is called as the diagnosis goes on.
+        observer: is called as the diagnosis proceeds.
         stop: ends it at a safe point, with StoppedSafely.
 
     Returns:
-        The commits by round, or None where nothing waits.
+        The commits by round, or None if nothing is waiting.
 
     Raises:
-        ConfigError: the run was not ingested, or the configuration names nobody who can diagnose it.
+        ConfigError: the run was not ingested, or the configuration names no diagnostician that can diagnose
+        it.
         NotFoundError: no group that waits has both responses that failed and one to compare with.
-        ServiceError: the language model does not answer, or nobody can read what it answers.
-        StoppedSafely: the cap was met, or `stop` was set.
+        ServiceError: the language model does not answer, or its replies are unreadable.
+        StoppedSafely: the cap was reached, or `stop` was set.
     """
     every = _checked(memory, config, all_failed, (first or 1) if again else None)
     local = config.roles.diagnostician.engine == LOCAL
@@ -117,7 +119,7 @@ def diagnose(
 
 
 def role_settings(model: str | None, base_url: str | None, *, local: bool) -> tuple[str, ...]:
-    """What --model, --base-url and --local mean, as --set would say it."""
+    """--model, --base-url and --local as values of --set."""
     if local:
         if model is not None or base_url is not None:
             raise ConfigError("--local asks no model", hint="leave --model and --base-url out, or --local")
@@ -130,8 +132,8 @@ def role_settings(model: str | None, base_url: str | None, *, local: bool) -> tu
 def diagnostician_for(
     memory: Memory, config: Config, max_calls: int | None = None
 ) -> "OpenAIDiagnostician | LocalCauses":
-    """The configured one, for the rounds of an ingested run; a language model within what is left of its
-    budget, and of `max_calls`."""
+    """The configured diagnostician, for the rounds of an ingested run; a language model gets what is
+    left of its budget and of `max_calls`."""
     if config.roles.diagnostician.engine == LOCAL:
         return LocalCauses(memory, (group for _, group in Rounds(memory).groups(1, LAST)))
     from diagevo.diagnosis.chat import budget_of, spent
@@ -146,7 +148,7 @@ def diagnostician_for(
 
 
 def evidence(history: History, memory: Memory, causes: Sequence[CauseRate]) -> dict[str, str]:
-    """What each cause rests on in a failure that is like most of its round."""
+    """The evidence for each cause in a typical failure of its round."""
     found: dict[str, str] = {}
     for each in causes:
         cause = memory.state.causes[each.cause_id]
@@ -165,8 +167,8 @@ def evidence(history: History, memory: Memory, causes: Sequence[CauseRate]) -> d
 
 
 def check_rules(config: Config, run: str) -> None:
-    """Of an ingested run: raise ConfigError where the rules of a world are to name its causes. It was not
-    played there, and to them every foreign failure is a slip."""
+    """For an ingested run: raise ConfigError if a world's rules are to name its causes. It was not played
+    there, and the rules call every foreign failure a slip."""
     engine = config.roles.diagnostician.engine
     if engine.startswith("rules:"):
         raise ConfigError(
@@ -177,7 +179,7 @@ def check_rules(config: Config, run: str) -> None:
 
 
 def served(config: Config, artifacts: Artifacts, **given: Any) -> "OpenAIDiagnostician":
-    """The configured language model; `artifacts` keep its replies, so that nothing is asked twice."""
+    """The configured language model; `artifacts` stores its replies, so that nothing is asked twice."""
     from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 
     settings = given.pop("settings", config.diagnosis)
@@ -187,7 +189,7 @@ def served(config: Config, artifacts: Artifacts, **given: Any) -> "OpenAIDiagnos
 
 
 def _checked(memory: Memory, config: Config, all_failed: bool, since: int | None) -> bool:
-    """Whether groups in which every response failed are diagnosed. Raises where the run cannot be."""
+    """Whether groups in which every response failed are diagnosed. Raises if the run cannot be diagnosed."""
     run = memory.run_id
     if memory.played_by_train:
         raise ConfigError(
@@ -202,7 +204,7 @@ def _checked(memory: Memory, config: Config, all_failed: bool, since: int | None
 
 
 def _check_answers(memory: Memory, since: int | None) -> None:
-    """Raise ConfigError where --all-failed has nothing to ask about."""
+    """Raise ConfigError if --all-failed has nothing to ask about."""
     groups = Rounds(memory).all_failed(since=since)
     if not groups:
         raise ConfigError(
@@ -218,7 +220,7 @@ def _check_answers(memory: Memory, since: int | None) -> None:
 
 
 def _check_comparable(memory: Memory, found: Cost) -> None:
-    """Raise NotFoundError where responses failed, and what waits has none to compare."""
+    """Raise NotFoundError if responses failed but none of the waiting ones can be compared."""
     if found.failures:
         return
     rates = pass_rates(History(memory.log.database, memory.run_id))
@@ -232,8 +234,8 @@ def _check_comparable(memory: Memory, found: Cost) -> None:
 
 
 def _first_again(rounds: Rounds, config: Config, first: int | None) -> int | None:
-    """The round from which on all are diagnosed again; None where there is none. Raises where the
-    diagnostician cannot be read, before anything is recorded."""
+    """The round from which all are diagnosed again; None if there is none. Raises if the
+    diagnostician's replies cannot be read, before anything is recorded."""
     memory = rounds.memory
     counted = [began.round for began in memory.state.began]
     first = first or next(iter(counted), None)

@@ -1,4 +1,4 @@
-"""JSON Lines as a trainer writes them: perhaps still writing, so the last line may be cut."""
+"""JSON Lines from a trainer, which may still be writing, so the last line may be cut."""
 
 import codecs
 import gzip
@@ -19,19 +19,19 @@ from diagevo.errors import ConfigError, extra
 
 _A_ROW = "write one rollout per line, each an object in { }, or name the format"
 Wait = Callable[[], bool]
-"""Waits for more of a file; False: nobody wants to wait any longer."""
+"""Waits for more of a file; False: stop waiting."""
 T = TypeVar("T")
 
 LONGEST = 256 * 2**20
-"""Bytes of a line. No rollout is longer; what is, is another file."""
+"""Maximum bytes of a line. No rollout is longer; a longer line means another kind of file."""
 
 
 UNPACKED, TIMES = 64 * 2**20, 100
-"""Bytes that a compressed file may hold anyway, and how many times its size. Text packs to a tenth or so."""
+"""Bytes that any compressed file may unpack to, and the maximum ratio. Text compresses to a tenth or so."""
 
 
 BLANK = 2**20
-"""Bytes of empty lines that a file may have anyway; it may have more where its rows are longer."""
+"""Bytes of empty lines that any file may have; a file with longer rows may have more."""
 
 
 class CutLine(Exception):
@@ -39,7 +39,7 @@ class CutLine(Exception):
 
 
 def regular(file: Path) -> None:
-    """Raises ConfigError for what is no file: a folder, a link to nothing, a pipe that nobody writes to."""
+    """Raises ConfigError for anything but a regular file: a folder, a dead link, a pipe without a writer."""
     try:
         mode = file.stat().st_mode
     except (OSError, ValueError) as error:
@@ -54,7 +54,7 @@ def rows(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, dict[str, 
 
 
 def is_whole(file: Path) -> bool:
-    """Whether the file is an array, or objects over several lines, rather than an object a line."""
+    """Whether the file is an array, or objects spanning several lines, rather than one object per line."""
     regular(file)
     lines = (line.removeprefix(codecs.BOM_UTF8) for _, _, line in lines_of(file))
     begins = next((line for line in lines if line.strip()), b"")
@@ -64,7 +64,7 @@ def is_whole(file: Path) -> bool:
 
 
 def _goes_on(begins: bytes) -> bool:
-    """Whether a line is JSON as far as it goes, and goes on."""
+    """Whether a line is an incomplete but valid beginning of JSON."""
     try:
         json.loads(begins)
     except json.JSONDecodeError as error:
@@ -75,7 +75,7 @@ def _goes_on(begins: bytes) -> bool:
 
 
 def whole(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each object of a file that is an array, or objects one after the other, with its place from 1. Raises
+    """Each object of a file that is an array, or a sequence of objects, numbered from 1. Raises
     ConfigError."""
     size, parts = 0, list[bytes]()
     for _, _, line in lines_of(file):
@@ -100,7 +100,7 @@ _FILLED = re.compile(r"\S")
 
 
 def _values(text: str) -> list[Any]:
-    """The values of an array, or those that stand one after the other."""
+    """The values of an array, or of a sequence."""
     decoder = json.JSONDecoder(object_pairs_hook=_once)
     found: list[Any] = []
     at = 0
@@ -111,10 +111,10 @@ def _values(text: str) -> list[Any]:
 
 
 def typed(file: Path, type_: type[T], wait: Wait | None = None) -> Iterator[tuple[int, T]]:
-    """Each line as a value of this type, with its number. With `wait`, the end of the file is waited at.
+    """Each line as a value of this type, with its number. With `wait`, waits at the end of the file.
 
-    Raises ConfigError, with file and line, for what is no such value, and CutLine where the file ends inside
-    a line and nobody waits.
+    Raises ConfigError, with file and line, for an invalid value, and CutLine if the file ends inside a line
+    and nothing waits.
     """
     decoder = msgspec.json.Decoder(type_)
     for number, _, line in raw(file, wait):
@@ -154,7 +154,7 @@ def _bounded(
                 line = stream.readline(LONGEST + 1)
             except EOFError as error:
                 raise CutLine from error
-            except Exception as error:  # zlib and Zstandard have errors of their own, without a common base
+            except Exception as error:  # zlib and Zstandard errors have no common base class
                 if packed and not isinstance(error, OSError | MemoryError):
                     raise OSError(error) from error
                 raise
@@ -192,7 +192,7 @@ def _bounded(
 
 
 def _utf8(file: Path, number: int, text: bytes) -> None:
-    """Raises ConfigError, with file and line, for bytes that are no text."""
+    """Raises ConfigError, with file and line, for bytes that are not text."""
     if text.isascii():
         return
     try:
@@ -207,7 +207,7 @@ def _utf8(file: Path, number: int, text: bytes) -> None:
 
 
 def _as_utf8(file: Path, encoding: str) -> str:
-    """How to write a file as UTF-8 whose encoding is this, or one that nothing in it names."""
+    """How to convert a file in this encoding, or an unknown one, to UTF-8."""
     known = {"CP1252": " (CP1252 is what Excel writes in Western Europe)", _UNKNOWN: _EXAMPLES}.get(
         encoding, ""
     )
@@ -230,15 +230,15 @@ _EXAMPLES = (
     " (ENCODING: CP1251 for Cyrillic, CP1253 for Greek, GB18030 for Chinese, SHIFT_JIS for Japanese, …)"
 )
 _WORD_BEYOND = re.compile(rb"[\x80-\xff]{4}")
-"""In a Western language letters beyond ASCII stand among others; in Cyrillic or Chinese they are words."""
+"""In a Western language, non-ASCII letters are isolated; in Cyrillic or Chinese they form words."""
 _IN_CP1252 = bytes(set(range(256)) - {0x81, 0x8D, 0x8F, 0x90, 0x9D})
 _MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, because it begins with the same mark
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""How a file says that it is neither UTF-8 nor one of the encodings that say nothing: Excel's “Unicode text”
+"""Marks of encodings other than UTF-8: Excel's “Unicode text”
 and PowerShell's `>`."""
 
 
@@ -255,12 +255,12 @@ _NO_TEXT = {
     b"\x80\5\x95": ("a pickle", "write it as JSON lines: frame.to_json(NAME, orient='records', lines=True)"),
     b"SQLite format 3\0": ("a database", "sqlite3 -header -csv {file} 'SELECT * FROM TABLE' > rows.csv"),
 }
-"""How files begin that are no text in any encoding, what each is, and what makes a readable one of it."""
+"""Magic bytes of files that are not text, what each is, and how to make it readable."""
 
 
 def _opened(file: Path) -> tuple[BufferedIOBase, bool]:
-    """The file's bytes in UTF-8, and whether more may come at their end. Raises ConfigError, and
-    MissingDependencyError where nothing here unpacks it."""
+    """The file's bytes in UTF-8, and whether more may follow. Raises ConfigError, and
+    MissingDependencyError if nothing here can unpack it."""
     if file.suffix == ".gz":
         return gzip.open(file, "rb"), False
     if file.suffix != ".zst":
@@ -292,17 +292,17 @@ def _opened(file: Path) -> tuple[BufferedIOBase, bool]:
 
 
 def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """A line's value. Raises ConfigError, with file and line; also where an object has a key twice."""
+    """A line's value. Raises ConfigError, with file and line, also if an object has a duplicate key."""
     place = f"{file}, line {number}"
     try:
         value = decoder.decode(line)
         if not _may_repeat(line, value):
             return value
     except msgspec.ValidationError as error:
-        if "out of range" not in str(error):  # 1e999, which is an infinite number
+        if "out of range" not in str(error):  # 1e999, which is infinite
             raise ConfigError(f"{place}: {error}", hint=_fields(line, decoder.type, error)) from error
     except (msgspec.DecodeError, RecursionError):
-        pass  # Python's writer leaves NaN, which is no JSON
+        pass  # Python's writer emits NaN, which is not JSON
     try:
         found = loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -316,11 +316,11 @@ def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[
 
 
 _UNUSUAL = re.compile(rb'\\u00[2-7]|\\\\":|"[ \t]+:')
-"""A letter of ASCII written by its number, a backslash at the end of a name, a space before a colon."""
+"""An escaped ASCII letter, a backslash at the end of a name, a space before a colon."""
 
 
 def _may_repeat(line: bytes, value: Any) -> bool:
-    """Whether an object of the line may have a key twice, of which a decoder takes the last in silence."""
+    """Whether an object of the line may have a duplicate key, of which a decoder silently takes the last."""
     if (b"\\u00" in line or b" :" in line or b"\t:" in line or b'\\\\":' in line) and _UNUSUAL.search(line):
         return True
     if isinstance(value, dict):
@@ -343,7 +343,7 @@ def _keys(value: Any) -> int:
 
 
 def loads(line: bytes) -> Any:
-    """The value. Raises ValueError for a key that stands twice in an object, and half a surrogate pair."""
+    """The value. Raises ValueError for a duplicate key in an object, and for half a surrogate pair."""
     return _storable(json.loads(line, object_pairs_hook=_once))
 
 
@@ -366,7 +366,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _fields(line: bytes, type_: Any, error: Exception) -> str:
-    """What the row has, and what to name where it is the reward that is missing or no number."""
+    """The row's fields, and what to name if the reward is missing or not a number."""
     try:
         row = loads(line)
     except (ValueError, RecursionError):
@@ -387,7 +387,7 @@ def _fields(line: bytes, type_: Any, error: Exception) -> str:
 
 
 def _is_object(line: bytes) -> bool:
-    """Whether this is a whole object: what a last line without its newline must be."""
+    """Whether this is a complete object, as a last line without its newline must be."""
     try:
         return isinstance(msgspec.json.decode(line), dict)
     except (ValueError, RecursionError):

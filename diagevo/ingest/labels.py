@@ -1,5 +1,5 @@
-"""Failures as a spreadsheet for a person who says what each is of, and back; how far that is what the
-diagnosis says."""
+"""Exports failures to a spreadsheet for labelling by a person, and imports it; measures agreement
+with the diagnosis."""
 
 import csv
 import random
@@ -19,7 +19,7 @@ from diagevo.text.escaping import csv_text, from_csv, shortened
 
 COLUMNS = ("id", "prompt", "response", "passing_response", "cause_id", "cause", "label", "note")
 LONGEST_CELL = 32_000
-"""Characters: a cell of Excel holds 32,767, and what is longer runs into the next ones."""
+"""Maximum characters: an Excel cell holds 32,767, and longer text runs into the next cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class _Failure:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Of two people, or a person and the diagnosis, on the same failures."""
+    """The agreement of two people, or a person and the diagnosis, on the same failures."""
 
     labelled: int
     agreed: int
     kappa: Fraction | None
-    """Cohen's (1960): how far they agree beyond what their shares of each cause give by chance, from -1 to 1.
-    None where both have one and the same cause throughout."""
+    """Cohen's (1960): agreement beyond what their shares of each cause give by chance, from -1 to 1. None if
+    both have the same single cause throughout."""
 
     @property
     def share(self) -> Fraction | None:
@@ -55,8 +55,8 @@ class Agreement:
 
 
 def agreement(pairs: Iterable[tuple[str | None, str | None]]) -> Agreement:
-    """How far two agree. `pairs`: the cause that each has for a failure; None, that it is of none, is one
-    too."""
+    """The agreement of two raters. `pairs`: each one's cause of a failure; None, for no cause, counts as
+    a class."""
     both = Counter(pairs)
     n, agreed = both.total(), sum(number for (a, b), number in both.items() if a == b)
     one, other = Counter[str | None](), Counter[str | None]()
@@ -68,14 +68,14 @@ def agreement(pairs: Iterable[tuple[str | None, str | None]]) -> Agreement:
 
 
 def export_labels(history: History, file: Path, limit: int | None = 30, seed: int = 0) -> int:
-    """Write failures that nobody has assigned as CSV: drawn by chance, so that what is agreed on them holds
-    for all. `label` takes a cause in one's own words, or its id; `note` why.
+    """Write unassigned failures as CSV, drawn at random, so that agreement on them holds for all. `label`
+    takes a cause in your own words, or its id; `note` says why.
 
     Args:
         history: The run.
         file: A new file.
-        limit: At most so many; None for all.
-        seed: Of the draw.
+        limit: Maximum number; None for all.
+        seed: Seed of the draw.
 
     Returns:
         How many were written.
@@ -91,15 +91,15 @@ def export_labels(history: History, file: Path, limit: int | None = 30, seed: in
     names = [one.failure_id for one in there]
     if not names:
         raise ConfigError(
-            f"run {history.run_id} has no failure that nobody labelled",
+            f"run {history.run_id} has no unlabelled failure",
             hint=f"see what it has: diagevo memory show --run {history.run_id}",
         )
     if limit is not None and len(names) > limit:
         chosen = set(random.Random(seed).sample(names, limit))
         names = [name for name in names if name in chosen]
     if file.exists():
-        raise FileExistsError(17, "it is there, and may have labels", str(file))
-    # Half a sheet would be labelled as if it were all. With its mark Excel reads UTF-8.
+        raise FileExistsError(17, "it exists, and may have labels", str(file))
+    # Half a sheet would be labelled as if it were complete. With its mark Excel reads UTF-8.
     with atomic_file(file) as part, part.open("a", encoding="utf-8-sig", newline="") as target:
         writer = csv.writer(target)
         writer.writerow(COLUMNS)
@@ -115,7 +115,7 @@ def _cell(text: str | None) -> str:
 
 
 def _failures(history: History, names: Sequence[str]) -> Iterator[_Failure]:
-    """Those of the view, a few hundred texts at a time."""
+    """Failures from the view, a few hundred texts at a time."""
     for start in range(0, len(names), 500):
         part = {f"f{place}": name for place, name in enumerate(names[start : start + 500])}
         among = f"failure_id IN ({', '.join(f':{name}' for name in part)})"
@@ -124,17 +124,17 @@ def _failures(history: History, names: Sequence[str]) -> Iterator[_Failure]:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """What was read of a file."""
+    """What was read from a file."""
 
     labelled: int
     """Rows with a label."""
     untouched: int
     assigned: int
-    """Failures that were not assigned so before."""
+    """Failures that were not assigned to this cause before."""
     added: tuple[str, ...]
     """Causes that are new."""
     agreement: Agreement
-    """Of the labels with the diagnosis of the same failures."""
+    """Agreement of the labels with the diagnosis of the same failures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,9 @@ class _Row:
 
 
 def import_labels(memory: Memory, file: Path, by: str) -> Labelled:
-    """Read labels back: each says which cause its failure is of. All of a file is taken or none.
+    """Import labels: each names its failure's cause. A file is accepted as a whole or not at
 
-    A label is the id of a cause, the words of one, or words of one's own; equal words are one cause. A row
+    all. A label is the id of a cause, its description, or your own words; the same words are one cause. A row
     without a label is left as it is.
 
     Args:
@@ -157,7 +157,7 @@ def import_labels(memory: Memory, file: Path, by: str) -> Labelled:
         by: Who labelled.
 
     Raises:
-        ConfigError: A row cannot be taken; the message names its line.
+        ConfigError: A row cannot be accepted; the message names its line.
         OutOfOrderError: A round is open.
     """
     rows, untouched = _rows(file)
@@ -186,7 +186,7 @@ def import_labels(memory: Memory, file: Path, by: str) -> Labelled:
 
 
 def _cause(memory: Memory, known: dict[str, str], row: _Row, by: str, added: list[str]) -> str:
-    """The cause that a label names; a new one where it is words of the person's own."""
+    """The cause that a label names; a new one if it is the person's own words."""
     if row.label[:1] == "c" and row.label[1:].isdecimal():
         return memory.cause(row.label).cause_id
     if _same(row.label) not in known:
@@ -196,7 +196,7 @@ def _cause(memory: Memory, known: dict[str, str], row: _Row, by: str, added: lis
 
 
 def _same(words: str) -> str:
-    """What two labels are compared by: case and blanks are nobody's meaning."""
+    """The key for comparing labels: case and blanks do not matter."""
     return " ".join(words.casefold().split())
 
 
@@ -214,9 +214,7 @@ def _rows(file: Path) -> tuple[list[_Row], int]:
             )
         label, note = (from_csv(str(row.get(name) or "")).strip() for name in ("label", "note"))
         if not label and note:
-            raise ConfigError(
-                f"{place} has a note and no label", hint="say which cause it is of, or clear both"
-            )
+            raise ConfigError(f"{place} has a note and no label", hint="fill in its cause, or clear both")
         if not label:
             untouched += 1
             continue

@@ -1,7 +1,7 @@
 """Causes without a language model: the four levels over an ingested run, recorded round by round.
 
-What was recorded before stands: a failure that has a diagnosis keeps it, a cause is known by its key, and an
-interrupted round goes on with what its events say.
+Earlier records stay: a failure with a diagnosis keeps it, a cause is identified by its key, and an
+interrupted round continues from its events.
 """
 
 import heapq
@@ -33,13 +33,13 @@ from diagevo.memory.memory import Memory
 
 T = TypeVar("T")
 BATCH = 64
-"""Groups whose texts are held, and failures that are recorded, at once."""
+"""Groups whose texts are in memory, and failures that are recorded, at once."""
 SHARED = 512
-"""Responses that are kept with what was read from them: about those of a round of a live training."""
+"""Responses cached with their features: about those of one round of a live training."""
 REPEATED = 4
-"""Groups of one question that are learned from, as one prompt."""
+"""Maximum groups of one question to learn from, as one prompt."""
 LONGEST = 400
-"""Characters of a piece of evidence."""
+"""Maximum characters of a piece of evidence."""
 
 
 class LocalCauses:
@@ -48,9 +48,9 @@ class LocalCauses:
     name = "local"
 
     def __init__(self, memory: Memory, groups: Iterable[GroupIngested]) -> None:
-        """`groups`: all of the run that stand."""
+        """`groups`: all valid groups of the run."""
         self._memory = memory
-        self._response = lru_cache(SHARED)(Response)  # read once to learn, and again to be explained
+        self._response = lru_cache(SHARED)(Response)  # read once for learning, and again for explaining
         failing, passing = _sampled(groups)
         known = _known(memory)
         self._levels = Levels(map(self._joined, failing), map(self._joined, passing), known)
@@ -61,10 +61,10 @@ class LocalCauses:
         on_progress: OnProgress | None = None,
         should_stop: ShouldStop | None = None,
     ) -> None:
-        """Diagnose what is undiagnosed in the open round and count it; `groups` by their questions' ids.
+        """Diagnose undiagnosed failures of the open round and count them; `groups` by their questions'
 
-        Raises:
-            StoppedSafely: `should_stop` says so; what is recorded stays.
+        ids.
+            Raises: StoppedSafely: `should_stop` returned True; what is recorded stays.
         """
         memory = self._memory
         waiting: dict[str, list[FailureObserved]] = {}
@@ -90,7 +90,7 @@ class LocalCauses:
         self._settle(memory.unsettled(), should_stop, on_progress)
 
     def explained(self, groups: Mapping[str, GroupIngested]) -> dict[str, tuple[Explained, Computed]]:
-        """What is known of each failure of these groups, by its id, and what a model is shown of it."""
+        """What is computed about each failure of these groups, by id, to be shown to a model."""
         found: dict[str, tuple[Explained, Computed]] = {}
         for (question, group), prompt in zip(
             groups.items(), self._prompts(list(groups.values())), strict=True
@@ -106,7 +106,7 @@ class LocalCauses:
         return found
 
     def first_level(self, found: Mapping[str, Explained], should_stop: ShouldStop | None = None) -> None:
-        """Diagnose and count in the open round what is no mistake of reasoning, of what is undiagnosed."""
+        """Diagnose and count the open round's undiagnosed failures that are not reasoning mistakes."""
         plain = [
             _diagnosed(failure, found[failure.failure_id])
             for failure in self._memory.undiagnosed()
@@ -124,7 +124,7 @@ class LocalCauses:
         should_stop: ShouldStop | None,
         on_progress: OnProgress | None = None,
     ) -> None:
-        """Count each diagnosed failure under the cause of its key, which the first one makes."""
+        """Count each diagnosed failure under the cause with its key, which the first one creates."""
         memory, done = self._memory, 0
         causes = _causes(memory)
         for block in _blocks(unsettled, BATCH):
@@ -178,7 +178,7 @@ class LocalCauses:
         )
 
     def _prompts(self, groups: Sequence[GroupIngested]) -> Iterator[Prompt]:
-        """Their texts, a block at a time."""
+        """Their texts, one block at a time."""
         for block in _blocks(groups, BATCH):
             digests = [
                 digest
@@ -214,7 +214,7 @@ class LocalCauses:
 
 def _sampled(groups: Iterable[GroupIngested]) -> tuple[list[list[GroupIngested]], list[list[GroupIngested]]]:
     """The groups of SAMPLED questions with failures and of as many without, REPEATED each at most: those with
-    the lowest digests, so that it does not hang on their order."""
+    the lowest digests, so that order does not matter."""
     heaps: tuple[list[int], list[int]] = [], []
     kept: tuple[dict[int, list[GroupIngested]], dict[int, list[GroupIngested]]] = {}, {}
     for group in groups:
@@ -240,7 +240,7 @@ def _texts_of(group: GroupIngested) -> list[str]:
 
 
 def is_plain(found: Explained) -> bool:
-    """Whether it is no mistake of reasoning: then no model is asked."""
+    """Whether it is not a reasoning mistake: then no model is asked."""
     return found.cause is not None and found.cause.level == 1
 
 
@@ -299,7 +299,7 @@ def _diagnosed(
 
 
 def _known(memory: Memory) -> dict[str, LocalCause]:
-    """Causes that count and were found without a model, by the failures that they have."""
+    """Valid causes found without a model, by their failures."""
     state = memory.state
     counted = set(state.counted())
     causes: dict[str, LocalCause] = {}
@@ -327,7 +327,7 @@ def _known(memory: Memory) -> dict[str, LocalCause]:
 
 
 def _causes(memory: Memory) -> dict[str, str]:
-    """Stored causes by their keys; one that a model named by its description."""
+    """Stored causes by key; one named by a model by its description."""
     causes = memory.state.causes
     found = {memory.state.found_as(cause): cause.cause_id for cause in causes.values()}
     first = {cause.failure_id: cause.cause_id for cause in causes.values()}

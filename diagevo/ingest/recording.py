@@ -1,4 +1,4 @@
-"""Groups of rollouts as events. The same files again change nothing."""
+"""Groups of rollouts as events. Ingesting the same files again changes nothing."""
 
 import math
 from collections import Counter
@@ -37,43 +37,43 @@ class IngestSummary:
     """Rollouts without a reward; in no group."""
     groups: Counter[str] = field(default_factory=Counter[str])
     failures: int = 0
-    """Rollouts that did not pass, of groups with a contrast: what the diagnostician will be asked about."""
+    """Failed rollouts of groups with a contrast: what the diagnostician will be asked about."""
     answered: int = 0
-    """Groups in which all failed and the answer is known: they can be asked against it."""
+    """Groups in which all failed and the answer is known: they can be diagnosed against it."""
     differing: int = 0
     """Groups whose responses are not all the same text."""
     split: int = 0
-    """Names of groups that stood by several prompts; each prompt is a group."""
+    """Group names shared by several prompts; each prompt is a group."""
     repeated: int = 0
-    """Rows that are another row of their step in every field."""
+    """Rows identical to another row of their step."""
     models: list[str] = field(default_factory=list[str])
-    """Models that shared a step: each has groups and a tag of its own."""
+    """Models that shared a step: each has its own groups and tag."""
     cut: list[str] = field(default_factory=list[str])
     """Files that end inside a line; their steps are left for the next time."""
     left: list[int] = field(default_factory=list[int])
-    """Steps that stand as they were before the training was resumed: it has not come to them again."""
+    """Steps unchanged since before the training was resumed: it has not reached them again."""
     notes: list[str] = field(default_factory=list[str])
     """What the files cannot tell."""
 
 
 FAR = 2
-"""A reward from which another scale than 0 and 1 is meant, so that the bar must be named."""
+"""A reward from which the scale is not 0 to 1, so that the threshold must be given."""
 
 
 @dataclass(slots=True)
 class Bar:
-    """Whether the lowest reward that passes can be believed, by the rewards seen so far."""
+    """Whether the pass threshold is plausible, given the rewards seen so far."""
 
     pass_at: float
     named: bool
     """By the user, not by default."""
     option: str = "--pass-at {}"
-    """How it is named."""
+    """The option that sets it."""
     least: float = math.inf
     most: float = -math.inf
     rollouts: int = 0
     answered: bool = False
-    """Whether an answer is known, so that failures alone are of use."""
+    """Whether an answer is known, so that failures alone are useful."""
 
     def see(self, rewards: Iterable[float], *, answered: bool) -> None:
         for reward in rewards:
@@ -87,7 +87,7 @@ class Bar:
         return self.least < self.pass_at <= self.most
 
     def refuse_far(self) -> None:
-        """Raises ConfigError for rewards of another scale where nobody named the bar."""
+        """Raises ConfigError for rewards on another scale if the threshold was not given."""
         if self.most >= FAR and not self.named:
             seen = (
                 f"rewards range from {exact(self.least)} to {exact(self.most)}"
@@ -97,8 +97,8 @@ class Bar:
             raise ConfigError(f"{seen}, and {exact(self.pass_at)} or more would pass", hint=self._hint)
 
     def one_sided(self) -> str:
-        """The note where all rollouts passed or all failed. Raises ConfigError where the bar is more likely
-        wrong than the model right, or wrong, every time."""
+        """The note if all rollouts passed or all failed. Raises ConfigError if a wrong threshold is
+        likelier than a model that is always right or always wrong."""
         least, most = self.least, self.most
         seen = f"seen {exact(least)} to {exact(most)}" if least < most else f"every one is {exact(most)}"
         what = f"all of {count(self.rollouts, 'rollout')} {'passed' if least >= self.pass_at else 'failed'}: "
@@ -113,7 +113,7 @@ class Bar:
 
 
 def configure(memory: Memory, config: "Config", embedder: "Embedder") -> None:
-    """Record who diagnoses and embeds in a run that nothing was recorded in."""
+    """Record the diagnostician and the embedder of an empty run."""
     from diagevo.diagnosis.embedder import identity
 
     values, found = config.model_dump(mode="json"), identity(embedder)
@@ -121,24 +121,24 @@ def configure(memory: Memory, config: "Config", embedder: "Embedder") -> None:
 
 
 class Recorder:
-    """Appends steps to a run, each in the batch that it belongs to: `steps_per_round` steps, then the next.
-    A step never goes into a batch that an open or committed round plays."""
+    """Appends steps to a run, each in its batch of `steps_per_round` steps. A step never goes into the
+    batch of an open or committed round."""
 
     def __init__(self, memory: Memory, settings: "IngestConfig", *, resumed: bool = False) -> None:
-        """`resumed`: a step with other rollouts was written again, by the same training from a checkpoint."""
+        """`resumed`: a step with other rollouts was rewritten by the same training, from a checkpoint."""
         self.memory = memory
         self.settings = settings
         self.resumed = resumed
         attempts = Attempts(memory.log.chosen(memory.run_id, [GroupIngested]))
         self._last_attempt = attempts.last
         self.batches: dict[int, int] = {}
-        """Batch of each step that is recorded: the round that it was first put into."""
+        """The batch of each recorded step: the round that it was first put into."""
         self._groups: Counter[int] = Counter()
-        """And how many groups it was recorded with."""
+        """And its number of groups."""
         self._attempt: dict[int, int] = {}
-        """And in which attempt of the training."""
+        """And the training's attempt."""
         self._void: dict[int, tuple[int, int]] = {}
-        """Of steps that a resumed training has not come to again, the batch and attempt that they had."""
+        """Batch and attempt of steps that a resumed training has not reached again."""
         for batch, group in ingested(memory, 0, LAST):
             if not attempts.void(group.step, group.attempt):
                 self.batches[group.step] = batch
@@ -148,11 +148,11 @@ class Recorder:
                 self._void[group.step] = batch, group.attempt
         self.filled = Counter(self.batches.values())
         self._batch: tuple[int, list[GroupIngested]] = 0, []
-        """The batch that was compared with last, and all its groups: its steps come one after the other."""
+        """The last compared batch, and all its groups: its steps are consecutive."""
 
     def record(self, steps: Iterable[RolloutStep], report: IngestSummary) -> None:
-        """Steps in one transaction. Raises ConflictError where one was recorded with other rollouts, and no
-        training was resumed: then none is recorded, and the recorder is of no more use."""
+        """Steps in one transaction. Raises ConflictError if one was recorded with other rollouts, and no
+        training was resumed: then none is recorded, and the recorder is unusable."""
         with self.memory.atomic():
             for step in steps:
                 self._step(step, report)
@@ -182,15 +182,15 @@ class Recorder:
     def take(
         self, step: RolloutStep, groups: Sequence[RolloutGroup], report: IngestSummary
     ) -> list[GroupIngested] | None:
-        """Record a step's groups where they are new; the groups as events. None where they stand as they
-        were before the training was resumed."""
+        """Record a step's groups if they are new, and return them as events. None if they are unchanged
+        since before the training was resumed."""
         known = self._recorded(step.number)
         described = step.number, step.source, groups, self.settings.pass_at
         events = events_of(_digests, *described) if known else []
         if not _matches(known, events) or not known:
             try:
                 events = events_of(self.memory.artifacts.put_many, *described)
-            except ConfigError as error:  # of a text that no bundle could hold
+            except ConfigError as error:  # a text too long for a bundle
                 raise ConfigError(f"{step.source}: {error.message}", hint=error.hint) from error
         if step.number in self.batches:
             if not _matches(known, events):
@@ -203,7 +203,7 @@ class Recorder:
                 self._resume(step.number, events)
                 report.new_steps += 1
         elif known and _matches(known, events):
-            report.left.append(step.number)  # the resumed training has not come to it again
+            report.left.append(step.number)  # the resumed training has not reached it again
             return None
         else:
             self._append(events, self._next_batch())
@@ -211,7 +211,7 @@ class Recorder:
         return events
 
     def _recorded(self, step: int) -> list[GroupIngested]:
-        """The groups that a step was recorded with last, whether they stand or not."""
+        """A step's last recorded groups, valid or not."""
         if step in self.batches:
             batch, attempt = self.batches[step], self._attempt[step]
         elif step in self._void:
@@ -224,15 +224,15 @@ class Recorder:
 
     def _append(self, events: Sequence[GroupIngested], batch: int) -> None:
         step, attempt = events[0].step, self._last_attempt
-        self._batch = 0, []  # it may be the one that grows
+        self._batch = 0, []  # it may be the one still growing
         self.memory.ingested([replace(event, attempt=attempt) for event in events], batch)
         self._groups[step], self._attempt[step] = len(events), attempt
         self.batches[step] = batch
         self.filled[batch] += 1
 
     def _resume(self, step: int, events: Sequence[GroupIngested]) -> None:
-        """The training went back to the checkpoint before this step: what later steps recorded is void, and
-        rounds that hold one of them are superseded. One transaction."""
+        """The training went back to the checkpoint before this step: records of later steps are void, and
+        rounds that contain one of them are superseded. One transaction."""
         first, state = self.batches[step], self.memory.state
         with self.memory.atomic():
             held = [one.round for one in state.began if state.batch(one.round) >= first]
@@ -260,8 +260,8 @@ def _matches(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) ->
 
 
 def _compared(group: GroupIngested) -> GroupIngested:
-    """As version 1 kept it, and without its attempt: of passes the first, of failures those beside one. Tags
-    were not always each once, and the feedback on passes was not kept."""
+    """As version 1 kept it, and without its attempt: only the first pass, and failures next to one. Tags
+    were not always unique, and feedback on passes was not kept."""
     failed = group.failed if group.reference is not None else []
     samples = {each.sample for each in group.failed}
     feedback = [each for each in group.feedback if each.sample in samples]
@@ -270,7 +270,7 @@ def _compared(group: GroupIngested) -> GroupIngested:
 
 
 def _grown(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
-    """Whether a step has what it had, and more: it was read while it was written."""
+    """Whether a step has only grown: it was read while it was being written."""
     pairs = list(zip(known, events, strict=False))
     more = len(known) < len(events) or any(len(old.rewards) < len(new.rewards) for old, new in pairs)
     return (
@@ -300,9 +300,9 @@ def _digests(texts: Sequence[str]) -> list[str]:
 def events_of(
     keep: Keep, step: int, source: str, groups: Sequence[RolloutGroup], pass_at: float
 ) -> list[GroupIngested]:
-    """A step's groups as events. Every failure is kept, every pass beside a failure, and the first where all
-    passed: what passes look like is measured on them too. The feedback on each is kept with it. `keep` stores
-    texts, or only names them, by their digests."""
+    """A step's groups as events. Every failure is kept, every pass next to a failure, and the first if all
+    passed, because contrasts are also measured on it. The feedback on each is kept with it. `keep` stores
+    texts, or only names them, by digest."""
     parts: list[tuple[RolloutGroup, list[int], list[int]]] = []
     texts: list[str] = []
     for group in groups:

@@ -1,5 +1,4 @@
-"""What every format comes down to: steps of rollouts, and the groups of one prompt; and the groups as the log
-has them."""
+"""The common form of all formats: steps of rollouts, and groups of one prompt; and the groups in the log."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from diagevo.memory.memory import Memory
 
 LAST = 2**31 - 1
-"""No round has a higher number."""
+"""The highest number of a round."""
 
 
 class IngestedRollout(msgspec.Struct, frozen=True, gc=False):
@@ -23,28 +22,28 @@ class IngestedRollout(msgspec.Struct, frozen=True, gc=False):
     response: str
     reward: float
     answer: str | None = None
-    """The expected answer, where the file has one."""
+    """The expected answer, if the file has one."""
     group: str | None = None
     """Name of its group within the step; None: the prompt."""
     feedback: str | None = None
-    """What the file says of the response: a judge's rationale, a test log."""
+    """The file's feedback on the response: a judge's rationale, a test log."""
     tags: tuple[str, ...] = ()
-    """What the file classes the prompt as, each once."""
+    """The file's tags of the prompt, without duplicates."""
     model: str | None = None
-    """Who wrote the response."""
+    """The model that wrote the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutStep:
-    """A training step as a file has it. `source` is the file's name."""
+    """A training step from a file. `source` is the file's name."""
 
     number: int
     source: str
     rollouts: Sequence[IngestedRollout]
     unscored: int = 0
-    """Rollouts without a reward: an environment that failed, a reward function that had nothing to say."""
+    """Rollouts without a reward: an environment that failed, a reward function that returned none."""
     repeated: int = 0
-    """Rows that are another row of the step in every field: samples, or one that was written twice."""
+    """Rows identical to another row of the step: samples, or one that was written twice."""
 
 
 @dataclass(slots=True)
@@ -57,23 +56,23 @@ class RolloutGroup:
     rewards: list[float] = field(default_factory=list[float])
     draw: GroupDraw | None = None
     name: str | None = None
-    """As the file names it. Groups of one name have different prompts."""
+    """Its name in the file. Groups of one name have different prompts."""
     feedback: dict[int, str] = field(default_factory=dict[int, str])
     """By sample."""
     tags: tuple[str, ...] = ()
 
 
 def models(rollouts: Iterable[IngestedRollout]) -> list[str]:
-    """The models of a step, where they are several."""
+    """The models of a step, if there are several."""
     found = {rollout.model for rollout in rollouts}
     return sorted(model for model in found if model is not None) if len(found) > 1 else []
 
 
 def grouped(rollouts: Sequence[IngestedRollout]) -> list[RolloutGroup]:
-    """Groups in order of first appearance: a trainer may have shuffled its batch. What failed one prompt says
-    nothing of another, so a name that stands by several prompts is as many groups; and one model's passes
-    are no reference for another's failures, so models that share a step have groups of their own, and a
-    tag."""
+    """Groups in order of first appearance: a trainer may have shuffled its batch. Failures on one prompt say
+    nothing about another, so a name shared by several prompts becomes several groups; and one model's
+    passes are not a reference for another's failures, so models that share a step have their own groups, and
+    a tag."""
     found: dict[tuple[str | None, str, str | None], RolloutGroup] = {}
     several = models(rollouts)
     for rollout in rollouts:
@@ -92,6 +91,6 @@ def grouped(rollouts: Sequence[IngestedRollout]) -> list[RolloutGroup]:
 
 
 def ingested(memory: "Memory", first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
-    """The groups of these batches, in order, with their batches: void ones too."""
+    """The groups of these batches, in order, with their batches, including void ones."""
     for fact in memory.log.chosen(memory.run_id, [GroupIngested], (first, last)):
         yield fact.round, fact.event

@@ -1,4 +1,4 @@
-"""Rounds from ingested groups: opened with what waits, diagnosed, committed, one after the other."""
+"""Rounds from ingested groups: opened with what is waiting, diagnosed, committed, one after the other."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ from diagevo.memory.state.assignments import Move, moves
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """An Active cause, and a Mastered one beside it."""
+    """An Active cause, optionally with a Mastered one."""
 
     cause_id: str
     stitched_cause_id: str | None = None
@@ -54,22 +54,22 @@ class Aim:
 
 
 class LastFailures:
-    """Of every prompt that ever failed, the causes of its last failures, by the digest of its text.
+    """For every prompt that ever failed, the causes of its last failures, by the digest of its
 
-    A rule of ours, for trainers whose prompts are not written for a cause: a prompt that comes back aims at
-    the Active cause that most of its last failures were assigned to (ties: the older cause), and is stitched
-    to the Mastered one, where there is one. Its last failures are those of the last round in which it had any
-    that were assigned to a cause. So Equations 6 and 7 work for a data set that is read again: P_t(e) are the
-    prompts that come back.
+    text. Our rule, for trainers whose prompts are not written for a cause: a recurring prompt aims at the
+    Active cause that most of its last failures were assigned to (ties: the older cause), and is stitched to
+    the Mastered one, if there is one. Its last failures are those of the last round in which it had any
+    that were assigned to a cause. So Equations 6 and 7 work for a data set that is read repeatedly: P_t(e)
+    are the recurring prompts.
     """
 
     def __init__(self) -> None:
         self._causes: dict[str, tuple[int, Counter[str]]] = {}
         self._moved: dict[str, list[Move]] = {}
-        """What somebody assigned anew since, by the digest of the prompt."""
+        """Later assignments by hand, by the digest of the prompt."""
 
     def read(self, log: Log, run_id: str, rounds: Sequence[int]) -> None:
-        """Take in what was committed in these rounds, which come in order, and what was said since."""
+        """Load what these rounds committed, in order, and later assignments."""
         self._moved = {}
         for fact in moves(log, run_id):
             self._moved.setdefault(fact.event.failure.question, []).append(fact.event)
@@ -124,33 +124,33 @@ def prompts_that_passed(log: Log, run_id: str) -> dict[str, bool]:
 
 
 def answered(group: GroupIngested) -> bool:
-    """Whether all failed, and can be held against the known answer."""
+    """Whether all failed, and can be compared with the known answer."""
     return group.reference is None and group.answer is not None and bool(group.failed)
 
 
 def asks_all_failed(memory: Memory) -> bool:
-    """Whether groups in which all failed are diagnosed too, where the answer is known."""
+    """Whether groups in which all failed are diagnosed too, if the answer is known."""
     return _local(memory) or bool((memory.state.config or {}).get("ingest", {}).get("all_failed", False))
 
 
 def _local(memory: Memory) -> bool:
-    """Whether no model is asked: then each failure is looked at, whatever there is to hold it against."""
+    """Whether no model is asked: then each failure is examined, whatever there is to compare it with."""
     roles = (memory.state.config or {}).get("roles", {})
     return bool(roles.get("diagnostician", {}).get("engine") == "local")
 
 
 class Rounds:
-    """The rounds of a run that are made of ingested groups."""
+    """The rounds of a run that are made from ingested groups."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self._last = LastFailures()
         self._read = 0
-        """The last round that `_last` has taken in."""
+        """The last round that `_last` has loaded."""
         self._superseded = memory.state.superseded
 
     def waiting(self) -> Iterator[tuple[int, GroupIngested]]:
-        """Groups of rounds that are not opened yet, with their batches."""
+        """Groups of rounds that are not open yet, with their batches."""
         state = self.memory.state
         yield from self.groups(state.batch(state.last_opened + 1), LAST)
 
@@ -159,13 +159,13 @@ class Rounds:
         return Attempts(self.memory.log.chosen(self.memory.run_id, [GroupIngested]))
 
     def groups(self, first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
-        """The groups of these batches that stand, in order, with their batches."""
+        """The valid groups of these batches, in order, with their batches."""
         found = ingested(self.memory, first, last)
         void = self._attempts.void
         return ((batch, group) for batch, group in found if not void(group.step, group.attempt))
 
     def open_next(self) -> int | None:
-        """Open the round that comes next with the groups that wait for it; None where none do, or a round is
+        """Open the next round with the groups that wait for it; None if there are none, or a round is
         open."""
         state = self.memory.state
         if state.open is not None:
@@ -179,7 +179,7 @@ class Rounds:
         return number
 
     def computed(self, number: int) -> "dict[str, Computed]":
-        """What a model is shown of the failures of a round that it is asked about, by their ids."""
+        """What a model is shown about a round's failures, by id."""
         from diagevo.ingest.local import LocalCauses, is_plain
 
         named = self._named(number, self.memory.state.batch(number))
@@ -187,7 +187,7 @@ class Rounds:
         return {name: words for name, (found, words) in known.items() if not is_plain(found)}
 
     def plain(self, batch: int) -> set[str]:
-        """The responses of a batch, by digest, whose failure is no mistake of reasoning."""
+        """The responses of a batch, by digest, whose failure is not a reasoning mistake."""
         from diagevo.ingest.local import LocalCauses, is_plain
 
         named = self._named(0, batch)
@@ -200,8 +200,8 @@ class Rounds:
         return {of[name] for name, (found, _) in known.items() if is_plain(found)}
 
     def probe(self, first: int, diagnostician: "Diagnostician") -> None:
-        """Ask about three failures of round `first`, as if nothing were known: a diagnostician that nobody
-        can read raises ServiceError before anything is superseded. Its replies are kept."""
+        """Ask about three failures of round `first`, as if nothing were known: unreadable replies raise
+        ServiceError before anything is superseded. Replies are kept."""
         from diagevo.diagnosis.cause_extraction import diagnosed, pair_of, passed
         from diagevo.diagnosis.diagnostician import PROBED, UnreadableReplyGuard
 
@@ -222,11 +222,11 @@ class Rounds:
         legibility.rest()
 
     def supersede(self, first: int, reason: str) -> RoundsSuperseded:
-        """Supersede the diagnoses of rounds from `first` on; their groups wait again, to be played as
-        the rounds that follow.
+        """Supersede the diagnoses of rounds from `first` on; their groups wait again, to be processed
+        as the rounds that
 
-        Raises NotFoundError where `first` does not count, ConfigError where it was not ingested: what
-        `diagevo train` asked after it came of the old diagnoses.
+        follow. Raises NotFoundError if `first` does not count, ConfigError if it was not ingested: the
+        later questions of `diagevo train` depended on the old diagnoses.
         """
         memory = self.memory
         if memory.played_by_train or next(self.groups(1, LAST), None) is None:
@@ -253,8 +253,8 @@ class Rounds:
             memory.observe(list(self._failures(number, groups)))
 
     def all_failed(self, *, since: int | None = None) -> list[GroupIngested]:
-        """Groups in which all failed, of the open round where they are not observed, and of those behind it;
-        or of all from round `since`."""
+        """Groups in which all failed: unobserved ones of the open round, and those of later rounds; or all
+        from round `since`."""
         state = self.memory.state
         now = state.open
         first = state.last_opened + 1 if now is None else now.number
@@ -266,7 +266,7 @@ class Rounds:
         ]
 
     def observe_all_failed(self) -> None:
-        """Of the open round, also the failures of groups in which all failed. The same again is fine."""
+        """Also observe the open round's failures of groups in which all failed. Idempotent."""
         memory = self.memory
         if memory.state.open is None:
             return
@@ -276,8 +276,8 @@ class Rounds:
         memory.observe([failure for failure in observed if failure.against != "response"])
 
     def _failures(self, number: int, groups: Sequence[GroupIngested]) -> Iterator[FailureObserved]:
-        """What is to be diagnosed, each beside a response that passed, else the known answer if that is
-        wanted, else nothing."""
+        """The failures to diagnose, each with a response that passed, else the known answer if
+        requested, else nothing."""
         every, local = asks_all_failed(self.memory), _local(self.memory)
         for place, group in enumerate(groups):
             reference: str | None = group.reference
@@ -314,9 +314,9 @@ class Rounds:
         should_stop: "ShouldStop | None" = None,
         on_commit: Callable[[int, RoundCommitted], None] = lambda _n, _c: None,
     ) -> list[RoundCommitted]:
-        """Diagnose and commit every round that waits; one that was interrupted goes on where it stood.
+        """Diagnose and commit every waiting round; an interrupted one continues where it stopped.
 
-        Raises OutOfOrderError where a round is open that is not made of ingested groups, and what `maintain`
+        Raises OutOfOrderError if the open round is not made from ingested groups, and whatever `maintain`
         raises.
         """
         from diagevo.diagnosis.diagnostician import UnreadableReplyGuard
@@ -372,7 +372,7 @@ class Rounds:
             known = local.explained(named)
             local.first_level({name: found for name, (found, _) in known.items()}, should_stop)
             words = [memory.state.found_as(cause) for cause in memory.state.causes.values()]
-            memory.vectors(words, embedder.embed)  # of those that were found without a model too
+            memory.vectors(words, embedder.embed)  # also of those found without a model
             maintain(
                 memory,
                 diagnostician,
@@ -390,7 +390,7 @@ class Rounds:
         return event
 
     def _named(self, number: int, batch: int) -> dict[str, GroupIngested]:
-        """The groups of a batch by their questions' ids in the round that plays it."""
+        """The groups of a batch, by their questions' ids in its round."""
         return {f"r{number}.q{place}": group for place, (_, group) in enumerate(self.groups(batch, batch))}
 
     def _candidates(self, number: int, groups: Sequence[GroupIngested]) -> list[CandidateScored]:

@@ -1,5 +1,5 @@
-"""The run that takes a trainer's rollouts: begun with the first steps, closed while a followed training is
-waited for, so that others may write in between."""
+"""The run that records a trainer's rollouts: created with the first steps, closed while waiting for a
+followed training, so that others may write in between."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 POLL_SECONDS = 2.0
-"""How often a followed training is looked at."""
+"""Seconds between two checks of a followed training."""
 HELD = 10_000
-"""Rollouts that are kept until one on the other side of --pass-at comes; of more the files are read again."""
+"""Rollouts buffered until one on the other side of --pass-at comes; beyond that the files are read again."""
 
 
 TOGETHER = 48 * 2**20
-"""Characters of responses that are recorded in one transaction, about."""
+"""Approximate characters of responses recorded in one transaction."""
 
 
 class IngestSession:
@@ -43,11 +43,11 @@ class IngestSession:
         run: The run's name.
         options: Settings of `ingest` given by the user, by name.
         configured: Makes the configuration of a new run; called only for one.
-        stop: Checked between steps; a followed training is waited for until it is set.
+        stop: Checked between steps; a followed training is polled until it is set.
         follow: Whether the training still writes.
         resumed: Whether the training resumed, so that steps may have new rollouts.
-        say: Receives what happens while a training is followed.
-        steering: Of a followed training, diagnoses each round and serves the draws of the next.
+        say: Receives messages while a training is followed.
+        steering: For a followed training, diagnoses each round and serves the draws of the next.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class IngestSession:
         self._steering = steering
         self._stop, self._follow, self._resumed, self._say = stop, follow, resumed, say
         self._known = False
-        """Whether the run was ingested before, once `settings` was called."""
+        """Whether the run was ingested before; set by `settings`."""
         self._memory: Memory | None = None
         self._recorder: Recorder | None = None
 
@@ -78,10 +78,10 @@ class IngestSession:
         self._leave()
 
     def settings(self) -> IngestConfig:
-        """Those that the run was ingested with before, else those given now."""
+        """The settings of the run's earlier ingest, or those given now."""
         try:
             history = open_history(self._database, self._run)
-        except (NotFoundError, StoreError):  # opening it for writing says what is wrong, if anything is
+        except (NotFoundError, StoreError):  # opening it for writing reports what is wrong, if anything is
             return self._config().ingest
         self._known = True
         try:
@@ -90,7 +90,7 @@ class IngestSession:
             history.close()
 
     def take_files(self, format: Format, path: Path, report: IngestSummary) -> IngestConfig:
-        """Record what the files at `path` have, as `take`; the settings that they were read with."""
+        """Record the content of the files at `path`, as `take` does; returns the settings used."""
         settings = self.settings()
         steps = partial(
             read,
@@ -108,10 +108,10 @@ class IngestSession:
     def take(
         self, steps: Callable[[], Iterable[RolloutStep]], path: Path, pass_at: float, report: IngestSummary
     ) -> None:
-        """Record the steps that the files at `path` have each time they are read, and count them in `report`.
-        A new run begins with a pass beside a failure, since a wrong --pass-at leaves none. Raises ConfigError
-        where there is no rollout, or no such beginning, and for what is no rollout: then the steps before it
-        are recorded."""
+        """Record the steps in the files at `path` each time they are read, and count them in `report`. A new
+        run needs a pass and a failure, since a wrong --pass-at leaves only one of them. Raises ConfigError if
+        there is no rollout, or not both, and for an invalid rollout: then the steps before it are
+        recorded."""
         begun = self._known or self._follow
         recorded = 0
         if self._steering is not None:
@@ -126,7 +126,7 @@ class IngestSession:
                     self._say(f"step {step.number}: {len(step.rollouts)} rollouts")
             if not report.rollouts and not self._follow:
                 raise _nothing(path, report)
-            if report.steps and self._steering is None:  # which diagnoses whole rounds alone
+            if report.steps and self._steering is None:  # which diagnoses only complete rounds
                 self._open_next(full=False)
         except ConfigError as error:
             if recorded:
@@ -138,7 +138,7 @@ class IngestSession:
     def _begun(
         self, steps: Callable[[], Iterable[RolloutStep]], path: Path, pass_at: float, report: IngestSummary
     ) -> Iterable[RolloutStep]:
-        """All steps, once a pass beside a failure was seen among them, or none had to be."""
+        """All steps, once both a pass and a failure were seen, or need not be."""
         held: list[RolloutStep] = []
         bar = Bar(pass_at, named="pass_at" in self._options)
         source = iter(steps())
@@ -161,8 +161,8 @@ class IngestSession:
         return held or steps()
 
     def _together(self, steps: Iterable[RolloutStep]) -> Iterator[list[RolloutStep]]:
-        """Steps that are recorded in one transaction: a database writes each of its pages once for all of
-        them. Those before a fault too."""
+        """Steps recorded in one transaction, so that a database writes each of its pages once for all of
+        them; also those before a fault."""
         held: list[RolloutStep] = []
         size = 0
         try:
@@ -204,7 +204,7 @@ class IngestSession:
         return self._recorder
 
     def wait(self) -> bool:
-        """Let others write, and look again; False once nobody wants to wait."""
+        """Let others write, then check again; False once waiting should stop."""
         if self._memory is not None:
             while self._open_next(full=True) and self._steering is not None and not self._stop:
                 if not self._steering.play(self.memory):
@@ -215,19 +215,19 @@ class IngestSession:
         return not self._stop
 
     def _open_next(self, *, full: bool) -> bool:
-        """Open the round that comes next, if none is open; with `full` only one that has all its steps.
-        Whether one is open now."""
+        """Open the next round, if none is open; with `full` only one with all its steps. Returns
+        whether one is open now."""
         enough = self.recorder.settings.steps_per_round if full else 1
         state = self.memory.state
         if state.open is None and self.recorder.filled[state.batch(state.round + 1)] >= enough:
-            from diagevo.ingest.rounds import Rounds  # a round that is open takes no step of a known run
+            from diagevo.ingest.rounds import Rounds  # an open round of a known run accepts no steps
 
             Rounds(self.memory).open_next()
         return self.memory.state.open is not None
 
     @property
     def served(self) -> bool:
-        """Whether the run's configuration names a language model that diagnoses."""
+        """Whether the run's configuration names a language model as diagnostician."""
         stored = (self.state.config if self.state is not None else None) or {}
         return stored.get("roles", {}).get("diagnostician", {}).get("engine") == "openai"
 
@@ -237,7 +237,7 @@ class IngestSession:
         return None if self._memory is None else self._memory.state
 
     def standing(self) -> tuple[int | None, int]:
-        """The open round, and how many wait behind it."""
+        """The open round, and how many are waiting after it."""
         if (state := self.state) is None:
             return None, 0
         opened = None if state.open is None else state.open.number
@@ -249,7 +249,7 @@ class IngestSession:
         self._memory = self._recorder = None
 
     def _opened(self) -> Memory:
-        """The run, configured. Raises ConfigError where it was ingested with other settings, or was not."""
+        """The run, configured. Raises ConfigError if it was ingested with other settings, or not at all."""
         memory = open_memory(self._database, self._run)
         try:
             memory.claim()
@@ -293,7 +293,10 @@ class IngestSession:
 
 
 def _nothing_recorded(check: Callable[[], T]) -> T:
-    """What a check of the bar finds. Raises its ConfigError, which says that nothing was recorded yet."""
+    """The result of checking the threshold.
+
+    Raises its ConfigError, which says that nothing was recorded yet.
+    """
     try:
         return check()
     except ConfigError as error:
@@ -301,7 +304,7 @@ def _nothing_recorded(check: Callable[[], T]) -> T:
 
 
 def _nothing(path: Path, report: IngestSummary) -> ConfigError:
-    """No rollout was read: why, as far as the files tell."""
+    """Why no rollout was read, as far as the files tell."""
     why = [f"{name} ends inside a line: wait for its writer, or --follow" for name in report.cut]
     why += report.notes
     if report.unscored:
@@ -309,7 +312,7 @@ def _nothing(path: Path, report: IngestSummary) -> ConfigError:
         why.append(f"{without}: score them, or name the field that has one, --reward FIELD")
     what = "no rollout" if not report.unscored else "no rollout with a reward"
     if report.cut:
-        what = "no step that is whole"
+        what = "no complete step"
     return ConfigError(
         f"{what} was found in {path}", hint="; ".join(why) or "name the folder or file that holds them"
     )
@@ -320,7 +323,7 @@ def _ingest_settings(config: Mapping[str, Any] | None) -> IngestConfig:
 
 
 def _as_option(value: Any) -> str:
-    """As on the command line."""
+    """As written on the command line."""
     if isinstance(value, dict):
         return ",".join(f"{field}={path}" for field, path in value.items())
     return "nothing" if value is None else str(value)

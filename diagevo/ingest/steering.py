@@ -1,6 +1,7 @@
-"""The draws of the next round in a file, for a training in another process whose rollouts are followed.
+"""Writes the draws of the next round to a file, for a training in another process whose rollouts are
 
-The file is JSON, replaced as a whole with each commit. `integrations/next_draws.py` reads it in the trainer.
+followed. The file is JSON, replaced atomically with each commit. `integrations/next_draws.py` reads it in the
+trainer.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,18 +18,18 @@ from diagevo.private import atomic_file
 from diagevo.text.escaping import json_text
 
 DRAWS = 4096
-"""Draws in the file: eight steps of 512 prompts. In a longer round they begin again."""
+"""Draws in the file: eight steps of 512 prompts. In a longer round they repeat."""
 
 
 class Steering:
     """Diagnoses the rounds of a followed training, and keeps the draws of the next one in `file`.
 
     Args:
-        file: Where they are kept.
-        dataset: What the training reads: each draw names a row of it. None: draws alone.
+        file: Where they are
+        written. dataset: The training's data set: each draw names a row of it. None: draws without rows.
         diagnose: Diagnoses and commits the open round.
-        check: Refuses a configuration by which nobody could, before anything is recorded by it.
-        say: Receives what happens.
+        check: Refuses a configuration without a usable diagnostician, before anything is
+        recorded. say: Receives messages.
     """
 
     def __init__(
@@ -42,8 +43,9 @@ class Steering:
         self._file, self._dataset, self._diagnose, self.check, self._say = file, dataset, diagnose, check, say
 
     def play(self, memory: Memory) -> bool:
-        """Diagnose and commit the open round, and serve what follows. A service that does not answer ends no
-        followed training: False, and the round waits for the next step. So it does after Ctrl-C."""
+        """Diagnose and commit the open round, and serve the next draws. An unreachable service does not end
+        a followed training: returns False, and the round waits for the next step. The same holds after
+        Ctrl-C."""
         try:
             self._diagnose(memory)
         except (ServiceError, StoppedSafely) as error:
@@ -53,7 +55,7 @@ class Steering:
         return True
 
     def serve(self, memory: Memory) -> None:
-        """Write the file anew. Raises ConfigError where it cannot be written, or no row was rolled out."""
+        """Rewrite the file. Raises ConfigError if it cannot be written, or no row was rolled out."""
         schedule = memory.schedule(memory.state.round + 1)
         found = served(memory, schedule, self._dataset)
         try:
@@ -67,7 +69,7 @@ class Steering:
 
 
 def served(memory: Memory, schedule: Schedule, dataset: PromptDataset | None) -> dict[str, Any]:
-    """What the file holds: ε, p and the causes of a round, and its draws in order."""
+    """The content of the file: ε, p and the causes of a round, and its draws in order."""
     rows, aiming = Random(f"{memory.state.settings.seed}.{schedule.round}.rows"), dict[str, list[int]]()
     if dataset is not None and schedule.causes:
         for place, each in enumerate(weigh(memory.log, memory.state, schedule, dataset).rows):
@@ -75,7 +77,7 @@ def served(memory: Memory, schedule: Schedule, dataset: PromptDataset | None) ->
                 aiming.setdefault(each.cause, []).append(place)
 
     def row(cause_id: str | None) -> int | None:
-        """One that aims at the cause; any, where none does or the draw is free."""
+        """A row that aims at the cause; any row if none does or the draw is free."""
         if dataset is None:
             return None
         places = aiming.get(cause_id or "") or range(len(dataset.rows))

@@ -1,4 +1,4 @@
-"""A question of a trainer of one's own with its votes: counted, labelled and judged as this program does."""
+"""A custom trainer's question with its votes: counted, labelled and judged as DiagEvo does."""
 
 from collections.abc import Sequence
 
@@ -24,19 +24,19 @@ def voted(
     """The candidate of the open round that `Memory.score` takes; its texts are stored.
 
     Args:
-        memory: Of the run, with an open round.
-        draw: What the question was written for.
+        memory: The run's memory, with an open
+        round. draw: The draw that the question was written for.
         question: Its text.
         responses: The solver's, in order.
-        answers: What each answers, None where it gives none (default: its last box).
-        question_id: An id of your own (default: numbered by its place in the draw).
+        answers: Each response's answer, or None (default: its last box).
+        question_id: Your own id (default: numbered by its place in the draw).
 
     Returns:
         The candidate, with the votes, the label that most answers agree with, Equation 3's verdict by the
         run's configuration, and the first response that agrees as the reference.
 
     Raises:
-        ConfigError: There is no response, or not an answer for each.
+        ConfigError: There is no response, or not one answer for each.
         OutOfOrderError: No round is open.
     """
     if (opened := memory.state.open) is None:

@@ -17,7 +17,7 @@ from diagevo.text.escaping import one_line
 from diagevo.text.numbers import count
 
 SHOWN = 60
-"""Characters of a prompt in a message."""
+"""Maximum characters of a prompt in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class PromptWeight:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A data set, weighed. The weights sum to 1. Counts are of prompts; one may stand in many rows."""
+    """A data set, weighed. The weights sum to 1. Counts are of prompts; one may be in many rows."""
 
     rows: list[PromptWeight]
     prompts: int
@@ -45,11 +45,11 @@ class Weighed:
     unreached: Fraction
     """The share of F whose causes no prompt aims at."""
     never: int
-    """Prompts of which no rollout passed, and that aim at no cause."""
+    """Prompts without any pass, which aim at no cause."""
 
 
 def weigh(log: Log, state: MemoryState, schedule: Schedule, dataset: PromptDataset) -> Weighed:
-    """Match a data set with the prompts that were rolled out, and weigh it by a schedule of the state.
+    """Match a data set with the logged prompts, and weigh it by the state's schedule.
 
     Raises:
         ConfigError: No prompt was rolled out.
@@ -88,8 +88,8 @@ def weights(
 ) -> tuple[list[PromptWeight], Fraction]:
     """A weight for each row of a matched data set, and the share of F whose causes none of them aims at.
 
-    The free share ε is spread evenly over all prompts, (1 − ε)·p(e) evenly over those that aim at e. What
-    aims at a cause that no prompt reaches is spread as the free share is.
+    The free share ε is spread evenly over all prompts, (1 − ε)·p(e) evenly over those that aim at e. The
+    share of causes that no prompt reaches is spread like the free share.
     """
     parts: Mapping[str, Part] = {c.cause_id: "partner" if c.mastered else "target" for c in schedule.causes}
     aims: list[Aim | None] = [

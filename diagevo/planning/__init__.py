@@ -1,1 +1,1 @@
-"""What a run will take: memory of cards, hours, disk."""
+"""The resources of a run: GPU memory, hours, disk."""

@@ -1,4 +1,4 @@
-"""What the weights of a run take on the disk."""
+"""The disk space of a run's weights."""
 
 from diagevo.config.models import Config
 from diagevo.planning.shapes import find_shape
@@ -6,12 +6,12 @@ from diagevo.training.checkpoints import KEEP
 
 
 def disk_bytes(config: Config) -> int | None:
-    """Bytes that the weights of a whole run take at most; None where a model's size is not known.
+    """Maximum bytes of a whole run's weights; None if a model's size is unknown. A policy
 
-    A policy is what trains, with adapters the adapter. Weights are float32 whatever they started as, because
-    most updates of a phase are smaller than bfloat16 can hold. A resumable checkpoint holds what trains and
-    AdamW's two moments; one is written before the oldest is removed. Sharded ranks leave a head that is the
-    embedding under both of its names.
+    consists of what trains, with LoRA only the adapter. Weights are float32 whatever they started as, because
+    most updates of a phase are too small for bfloat16. A resumable checkpoint has the trained weights and
+    AdamW's two moments; one is written before the oldest is removed. Sharded ranks store a tied head under
+    both of its names.
     """
     shape, lora = find_shape(config.roles.solver.model), config.training.lora
     if shape is None:
@@ -27,7 +27,7 @@ def disk_bytes(config: Config) -> int | None:
 
 
 def gigabytes(size: int | None) -> str:
-    """A size as a person reads it."""
+    """A size in readable form."""
     if size is None:
         return "unknown (the model is not here)"
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"

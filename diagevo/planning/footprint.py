@@ -1,10 +1,10 @@
-"""What each GPU holds at its fullest, stage by stage, from the configuration and the models' shapes.
+"""Peak memory of each GPU, stage by stage, from the configuration and the models' shapes. Trained
 
-Weights that train, gradients and AdamW's moments are float32; arithmetic and the base of adapters bfloat16.
-Under FSDP every rank holds its part of them, a layer at a time is gathered, and gradients are
-shared out after every micro-batch. Gradient checkpointing keeps each layer's input and computes one layer
-again; the head's logits exist in tiles alone. Tests compare an update with what is allocated, at the real
-sizes by tensors that hold no numbers.
+weights, gradients and AdamW's moments are float32; arithmetic and the base of adapters bfloat16. Under FSDP
+every rank holds its shard, one layer at a time is gathered, and gradients are reduce-scattered
+after every micro-batch. Gradient checkpointing keeps each layer's input and recomputes one layer; the
+head's logits exist only in tiles. Tests compare an update with actual allocations, at the real sizes with
+tensors without data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,50 +15,50 @@ from diagevo.config.resources import gpus_of, lora_slots, mean_tokens, on_this_m
 from diagevo.planning.shapes import Shape, find_shape
 
 CARDS: Mapping[int, float] = {24: 23.6e9, 40: 42.3e9, 48: 47.6e9, 80: 84.9e9, 141: 150.0e9}
-"""Bytes that torch finds on a card sold with so many GB: the least of those on sale."""
-MEMORY_FRACTION = 0.9  # of a card; the rest goes to what the allocator cannot use
+"""Bytes that torch finds on a card with this nominal GB: the minimum of those on sale."""
+MEMORY_FRACTION = 0.9  # of a card; the rest is lost to fragmentation
 MIN_BATCH_CONCURRENCY = 64
-"""Answers at once below which a GPU mostly waits for its own memory."""
+"""Concurrent answers below which decoding is limited by memory bandwidth."""
 DIAGNOSTICIAN = 0.3
-"""Share of the last GPU that your diagnostician takes, where it is on a machine whose GPUs all train."""
+"""Share of the last GPU used by your diagnostician, on a machine whose GPUs all train."""
 SAME_SHAPE = "name models of one shape, or set hardware.colocate_vllm to false"
 _PROCESS = 600_000_000  # CUDA's own, in each process
 _NCCL = 1_000_000_000  # buffers of a process that trains with others
 _HOST = 6_000_000_000  # of torch, CUDA's libraries and vLLM in a rank's process, outside of the GPU
-_ENGINE = 1_000_000_000  # of vLLM beside weights, cache and work: its process and its graphs
+_ENGINE = 1_000_000_000  # of vLLM besides weights, cache and activations: its process and its graphs
 _CHUNK = 8192  # tokens of one forward pass of vLLM
-_TILE = (4096, 32_768)  # tokens and words whose logits TRL's head has at once
+_TILE = (4096, 32_768)  # tokens and vocabulary entries whose logits TRL's head computes at once
 
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    """A vLLM, which takes its share of a GPU and fills what it does not need with its cache."""
+    """A vLLM, which takes its share of a GPU and uses the rest of it as cache."""
 
     name: str
     share: float
     needed: int
-    """Bytes of its weights and its work."""
+    """Bytes of its weights and activations."""
     token: int
     """Bytes of a token in its cache."""
     longest: int
     """Tokens of the longest sequence; its cache must hold one."""
     mean: int
-    """Tokens of a sequence of mean length."""
+    """Tokens of a mean-length sequence."""
     rows: int
-    """Sequences that it decodes at once at most."""
+    """Maximum sequences decoded at once."""
     yours: bool = False
     """Whether it is a server that the user starts."""
 
     def tokens(self, card: float) -> int:
-        """What its cache holds on a card of so many bytes."""
+        """Tokens that its cache holds on a card with this many bytes."""
         return max(0, int((self.share * card - self.needed) / self.token))
 
     def answers(self, card: float) -> int:
-        """Answers of mean length that it decodes at once: more would wait for cache, or be begun twice."""
+        """Mean-length answers that it decodes at once: more would wait for cache, or be preempted."""
         return min(self.rows, self.tokens(card) // self.mean)
 
     def more(self, card: float) -> str | None:
-        """Where it decodes few at once: how many, and the setting that helps."""
+        """If its concurrency is low: how low, and the setting that helps."""
         found = self.answers(card)
         if found >= MIN_BATCH_CONCURRENCY or self.yours:
             return None
@@ -69,11 +69,11 @@ class EngineLoad:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a GPU holds at one moment of a stage."""
+    """The memory of a GPU at one moment of a stage."""
 
     stage: str
     gpus: tuple[int, ...]
-    """Of one machine; none named where it is another's, or where Ray places it."""
+    """GPUs of one machine; none if it is another's, or if Ray places it."""
     parts: Mapping[str, int] = field(default_factory=dict)
     engines: tuple[EngineLoad, ...] = ()
     placed: bool = False
@@ -89,7 +89,7 @@ class Load:
 
 
 def shapes_of(config: Config) -> tuple[Shape, Shape, Shape | None] | None:
-    """Challenger, solver, diagnostician; None where a policy's config.json is not here."""
+    """Challenger, solver, diagnostician; None if a policy's config.json is not here."""
     roles = config.roles
     challenger, solver = find_shape(roles.challenger.model), find_shape(roles.solver.model)
     if challenger is None or solver is None:
@@ -98,21 +98,21 @@ def shapes_of(config: Config) -> tuple[Shape, Shape, Shape | None] | None:
 
 
 def card_for(found: Sequence[Load]) -> int | None:
-    """The smallest card that is sold, in GB, on which all of it fits and no engine decodes few at once; else
-    the smallest on which it fits, if there is one."""
+    """The smallest card on sale, in GB, on which everything fits with enough decode concurrency; else the
+    smallest on which it fits, if any."""
     fitting = [card for card, size in CARDS.items() if all(load.fits(size) for load in found)]
     roomy = (card for card in fitting if low_concurrency(found, CARDS[card]) is None)
     return next(roomy, next(iter(fitting), None))
 
 
 def low_concurrency(found: Sequence[Load], card: float) -> str | None:
-    """The first stage in which an engine on such a card decodes few answers at once, and what helps."""
+    """The first stage with low decode concurrency on such a card, and what helps."""
     engines = ((load.stage, engine.more(card)) for load in found for engine in load.engines)
     return next((f"{stage}: {words}" for stage, words in engines if words is not None), None)
 
 
 def memory_advice(config: Config) -> str:
-    """What makes a run take less of a GPU, the cheapest first."""
+    """What reduces a run's GPU memory, cheapest first."""
     hardware = config.hardware
     share = "the share of vLLM (hardware.vllm_memory)" if hardware.colocate_vllm else "hardware.rows_at_once"
     found = f"lower micro_batch of challenger_grpo and solver_grpo, or {share}"
@@ -123,7 +123,7 @@ def memory_advice(config: Config) -> str:
 
 
 def shape_mismatch(config: Config) -> str | None:
-    """Why one vLLM cannot answer for challenger and solver in turns; None where it can."""
+    """Why one vLLM cannot serve challenger and solver in turns; None if it can."""
     if not config.hardware.colocate_vllm:
         return None
     shapes = shapes_of(config)
@@ -135,7 +135,7 @@ def shape_mismatch(config: Config) -> str | None:
 def gpu_memory_plan(
     config: Config, challenger: Shape, solver: Shape, diagnostician: Shape | None = None
 ) -> list[Load]:
-    """Each stage's fullest moments. `diagnostician`: counted where it is served on this machine."""
+    """Each stage's peaks. `diagnostician`: included if it is served on this machine."""
     hardware = config.hardware
     found: list[Load] = []
     if config.round.train_challenger:
@@ -183,9 +183,9 @@ def update(
     reference: bool = True,
     number: int = 2,
 ) -> dict[str, int]:
-    """Bytes of a rank at the fullest moment of an update of `rows` completions at once.
+    """Peak bytes of a rank in an update of `rows` completions at once. `number`: bytes
 
-    `number`: bytes of one in the arithmetic.
+    per number in the arithmetic.
     """
     trained = shape.weights if lora is None else shape.adapters(lora)
     parts = resident(shape, ranks=ranks, sharded=sharded, lora=lora, reference=reference, number=number)
@@ -225,7 +225,7 @@ def resident(
     reference: bool = True,
     number: int = 2,
 ) -> dict[str, int]:
-    """Bytes that a rank holds through a whole phase. The reference of an adapter is another one."""
+    """Bytes that a rank holds throughout a phase. An adapter's reference is another adapter."""
     split = ranks if sharded else 1
     trained = shape.weights if lora is None else shape.adapters(lora)
     return {
@@ -237,9 +237,9 @@ def resident(
 
 
 def host_memory_bytes(config: Config, challenger: Shape, solver: Shape, ranks: int) -> int:
-    """Bytes of a machine's memory that `ranks` of them take at their fullest. Under FSDP each reads its part
-    of the models onto its GPU; else every rank reads the policy and its reference whole, in float32, and the
-    base of adapters in bfloat16. What a checkpoint gets is copied first, by one rank or in parts."""
+    """Peak bytes of host memory for `ranks` ranks. Under FSDP each reads its shard of the models onto its
+    GPU; otherwise every rank reads the whole policy and reference, in float32, and the base of adapters in
+    bfloat16. A checkpoint's content is copied first, by one rank or in shards."""
     found, hardware = 0, config.hardware
     for settings, shape in ((config.challenger_grpo, challenger), (config.solver_grpo, solver)):
         size, saved = ranks * 4 * shape.weights * (2 if settings.beta > 0 else 1), checkpoint(shape)
@@ -252,7 +252,7 @@ def host_memory_bytes(config: Config, challenger: Shape, solver: Shape, ranks: i
 
 
 def checkpoint(shape: Shape, lora: int | None = None) -> int:
-    """Bytes of a resumable checkpoint on disk: what trains, and AdamW's two moments of it."""
+    """Bytes of a resumable checkpoint on disk: the trained weights, and AdamW's two moments."""
     return 12 * (shape.weights if lora is None else shape.adapters(lora))
 
 
@@ -273,7 +273,7 @@ def _phase(
     rollouts = others | resident(shape, **how)
     if hardware.colocate_vllm:
         own = _own(config, shape, min(share, hardware.rows_at_once))
-        if lora is not None:  # until the engine is there the trainer has the base by itself
+        if lora is not None:  # until the engine exists the trainer holds the base by itself
             yield Load(f"{role}: start", gpus, others | {"base": rollouts.pop("base")}, (own,), placed)
         votes, engines = ", votes" if role == "challenger" else "", (own,)
         yield Load(f"{role}: rollouts{votes}", gpus, rollouts, engines, placed)
@@ -301,7 +301,7 @@ def _gpus(hardware: HardwareConfig) -> tuple[tuple[int, ...], bool]:
 
 
 def _own(config: Config, shape: Shape, rows: int) -> EngineLoad:
-    """The engine that a rank keeps."""
+    """A rank's engine."""
     lora = config.training.lora
     return _engine(
         "vLLM" if lora is None else "vLLM and base",
@@ -323,7 +323,7 @@ def _engine(
     adapters: int = 0,
     yours: bool = False,
 ) -> EngineLoad:
-    """`adapters`: numbers of all of them, which it holds beside its weights."""
+    """`adapters`: total numbers of the adapters, which it holds besides its weights."""
     work = _ENGINE + 12 * rows * shape.vocabulary + 12 * _CHUNK * shape.intermediate
     return EngineLoad(
         name,
@@ -338,7 +338,7 @@ def _engine(
 
 
 def _sampler(config: Config, shape: Shape) -> dict[str, int]:
-    """Of our own decoding loop with weights in bfloat16."""
+    """Memory of our own decoding loop with weights in bfloat16."""
     rows = config.hardware.rows_at_once
     longest = config.sampling.max_prompt_tokens + config.sampling.max_new_tokens
     cache = 2 * rows * longest * shape.cached
@@ -346,9 +346,9 @@ def _sampler(config: Config, shape: Shape) -> dict[str, int]:
 
 
 def _layer_work(shape: Shape, tokens: int, number: int, between: int) -> int:
-    """Computing a layer again and its gradients: per token, and its weights once more.
+    """Recomputing a layer and its gradients: per token, plus another copy of its
 
-    `between`: bytes of one number from layer to layer.
+    weights. `between`: bytes per number between layers.
     """
     narrow = (8.5 + between + 4 * number) * shape.hidden + (4 + 3 * number) * (shape.query + shape.key)
     return int(tokens * (5.75 * number * shape.intermediate + narrow)) + number * shape.layer

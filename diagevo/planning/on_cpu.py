@@ -1,7 +1,7 @@
-"""What a run takes of a machine without a GPU: memory at its fullest, time at the pace of a matrix product.
+"""The resources of a run without a GPU: peak memory, and time at the speed of a matrix product. Weights,
 
-Weights, gradients, AdamW's moments and the reference are float32. Without gradient checkpointing an update
-keeps what each layer made of its tokens. Prompts and replies count as the longest: both are bounds. No torch.
+gradients, AdamW's moments and the reference are float32. Without gradient checkpointing an update keeps each
+layer's activations. Prompts and replies count at maximum length: both are upper bounds. No torch.
 """
 
 import time
@@ -13,16 +13,17 @@ from diagevo.config.resources import passes, rollouts, votes_a_question
 from diagevo.planning.shapes import Shape
 
 PROCESS = 3_000_000_000
-"""Of Python, torch and TRL, with what they keep of earlier stages: a run of 135 M weights whose other parts
-come to 7.3 GB held 10.2 GB."""
+"""Memory of Python, torch and TRL, including remains of earlier stages: a run of 135 M weights whose other
+parts add up to 7.3 GB used 10.2 GB."""
 SHARE = 0.5
-"""Of the pace of large products that a whole model keeps: norms, attention and the optimizer are slower."""
+"""Share of the speed of large products that a whole model reaches: norms, attention and the optimizer are
+slower."""
 _NUMBER = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """A moment in which a stage holds most."""
+    """A stage's peak."""
 
     stage: str
     parts: Mapping[str, int]
@@ -33,7 +34,7 @@ class Peak:
 
 
 def peaks(config: Config, shape: Shape) -> list[Peak]:
-    """The fullest moment of each stage that trains or samples, with one model for both policies."""
+    """The peak of each stage that trains or samples, with one model for both policies."""
     sampling, play = config.sampling, config.round
     longest = sampling.max_prompt_tokens + sampling.max_new_tokens
     weights = _NUMBER * shape.weights
@@ -53,13 +54,13 @@ def peaks(config: Config, shape: Shape) -> list[Peak]:
         found.append(Peak(name, parts))
     rows = min(config.hardware.rows_at_once, play.candidates * play.responses)
     cache = _NUMBER * rows * longest * shape.cached
-    drawn = _NUMBER * rows * shape.vocabulary * 4  # logits, and in float64 their sums
+    drawn = _NUMBER * rows * shape.vocabulary * 4  # logits, and their sums in float64
     sampled = {"process": PROCESS, "weights": weights, "cache": cache, "logits": drawn}
     return [*found, Peak("candidates, votes", sampled)]
 
 
 def _update(shape: Shape, tokens: int) -> dict[str, int]:
-    """Of so many tokens at once. A checkpoint is written from a copy, beside the step after."""
+    """An update of this many tokens at once. A checkpoint is written from a copy, during the next step."""
     layer = 10 * shape.hidden + 2 * (shape.query + shape.key) + 4 * shape.intermediate
     return {
         "process": PROCESS,
@@ -73,10 +74,10 @@ def _update(shape: Shape, tokens: int) -> dict[str, int]:
 
 
 def seconds(config: Config, shape: Shape, pace: float, questions: int) -> tuple[float, float]:
-    """Of what comes before round 1, the warm start and the base model's validation, and of one round with its
-    validation, at most, at `pace` operations a second. `questions`: of the validation set.
+    """Maximum seconds before round 1 (the warm start and the base model's validation), and of one round with
+    its validation, at `pace` operations a second. `questions`: of the validation set. A
 
-    A token takes two operations a weight forwards, and four more backwards.
+    token takes two operations per weight forward, and four more backward.
     """
     each, speed = 2 * shape.weights, SHARE * pace
     prompt, new = config.sampling.max_prompt_tokens, config.sampling.max_new_tokens
@@ -105,7 +106,7 @@ def seconds(config: Config, shape: Shape, pace: float, questions: int) -> tuple[
 
 def pace() -> float:
     """Operations a second of float32 products on this machine: the best of many, each so short that other
-    work seldom interrupts it."""
+    work rarely interrupts it."""
     import numpy as np
 
     left, right = np.ones((256, 768), np.float32), np.ones((768, 768), np.float32)

@@ -1,7 +1,7 @@
-"""How long a round takes on GPUs, part by part: arithmetic on the assumptions below. No torch.
+"""The time of a round on GPUs, part by part: arithmetic on the assumptions below. No torch.
 
-Every rank keeps a vLLM, so that each part has all GPUs. The diagnostician reads failures while the solver
-trains; what it has left then, the others wait for.
+Every rank keeps a vLLM, so that each part uses all GPUs. The diagnostician reads failures while the solver
+trains; the GPUs wait for what is left then.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,19 +19,20 @@ FAST: Mapping[int, tuple[str, float, float]] = {
     80: ("H100", 3.35e12, 989e12),
     141: ("H200", 4.8e12, 989e12),
 }
-"""By gigabytes: a card, the bytes a second of its memory, its bfloat16 operations a second (data sheets)."""
+"""By gigabytes: a card, its memory bandwidth in bytes a second, its bfloat16 operations a second (data
+sheets)."""
 LINKS: Mapping[int, float] = {24: 32e9, 40: 300e9, 48: 32e9, 80: 450e9, 141: 450e9}
-"""Bytes a second from a card to another of its machine: PCIe 4 or NVLink, one way (data sheets)."""
+"""Bytes a second between cards of a machine: PCIe 4 or NVLink, one way (data sheets)."""
 DECODING, READING, TRAINING, SENDING = 0.6, 0.5, 0.4, 0.7
-"""What decoding reaches of a card's memory, reading a prompt and an update of its operations, and what ranks
-exchange of its link."""
-STEP = 0.004  # seconds of a decoding step beside reading memory
+"""Shares reached: decoding, of the memory bandwidth; prompts and updates, of the operations; exchanges
+between ranks, of the link."""
+STEP = 0.004  # seconds of a decoding step besides reading memory
 START = 90.0  # seconds until the ranks of a phase are ready
 SYNC = 10.0  # seconds: a policy's weights into the engines, checked
 DISK = 1e9  # bytes a second
 COPY = 5e9  # bytes a second from a GPU to the memory of its machine
 ASKED, REPLY = 2600, 150  # tokens of a call of the diagnostician, and of its reply
-SERVED = 64  # replies that the diagnostician writes at once
+SERVED = 64  # replies that the diagnostician generates at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +45,24 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Cards of one kind, and what they play."""
+    """Cards of one kind, and their workload."""
 
     card: int
     gpus: int
     prompt: int
-    """Tokens in the mean; with the answer what the plan reckons with."""
+    """Mean tokens assumed by the plan."""
     answer: int
     longest: int
-    """Tokens of an answer at most."""
+    """Maximum tokens of an answer."""
     row: int
     """Tokens of prompt and answer that a row of a micro-batch has room for."""
     shards: int | None = None
-    """GPUs that share a model's training state; None where each has it whole."""
+    """GPUs that share a model's training state; None if each has all of it."""
     lora: int | None = None
 
     def drawn(self, prompts: int, each: int, rows: int, shape: Shape) -> float:
-        """Seconds for `each` answers to so many prompts, by an engine a GPU that decodes `rows` at once. The
-        last answers are the longest, and come alone."""
+        """Seconds for `each` answers to this many prompts, with one engine per GPU that decodes `rows` at
+        once. The last answers are the longest, and are decoded alone."""
         _, bandwidth, operations = FAST[self.card]
         weights, reading = 2 * shape.weights, READING * operations
         alone = weights / (DECODING * bandwidth) + STEP
@@ -74,10 +75,11 @@ class Pace:
         )
 
     def updated(self, settings: GRPOConfig, shape: Shape) -> float:
-        """Seconds of a phase's updates. What ranks exchange is sent while they compute: the slower counts.
+        """Seconds of a phase's updates. Communication overlaps computation: the slower counts.
 
-        Checkpointing computes the policy's forward pass once more. Attention takes as many operations a token
-        as there are pairs before it: half of the length in the mean, a product with keys and one with values.
+        Checkpointing repeats the policy's forward pass. Attention's operations per token grow with the number
+        of earlier
+        tokens: half the length on average, one product with keys and one with values.
         """
         tokens = rollouts(settings) * (self.prompt + self.answer)
         forward, backward = passes(settings, self.lora)
@@ -101,7 +103,7 @@ class Pace:
         return sent / (SENDING * LINKS[self.card])
 
     def asked(self, calls: int, shape: Shape) -> float:
-        """Seconds of so many calls of a diagnostician that has one GPU."""
+        """Seconds of this many calls to a diagnostician on one GPU."""
         _, bandwidth, operations = FAST[self.card]
         weights = 2 * shape.weights
         step = weights / (DECODING * bandwidth) + STEP
@@ -116,7 +118,7 @@ def spans(
     diagnostician: Shape | None,
     questions: int,
 ) -> list[Span]:
-    """The parts of a round on GPUs of `card` GB. `found`: what each stage holds; `questions`: of a
+    """The parts of a round on GPUs of `card` GB. `found`: each stage's memory; `questions`: of a
     validation."""
     play, one, two = config.round, config.challenger_grpo, config.solver_grpo
     mean, sampling, hardware = mean_tokens(config.sampling), config.sampling, config.hardware
@@ -163,7 +165,7 @@ def _phase(
     saved = checkpoint(shape, config.training.lora)
     copies = pace.gpus if config.hardware.accelerate_config is not None else 1
     saves, between = -(-steps // settings.save_steps), settings.save_steps * (SYNC + drawn + updated / steps)
-    # Written beside the steps that follow; the last one, and the policy, beside none.
+    # Written during the following steps; the last one, and the policy, after them.
     late = (saves - 1) * max(0.0, saved / DISK - between) + (saved + saved / 3) / DISK
     yield Span(
         f"{role}: start, loads", START + SYNC + 8 * shape.weights / DISK

@@ -1,4 +1,4 @@
-"""What a run would take, before it starts: work, memory, disk, places on a cluster, time."""
+"""The resources of a run before it starts: work, memory, disk, cluster placement, time."""
 
 import os
 from collections import defaultdict
@@ -44,21 +44,21 @@ from diagevo.progress import STAGES, VALIDATION, WARM_START
 from diagevo.sampling.cluster import connected, nodes_of
 
 _BASE = f"base model {VALIDATION}"
-"""What is measured before round 1."""
+"""The validation before round 1."""
 
 
 def plan_run(
     config: Config, measured: Mapping[str, float] = MappingProxyType({}), played: int = 0
 ) -> dict[str, Any]:
-    """What a run of this configuration would take, as `diagevo train --plan --json` prints it.
+    """The plan of a run with this configuration, as printed by `diagevo train --plan --json`.
 
     Args:
         config: of the run.
         measured: seconds of its stages in an earlier run, as `measured_seconds` finds them.
-        played: rounds that are done: the plan is of those that are left.
+        played: finished rounds: the plan covers those that are left.
 
     Raises:
-        ConfigError: the models have different shapes, or the cluster has no place for the ranks.
+        ConfigError: the models have different shapes, or the cluster has no room for the ranks.
     """
     if (why := shape_mismatch(config)) is not None:
         raise ConfigError(why, hint=SAME_SHAPE)
@@ -112,13 +112,13 @@ def measured_seconds(runs: Iterable[AbstractContextManager[History]], config: Co
                         times[VALIDATION if fact.round else _BASE].append(taken)
                     case _:
                         pass  # not measured
-        if times.keys() & {*STAGES}:  # a run from outside has the settings, and played nothing
+        if times.keys() & {*STAGES}:  # an imported run has the settings, but was not played here
             return {stage: sum(taken) / len(taken) for stage, taken in times.items()}
     return {}
 
 
 def _placed(config: Config) -> dict[str, str]:
-    """The run's places on the cluster as it is now. ConfigError where it cannot start."""
+    """The run's placement on the current cluster. ConfigError if it cannot start."""
     hardware = config.hardware
     if hardware.cluster != "ray":
         return {}
@@ -136,7 +136,7 @@ def _placed(config: Config) -> dict[str, str]:
 
 
 def _on_gpus(config: Config) -> dict[str, Any] | None:
-    """Stages with the bytes of their parts on a GPU; by card whether it fits. None where none is used."""
+    """Stages with the bytes of their parts on a GPU; by card whether it fits. None if no GPU is used."""
     if config.hardware.device != "cuda":
         return None
     shapes = shapes_of(config)
@@ -184,8 +184,8 @@ def _stage(load: Load, card: float) -> dict[str, Any]:
 
 
 def _on_cpu(config: Config) -> dict[str, Any] | None:
-    """What a run on a CPU holds at its fullest, and how long it may take. None where a GPU may train, several
-    processes do, or the model is not here."""
+    """The peak memory of a run on a CPU, and its maximum time. None if a GPU may train, several processes do,
+    or the model is not here."""
     hardware, shape = config.hardware, find_shape(config.roles.solver.model)
     if hardware.device != "cpu" or hardware.processes > 1 or hardware.cluster == "ray" or shape is None:
         return None
@@ -201,7 +201,7 @@ def _on_cpu(config: Config) -> dict[str, Any] | None:
 
 
 def validation_questions(config: Config) -> int:
-    """Questions of the validation set, as far as they follow from the configuration."""
+    """Number of validation questions, as far as the configuration determines it."""
     settings = config.validation
     if settings.questions is None:
         return 0

@@ -1,4 +1,4 @@
-"""A model's size from its config.json: how many weights, and what a token of it takes. No torch."""
+"""A model's size from its config.json: the number of weights, and the memory per token. No torch."""
 
 import json
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class Shape:
 
     @property
     def outer(self) -> int:
-        """Weights outside of the layers: embedding, head, last norm."""
+        """Weights outside the layers: embedding, head, last norm."""
         return self.vocabulary * self.hidden * (1 if self.tied else 2) + self.hidden
 
     @property
@@ -47,7 +47,7 @@ class Shape:
 
     @property
     def cached(self) -> int:
-        """Numbers that a cache keeps of a token."""
+        """Numbers that a cache keeps per token."""
         return 2 * self.layers * self.key
 
     def adapters(self, rank: int) -> int:
@@ -58,7 +58,7 @@ class Shape:
 
 
 def shape_of(config: Mapping[str, Any]) -> Shape | None:
-    """What config.json says; None for an architecture whose weights are not counted here."""
+    """The shape from config.json; None for an architecture that is not supported here."""
     kind = config.get("model_type")
     if kind not in ("llama", "mistral", "qwen2", "qwen3"):
         return None
@@ -122,7 +122,7 @@ KNOWN = {
 
 
 SMALL = {"builtin:arithmetic": "weights", "builtin:arithmetic-methods": "method_weights"}
-"""Folders of `diagevo.arithmetic`, by what names them."""
+"""Folders of `diagevo.arithmetic`, by name."""
 
 
 def config_file(model: str) -> Path | None:
@@ -134,13 +134,13 @@ def config_file(model: str) -> Path | None:
 
 
 def find_shape(model: str) -> Shape | None:
-    """By its config.json or KNOWN; None where nothing here tells."""
+    """From its config.json or KNOWN; None if neither has it."""
     if (file := config_file(model)) is None:
         return KNOWN.get(model)
     try:
         return shape_of(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError):
-        return None  # a config.json that is none: loading the model will say so
+        return None  # an invalid config.json: loading the model will report it
 
 
 def _downloaded(model: str) -> Path | None:

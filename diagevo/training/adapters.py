@@ -1,8 +1,8 @@
-"""A policy that is an adapter: the base is frozen and stays the same for ever, the adapter goes on from round
-to round.
+"""A policy that is an adapter: the base is frozen and never changes, and the adapter continues from round to
+round. A
 
-A phase begins with the adapter that the last one left; TRL keeps a frozen copy of it, the KL reference. What
-comes out is an adapter again, as PEFT writes it.
+phase starts from the last one's adapter; TRL keeps a frozen copy of it, the KL reference. The result is an
+adapter again, in PEFT's format.
 """
 
 import os
@@ -17,7 +17,7 @@ TRAINED = "default"
 
 
 def check_adapter(start: Path, rank: int | None) -> None:
-    """Raises ConfigError where `training.lora` is not what the policy in `start` was trained with."""
+    """Raises ConfigError if `training.lora` differs from the rank of the policy in `start`."""
     if base_of(start) is not None and (had := adapter_rank(start)) != rank:
         raise ConfigError(
             f"training.lora is {rank}, and the policy in {start} is an adapter of rank {had}.",
@@ -26,10 +26,10 @@ def check_adapter(start: Path, rank: int | None) -> None:
 
 
 def adapted(start: Path, rank: int, output: Path, numbers: str, **options: Any) -> Any:
-    """The model of the policy in `start`: its base in `numbers`, which is what the arithmetic rounds it to
-    anyway, and its adapter in float32; a new one where it has none. Written from `output`, it names its base.
+    """The model of the policy in `start`: its base in `numbers`, to which the arithmetic rounds it anyway,
+    and its adapter in float32; a new one if it has none. When saved to `output`, it names its base. A new
 
-    A new one is on every linear layer but the head, and answers as the base does.
+    adapter covers every linear layer but the head, and initially answers as the base does.
     """
     with extra("train", "training.lora"):
         from peft import LoraConfig, PeftModel, get_peft_model
@@ -54,6 +54,7 @@ def _named(base: Path, output: Path) -> str:
 
 
 def save_adapter(model: Any, folder: Path) -> None:
-    """What trains alone: beside a copy, transformers would read the copy back and leave this as it is."""
+    """Save only the adapter that trains: next to a copy, transformers would load the copy and leave this one
+    unchanged."""
     model.save_pretrained(str(folder), selected_adapters=[TRAINED], save_embedding_layers=False)
     (folder / "README.md").unlink(missing_ok=True)

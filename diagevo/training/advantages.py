@@ -5,18 +5,18 @@ from collections.abc import Sequence
 
 
 def whitened(rewards: Sequence[float], tokens: Sequence[int], parts: Sequence[str]) -> list[float]:
-    """REINFORCE++'s advantage, whitened in each part of a step, as Absolute Zero's trainer has it.
+    """REINFORCE++'s advantage, whitened within each part of a step, as in Absolute Zero's trainer.
 
-    A reward stands on every token of its completion, so that mean and variance weigh completions by their
+    A reward applies to every token of its completion, so that mean and variance weigh completions by their
     tokens: (r − mean) / √(var + 1e-8), with Bessel's correction over the tokens.
 
     Args:
         rewards: (B,) of the completions of a step.
-        tokens: (B,) how many each has.
-        parts: (B,) what each is compared with.
+        tokens: (B,) token counts.
+        parts: (B,) the comparison group of each.
 
     Returns:
-        (B,) advantages; 0 in a part of one token at most.
+        (B,) advantages; 0 in a part with at most one token.
     """
     advantages = [0.0] * len(rewards)
     for part in dict.fromkeys(parts):

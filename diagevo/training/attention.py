@@ -1,4 +1,4 @@
-"""Which attention a phase trains with: what was asked for, or the best that is there."""
+"""The attention implementation of a phase: the requested one, or the best available."""
 
 from importlib.util import find_spec
 from typing import Literal
@@ -9,10 +9,11 @@ Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
 
 
 def attention_for(asked: Attention, *, on_gpu: bool) -> str:
-    """The implementation that transformers is given.
+    """The implementation passed to transformers.
 
-    `auto`: FlashAttention 2 on a GPU where the package flash-attn or a kernel of the package `kernels` can be
-    loaded, else torch's own (sdpa). Raises MissingDependencyError where FlashAttention was asked for by name.
+    `auto`: FlashAttention 2 on a GPU if the package flash-attn or a kernel of the package `kernels` can be
+    loaded, else torch's own (sdpa). Raises MissingDependencyError if FlashAttention was requested by name but
+    is missing.
     """
     if asked in ("sdpa", "eager"):
         return asked

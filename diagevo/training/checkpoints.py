@@ -1,8 +1,8 @@
-"""Folders that are there whole or not at all: resumable checkpoints and the weights of a finished phase.
+"""Atomically published folders: resumable checkpoints and the weights of a finished phase. A folder is
 
-A folder is written beside its place under a hidden name, gets a manifest of sizes and SHA-256 digests, is
-flushed to disk, and is then renamed. The manifest lists what may be there, not only what must: readers take
-every shard that they find. Without a manifest, or where it does not fit, a folder is not counted.
+written next to its destination under a hidden name, gets a manifest of sizes and SHA-256 digests, is
+flushed to disk, and is then renamed. The manifest lists everything that may exist, not only what must:
+readers load every shard that they find. A folder without a matching manifest is ignored.
 """
 
 import hashlib
@@ -36,13 +36,13 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: dict[str, _File]
-    """By path below the folder; all that is there, but the manifest."""
+    """By path below the folder; everything but the manifest."""
     notes: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A whole checkpoint: the step after which it was saved, its folder, and what the writer noted."""
+    """A complete checkpoint: the step after which it was saved, its folder, and the writer's notes."""
 
     step: int
     folder: Path
@@ -51,7 +51,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an interrupted phase left: its newest whole checkpoint, and what is newer and is not whole."""
+    """What an interrupted phase left: its newest complete checkpoint, and newer incomplete ones."""
 
     checkpoint: Checkpoint | None
     broken: tuple[str, ...]
@@ -59,7 +59,7 @@ class Found:
 
     @property
     def step(self) -> int:
-        """The step that the phase goes on from: 0 where there is no whole checkpoint."""
+        """The step to resume from: 0 if there is no complete checkpoint."""
         return 0 if self.checkpoint is None else self.checkpoint.step
 
 
@@ -95,7 +95,7 @@ def publish(staging: Path, target: Path, notes: Mapping[str, Any]) -> None:
 
 
 def find(work: Path, stop: StopFlag | None = None) -> Found:
-    """Look for the newest whole checkpoint. Broken ones are passed over, and each says why. Raises
+    """Find the newest complete checkpoint. Broken ones are skipped, each with a reason. Raises
     StoppedSafely once `stop` is overdue: all files are read."""
     folders = sorted(_checkpoints(work), reverse=True)
     broken = [f"{folder.name} is incomplete" for folder in _staged(work)]
@@ -128,7 +128,7 @@ def _read(folder: Path, stop: StopFlag | None = None) -> tuple[Mapping[str, Any]
 def _misfit(folder: Path, listed: Mapping[str, _File], stop: StopFlag | None) -> str | None:
     if not listed:
         return f"{MANIFEST} lists no file"
-    # Names are held against what is found below the folder: none of them is followed out of it.
+    # Names are compared with the files below the folder: none is followed outside it.
     there = {path.relative_to(folder).as_posix(): path.lstat() for path in folder.rglob("*")}
     folders = {parent.as_posix() for name in listed for parent in PurePosixPath(name).parents}
     for name in sorted(there.keys() - listed.keys() - folders - {MANIFEST}):
@@ -150,10 +150,10 @@ def _misfit(folder: Path, listed: Mapping[str, _File], stop: StopFlag | None) ->
 
 @contextmanager
 def writing(what: str, folder: Path) -> Iterator[None]:
-    """A block that writes `what` below `folder`. Raises StoreError where the disk does not take it."""
+    """A block that writes `what` below `folder`. Raises StoreError if the disk refuses it."""
     try:
         yield
-    except Exception as error:  # torch and safetensors raise errors of their own where a write fails
+    except Exception as error:  # torch and safetensors raise their own errors if a write fails
         message = str(error)
         if (
             not isinstance(error, OSError)
@@ -180,7 +180,8 @@ def rotate(work: Path, keep: int = KEEP) -> None:
 
 
 def discard_after(work: Path, step: int) -> None:
-    """Remove what an interrupted phase left behind: checkpoints after `step`, and everything half written."""
+    """Remove what an interrupted phase left behind: checkpoints after `step`, and everything partially
+    written."""
     for found, folder in _checkpoints(work):
         if found > step:
             _remove(folder)

@@ -38,17 +38,17 @@ def play_phase(
     on_update: OnUpdate = no_update,
     engine: Engine | None = None,
 ) -> TrainingSummary:
-    """Play a phase, or as one of its ranks this rank's part of it. `reward` is what `phase.reward` names.
+    """Run a phase, or this rank's part of it. `reward` is the one that `phase.reward` names. `on_step` is
 
-    `on_step` is called on rank 0 once a step, before that step's checkpoint is saved. A StoppedSafely that it
-    raises is raised here, on every rank, once the step's checkpoint is saved; anything else at once. Once
-    `stop` is overdue on a rank, all break off the step that is under way and save those before it; it is
-    played again. `on_update` is called on rank 0 after each update. `engine`: what draws the rollouts, where
-    `hardware.colocate_vllm` says so.
+    called on rank 0 once per step, before that step's checkpoint is saved. If it raises StoppedSafely, that
+    is raised here, on every rank, after the step's checkpoint is saved; anything else at once. Once `stop`
+    is overdue on a rank, all abort the running step and save the steps before it; it is repeated later.
+    `on_update` is called on rank 0 after each update. `engine`: generates the rollouts if
+    `hardware.colocate_vllm` is set.
 
-    Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a folder that is no
-    model, StoreError where a checkpoint cannot be written, WrongTrainingError where what the phase measures
-    says that its reference or its sampler has other weights than it must have.
+    Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a folder that is not a
+    model, StoreError if a checkpoint cannot be written, WrongTrainingError if the measurements show that the
+    reference or the sampler has the wrong weights.
     """
     settings, training, hardware, work = phase.settings, phase.training, phase.hardware, phase.work
     check_model_folder(phase.start)
@@ -77,7 +77,7 @@ def play_phase(
         "seed": phase.seed,
         "settings": settings.model_dump(mode="json", exclude={"micro_batch", "save_steps"}),
         "lora": training.lora,
-        "form": "sharded",  # of checkpoints; read by any number of ranks, whether they shard or not
+        "form": "sharded",  # of checkpoints; any number of ranks can read them, sharded or not
     }
     found: list[Any] = [None]
     if processes.is_main_process:
@@ -114,7 +114,7 @@ def play_phase(
             if trainer.stopped is not None:
                 raise trainer.stopped
     except StoppedSafely:
-        processes.wait_for_everyone()  # where one rank ends, others are ended: the checkpoint counts by now
+        processes.wait_for_everyone()  # if one rank ends, the others do: the checkpoint counts by now
         raise
     with checkpoints.writing("the weights of the phase", phase.output.parent):
         _write_output(trainer, phase, notes)
@@ -125,7 +125,7 @@ def play_phase(
 
 
 def keep_reports(trainer: Any, logs: Path) -> None:
-    """What TensorBoard reads goes to `logs`, which outlives the work folder."""
+    """TensorBoard's files go to `logs`, which outlives the work folder."""
     from transformers.integrations.integration_utils import TensorBoardCallback
 
     for callback in trainer.callback_handler.callbacks:
@@ -140,7 +140,7 @@ def computes_in(hardware: HardwareConfig) -> dict[str, Any]:
 
 
 def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
-    """The paper's settings in TRL's terms. Each value that TRL would choose otherwise is written out.
+    """The paper's settings in TRL's terms. Every value that differs from TRL's default is explicit.
 
     TRL fixes the epsilon of the advantage at 1e-4 where the paper's family has 1e-6: 0.02% at a group's
     standard deviation of 0.5.
@@ -264,7 +264,10 @@ def _refuse_long_prompts(tokenizer: Any, rows: Sequence[TrainingRow], sampling: 
 
 
 def resumable(work: Path, notes: dict[str, Any], stop: StopFlag) -> int | None:
-    """The step to go on from, None to start at the beginning. Clears away what is broken or half written."""
+    """The step to resume from, None to start at the beginning.
+
+    Removes broken or partially written checkpoints.
+    """
     found = checkpoints.find(work, stop)
     checkpoint = found.checkpoint
     private_folder(work)
@@ -284,7 +287,7 @@ def resumable(work: Path, notes: dict[str, Any], stop: StopFlag) -> int | None:
 
 
 def _write_output(trainer: Any, phase: Phase, notes: dict[str, Any]) -> None:
-    """The whole weights; of a policy with an adapter the adapter."""
+    """Write the whole weights; for a policy with an adapter, the adapter."""
     output = phase.output
     staging = checkpoints.staging_folder(output)
     if trainer.accelerator.is_main_process:

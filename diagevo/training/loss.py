@@ -1,12 +1,13 @@
 """The loss of a policy's update: GRPO, a token at a time. Pure.
 
-Shao et al., DeepSeekMath (arXiv:2402.03300), its objective and its KL estimator. The clip has another bound
-above than below, as in Yu et al., DAPO (arXiv:2503.14476); a ratio far above both is bounded too, the dual
-clip of Ye et al. (arXiv:1912.09729). Tests hold it against TRL's own and against values worked out by hand.
+Shao et al., DeepSeekMath (arXiv:2402.03300), its objective and its KL estimator. The clip has different
+upper and lower bounds, as in Yu et al., DAPO (arXiv:2503.14476); a ratio far above both is bounded too, the
+dual clip of Ye et al. (arXiv:1912.09729). Tests compare it with TRL's own and with hand-worked values.
 
-B completions of a micro-batch, T tokens of the longest. Log-probabilities are of the tokens that were drawn.
-Masked positions may hold anything: they are replaced before the arithmetic, since 0 · inf is not 0, neither
-in a sum nor in a gradient. `where(mask, loss, 0)` after it would leave the gradient NaN.
+B
+completions of a micro-batch, T tokens of the longest. Log-probabilities are those of the sampled tokens.
+Masked positions may contain anything: they are replaced before the arithmetic, since 0 · inf is not 0,
+neither in a sum nor in a gradient. `where(mask, loss, 0)` after it would leave the gradient NaN.
 """
 
 from typing import Literal
@@ -51,19 +52,19 @@ def grpo_loss(
     capped: bool = False,
     correction_B_T: torch.Tensor | float = 1.0,
 ) -> torch.Tensor:
-    """What is minimised: minus the surrogate objective, plus `beta` times the KL to the reference.
+    """The minimized loss: minus the surrogate objective, plus `beta` times the KL to the reference.
 
     Args:
-        logps_B_T: by the policy that is trained; they and `ratio_B_T` have a gradient.
+        logps_B_T: under the policy being trained; they and `ratio_B_T` have a gradient.
         ratio_B_T: `ratios` to the policy that drew the tokens.
-        reference_B_T: by the frozen reference; None where there is no KL.
+        reference_B_T: under the frozen reference; None if there is no KL.
         advantages_B: a completion's reward, standardised in its group.
         weights_B_T: `token_weights`.
-        clip_low, clip_high: how far a ratio may leave 1 for what it gains.
-        delta: where clipping does not bound it, a ratio counts as this at most; None: as it is.
+        clip_low, clip_high: how far a ratio may move from 1 in its favour.
+        delta: where clipping does not bound it, the maximum of a ratio; None: unbounded.
         beta: weight of the KL.
-        capped: a ratio is a weight alone, 1 + `clip_high` at most (CISPO, arXiv:2506.13585).
-        correction_B_T: `truncated`, for a sampler that is not quite the policy.
+        capped: a ratio is only a weight, at most 1 + `clip_high` (CISPO, arXiv:2506.13585).
+        correction_B_T: `truncated`, for a sampler that differs slightly from the policy.
     """
     logps_B_T = _counted(logps_B_T, weights_B_T)
     ratio_B_T = _counted(ratio_B_T, weights_B_T)
@@ -88,7 +89,7 @@ def grpo_loss(
 
 
 def truncated(old_B_T: torch.Tensor, sampled_B_T: torch.Tensor, cap: float) -> torch.Tensor:
-    """The policy's probability over the sampler's, `cap` at most (TIS, Yao et al. 2025); 1 where the sampler
+    """The policy's probability over the sampler's, at most `cap` (TIS, Yao et al. 2025); 1 if the sampler
     gave none."""
     # A token that the sampler gave no probability is NaN here: it counts as drawn by the policy itself.
     return torch.exp((old_B_T - sampled_B_T).nan_to_num(nan=0.0)).clamp(max=cap)
@@ -110,7 +111,7 @@ def token_weights(
     completions: torch.Tensor | int,
     longest: int,
 ) -> torch.Tensor:
-    """What each token counts in an update of so many `tokens` and `completions` on all ranks; padding 0.
+    """The weight of each token in an update of this many `tokens` and `completions` on all ranks; padding 0.
 
     dapo, cispo: every token the same. grpo: every completion the same, a token as a share of its own.
     dr_grpo (Liu et al., arXiv:2503.20783): a token as a share of the `longest` completion allowed.
@@ -135,5 +136,5 @@ def clipped(
 
 
 def _counted(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """0 where the mask is, with no gradient there whatever is behind it."""
+    """0 at masked positions, without a gradient there whatever their values."""
     return torch.where(mask.bool(), values, 0)

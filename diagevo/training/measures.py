@@ -1,4 +1,4 @@
-"""What a phase measures of itself, and when that says that it trains on wrong numbers. No torch."""
+"""A phase's measurements of itself, and when they show that it trains on wrong numbers. No torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ COMPLETIONS, CUT_OFF = "completions/count", "completions/cut_off"
 """What the trainer adds to TRL's metrics of a step."""
 
 NEARLY_ALL = 0.95
-"""Share of completions cut off at which a phase learns from beginnings alone."""
+"""Share of truncated completions from which a phase learns only from beginnings."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseMeasures:
-    """One phase, from its first step: also the steps before a checkpoint that it was resumed from."""
+    """One phase, from its first step, including steps before the checkpoint that it was resumed from."""
 
     steps: int
     first_kl: float | None
@@ -40,7 +40,7 @@ class PhaseMeasures:
 def measured(
     log: Sequence[Mapping[str, float | None]], training: TrainingConfig, *, reference: bool, attention: str
 ) -> PhaseMeasures:
-    """What the metrics of a phase's steps come to. `reference`: whether there is a KL to one."""
+    """The measurements from the metrics of a phase's steps. `reference`: whether there is a KL to one."""
     first = log[0].get(FIRST_KL) if reference else None
     gaps = [entry[SAMPLING_DIFFERENCE] for entry in log if SAMPLING_DIFFERENCE in entry]
     gap = max(map(_number, gaps)) if gaps else None
@@ -79,7 +79,7 @@ def finite(value: float | None) -> float | None:
 
 
 def stop_where_wrong(measures: PhaseMeasures, training: TrainingConfig) -> None:
-    """Raises WrongTrainingError where the reference or the sampler is not what it must be."""
+    """Raises WrongTrainingError if the reference or the sampler is wrong."""
     if "wrong_reference" in measures.findings:
         raise WrongTrainingError(
             f"the KL to the reference is {_shown(measures.first_kl)} at the first step, where policy and "
@@ -113,7 +113,7 @@ def _shown(value: float | None) -> str:
 
 
 def warnings(measures: PhaseMeasures) -> list[str]:
-    """What a phase went through with, though it hardly can have learned from it; a line each."""
+    """Warnings about a phase that finished but can hardly have learned anything, one line each."""
     lines = []
     if "constant_reward" in measures.findings:
         lines.append(

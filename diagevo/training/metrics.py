@@ -1,4 +1,4 @@
-"""What the steps of a phase come to, under TRL's names: over the tokens, completions and rollouts of all
+"""The metrics of a phase's steps, under TRL's names: over the tokens, completions and rollouts of all
 ranks."""
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from diagevo.training.phase import Rollout
 
 
 class StepMetrics:
-    """Adds to the metrics that TRL logs after each step, a value a micro-batch; their mean is logged."""
+    """Adds to the metrics that TRL logs after each step, one value per micro-batch; their mean is logged."""
 
     def __init__(self, accelerator: Any, metrics: dict[str, list[float]]) -> None:
         self._accelerator = accelerator

@@ -12,7 +12,7 @@ from diagevo.training.plan import PhasePlan
 
 
 class Steps(Dataset):
-    """The steps of a phase in order; each item holds the rows of one rank."""
+    """The steps of a phase in order; each item has the rows of one rank."""
 
     def __init__(self, plan: PhasePlan, rank: int) -> None:
         self._plan = plan
@@ -36,8 +36,8 @@ class Steps(Dataset):
 
 
 def pack(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """The rows of each micro-batch: as many as `budget` tokens hold at the length of its longest, and one at
-    least. Rows of like length come together; no other order needs fewer."""
+    """The rows of each micro-batch: as many as fit into `budget` tokens at the length of its longest, and at
+    least one. Rows of similar length go together; no other order needs fewer micro-batches."""
     packed: list[list[int]] = []
     longest = 0
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
@@ -49,7 +49,7 @@ def pack(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 def deal(packed: Sequence[Sequence[int]], ranks: int) -> list[list[list[int]]]:
-    """The same rows as micro-batches for each rank: equally many, of which the largest are halved."""
+    """The same rows as micro-batches for each rank: equally many, made by halving the largest."""
     found = [list(rows) for rows in packed]
     while len(found) % ranks:
         largest = max(range(len(found)), key=lambda place: len(found[place]))
@@ -59,12 +59,12 @@ def deal(packed: Sequence[Sequence[int]], ranks: int) -> list[list[list[int]]]:
 
 
 class Dealt:
-    """The rows of all ranks, dealt out anew: a rank whose rows are long would keep the others waiting.
+    """The rows of all ranks, redistributed: a rank with long rows would keep the others waiting.
 
     Args:
         batch: Equally many rows on each rank.
-        budget: Tokens of a micro-batch at most, where it has more rows than one.
-        accelerator: Of the ranks, which all get here.
+        budget: Maximum tokens of a micro-batch with more than one row.
+        accelerator: Of the ranks, which must all call this.
     """
 
     def __init__(self, batch: dict[str, Any], budget: int, accelerator: Any) -> None:
@@ -85,10 +85,10 @@ class Dealt:
         self._width = held["completion_ids"].size(1)
         cuts = torch.arange(sum(map(len, mine))).split([len(rows) for rows in mine])
         self.micro_batches = [trim(select(held, rows)) for rows in cuts]
-        """This rank's, without columns of padding: as many as the others have."""
+        """This rank's micro-batches, without padding columns: as many as the others have."""
 
     def given_back(self, found: Sequence[torch.Tensor]) -> torch.Tensor:
-        """What was found for the completions of each micro-batch here, for the rows that were here before."""
+        """Results computed here for each micro-batch, returned to the rows' original ranks."""
         here = torch.cat([pad(values, (0, self._width - values.size(1))) for values in found])
         ranks = self._accelerator.num_processes
         everyone = self._accelerator.gather(self._accelerator.pad_across_processes(here, dim=0))
@@ -124,18 +124,18 @@ def sequences(batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, int]:
 
 
 def in_place(values: torch.Tensor, batch: dict[str, Any]) -> torch.Tensor:
-    """What was found for the last tokens of `sequences`, where the completion has them."""
+    """Results for the last tokens of `sequences`, moved to the positions of the completion."""
     return _shifted(values, batch["completion_mask"].sum(1) - batch["completion_mask"].size(1))
 
 
 def _shifted(values: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
-    """Each row so many columns to the right; what leaves it comes in on the left."""
+    """Each row rotated right by this many columns."""
     columns = torch.arange(values.size(1), device=values.device)
     return values.gather(1, (columns - by.unsqueeze(1)) % values.size(1))
 
 
 def trim(batch: dict[str, Any]) -> dict[str, Any]:
-    """Cut the columns that hold padding in every row: prompts on the left, completions on the right."""
+    """Remove columns that are padding in every row: prompts on the left, completions on the right."""
     prompt = int(batch["prompt_mask"].sum(1).max())
     width = max(1, int(batch["completion_mask"].sum(1).max()))
     cut = dict(batch)

@@ -38,7 +38,7 @@ class Rollout:
 
 
 class Reward(Protocol):
-    """A reward in two halves, so that several ranks share the costly one.
+    """A reward in two halves, so that several ranks share the expensive one.
 
     `measure` sees the rollouts of one rank and returns a JSON value for each. `rewards` sees the rollouts of
     the whole step in order, with their measures, on every rank; it must be a pure function of them.
@@ -52,19 +52,19 @@ class Reward(Protocol):
 OnStep = Callable[[int, list[Rollout], list[float]], None]
 """Called once a step with its number, the rollouts of all ranks and their rewards."""
 OnUpdate = Callable[[int, Mapping[str, float | None]], None]
-"""Called once a step has changed the weights, before it is saved, with what the trainer measured of it."""
+"""Called after a step has changed the weights, before it is saved, with the trainer's metrics."""
 
 
 def no_update(step: int, metrics: Mapping[str, float | None]) -> None:
-    """The `OnUpdate` of who needs none."""
+    """An `OnUpdate` that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewardSpec:
     """A reward by name, so that every rank can build its own: `factory` is "package.module:function".
 
-    The function is called with `arguments` (JSON values) as keywords, the flag that what it does may hear as
-    `stop`, and the vLLM of its process, where there is one, as `engine`. It returns a `Reward`.
+    The function is called with `arguments` (JSON values) as keywords, the stop flag as `stop`, and the vLLM
+    of its process, if there is one, as `engine`. It returns a `Reward`.
     """
 
     factory: str
@@ -83,8 +83,8 @@ class RewardSpec:
 class Phase:
     """One pass over `rows`, shuffled or `in_order`, from the weights in `start` to those in `output`.
 
-    `start` is only read; it is also the KL reference. `work` holds the resumable checkpoints: a phase goes on
-    from the newest whole one and plays the steps after it again.
+    `start` is only read; it is also the KL reference. `work` holds the resumable checkpoints: a phase resumes
+    from the newest complete one and repeats the steps after it.
     """
 
     start: Path
@@ -105,13 +105,13 @@ class Phase:
 
 
 def logs_folder(output: Path) -> Path:
-    """Where a phase keeps the output of its ranks and what TensorBoard reads; it outlives the work folder."""
+    """The folder of the ranks' output and TensorBoard's files; it outlives the work folder."""
     return output.with_name(f"{output.name}-logs")
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSummary:
-    """What a phase did: `final` is the folder of the new weights, `resumed_from` the step it went on from.
+    """What a phase did: `final` is the folder of the new weights, `resumed_from` the step it resumed from.
 
     `log` holds the trainer's metrics, a dict for each step (loss, reward, kl, entropy, grad_norm, ...).
     """

@@ -1,8 +1,8 @@
-"""Which rows a phase plays at which step, and how ranks share a step. Pure, no torch.
+"""Which rows a phase uses at which step, and how ranks share a step. Pure, no torch.
 
-One pass: no row is played twice, and the last batch is what is left. TRL wants every generation batch to be
-full, so the trainer reads this plan instead of TRL's own sampler. A group's G completions are neighbours in
-the order of the ranks, which is the order of the gathered rollouts.
+One pass: no row is used twice, and the last batch is the remainder. TRL requires every generation batch to
+be full, so the trainer reads this plan instead of using TRL's sampler. A group's G completions are adjacent
+in rank order, which is the order of the gathered rollouts.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from diagevo.training.phase import TrainingRow
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One completion to draw: sample `sample` of `row`. Padding fills up the ranks and counts nowhere."""
+    """One completion to draw: sample `sample` of `row`. Padding fills the ranks evenly and never counts."""
 
     row: TrainingRow
     sample: int
@@ -39,8 +39,8 @@ class PhasePlan:
     def slots(self, step: int, rank: int) -> list[Slot]:
         """The completions that `rank` draws at `step` (from 1): equally many on every rank.
 
-        Where G times the rows of a smaller last batch does not divide by the ranks, copies of its last
-        group fill up; they are marked as padding and take no part in rewards, loss or rollouts.
+        If G times the rows of a smaller last batch is not divisible by the ranks, copies of its last
+        group fill it up; they are marked as padding and excluded from rewards, loss and rollouts.
         """
         rows = self.batches[step - 1]
         slots = [Slot(row, sample) for row in rows for sample in range(self.group)]

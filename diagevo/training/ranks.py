@@ -1,5 +1,5 @@
-"""The ranks of a run: how they are started, here or in places of a Ray cluster, with one JSON file; and what
-they and the run say to each other.
+"""The ranks of a run: how they are started, here or in places of a Ray cluster, with one JSON file; and the
+messages between them and the run.
 
 Messages to a rank, each a tuple that begins with its name:
   ("play", phase)                       a phase, as grpo.py plays it
@@ -73,7 +73,7 @@ class LaunchSpec:
     """What authenticates a rank to the run, in hex. It also tells one launch from another."""
 
     def write(self, path: Path) -> None:
-        """Whole or not at all, and for this user alone: it holds the key."""
+        """Written atomically, readable only by this user: it contains the key."""
         private_folder(path.parent)
         staging = path.with_name(f".staging-{path.name}")
         staging.unlink(missing_ok=True)
@@ -96,7 +96,7 @@ def _made(kind: type, value: Any) -> Any:
 
 
 class Rank(Protocol):
-    """A process that trains and samples. `status` raises NodeLostError where its node is gone."""
+    """A process that trains and samples. `status` raises NodeLostError if its node is gone."""
 
     def status(self) -> int | None: ...
     def tail(self) -> str: ...
@@ -121,7 +121,7 @@ class Ranks(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what they took."""
+        """Release their resources."""
 
 
 class LocalRanks:
@@ -156,7 +156,7 @@ class LocalRanks:
 
 
 def rank_environment(spec: LaunchSpec, rank: int, threads: int) -> dict[str, str]:
-    """What torch asks the environment for, but for a rank's place on its machine."""
+    """The environment variables that torch needs, except a rank's local index."""
     host, port = spec.rendezvous
     return {
         "RANK": str(rank),
@@ -168,7 +168,7 @@ def rank_environment(spec: LaunchSpec, rank: int, threads: int) -> dict[str, str
 
 
 def log_of(spec_file: Path, hardware: HardwareConfig, rank: int) -> Path:
-    """Where a rank's output goes; under accelerate's launcher on this machine, that of all ranks."""
+    """The log of a rank's output; under accelerate's launcher on this machine, that of all ranks."""
     if hardware.accelerate_config is None or hardware.cluster == "ray":
         return spec_file.with_name(f"rank-{rank}.log")
     return spec_file.with_name("ranks.log")
@@ -194,9 +194,9 @@ def worker_command(spec_file: Path) -> list[str]:
 def accelerate_command(
     hardware: HardwareConfig, spec_file: Path, rendezvous: tuple[str, int], *, rank: int | None = None
 ) -> list[str]:
-    """`accelerate launch` for all ranks on one machine, or for one `rank` in a place of its own.
+    """`accelerate launch` for all ranks on one machine, or for one `rank` in its own placement.
 
-    What the file says of machines and processes is overruled.
+    The file's machines and processes are overridden.
     """
     assert hardware.accelerate_config is not None
     host, port = rendezvous
@@ -220,7 +220,7 @@ def accelerate_command(
 
 
 class Host:
-    """What an actor on a node holds: one rank's process, which ends with it."""
+    """The content of an actor on a node: one rank's process, which ends with it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -230,7 +230,7 @@ class Host:
         return self._name
 
     def place(self) -> tuple[str, int]:
-        """The node's address, and a port that is free there."""
+        """The node's address, and a free port there."""
         from ray.util import get_node_ip_address
 
         address = get_node_ip_address()
@@ -257,8 +257,8 @@ class RayRank:
         self._ray, self._host, self._name = ray, host, name
 
     def started(self, answer: Any) -> None:
-        """Wait for the answer of its node to the start. Raises ServiceError where it could not be started,
-        NodeLostError where its node does not answer."""
+        """Wait for the answer of its node to the start. Raises ServiceError if it could not be started,
+        NodeLostError if its node does not answer."""
         try:
             self._ray.get(answer, timeout=_ANSWER)
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as error:
@@ -270,14 +270,14 @@ class RayRank:
             ) from error
 
     def status(self) -> int | None:
-        """Raises NodeLostError where its node does not answer."""
+        """Raises NodeLostError if its node does not answer."""
         try:
             return self._ray.get(self._host.status.remote(), timeout=_ANSWER)
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as error:
             raise NodeLostError(f"{self._name} is lost with its node", hint=f"its log: {self.log}") from error
 
     def tail(self) -> str:
-        """The last lines of its log, which lies on a disk that all nodes see."""
+        """The last lines of its log, which is on a disk shared by all nodes."""
         try:
             return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
         except OSError:
@@ -291,7 +291,7 @@ class RayRank:
 
 
 class RayRanks:
-    """Implements `Ranks`. A rank sees its own GPU alone, so it is the first on a machine of its own."""
+    """Implements `Ranks`. A rank sees only its own GPU, so its local index is always 0."""
 
     def __init__(self, hardware: HardwareConfig, stop: StopFlag) -> None:
         """Wait for the places, at most `hardware.rank_timeout` seconds."""
@@ -339,5 +339,5 @@ class RayRanks:
         return ranks
 
     def close(self) -> None:
-        """Give the places back; what runs in them ends."""
+        """Release the placements; processes in them end."""
         self._places.close()

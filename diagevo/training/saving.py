@@ -1,9 +1,9 @@
-"""Checkpoints that are written and made to count while the next step is played; and when one is due beside
-the regular ones.
+"""Checkpoints that are written and published while the next step runs; and when an extra one is due. The
+trained weights and
 
-What trains and AdamW's moments are copied to the memory of the host, and written by
-`torch.distributed.checkpoint` as safetensors: under FSDP each rank its shards, which any number of ranks
-reads again. Then digests, flush, rename, rotation.
+AdamW's moments are copied to host memory, and written by
+`torch.distributed.checkpoint` as safetensors: under FSDP each rank writes its shards, which any number
+of ranks can read. Then digests, flush, rename, rotation.
 
 Private in transformers, so that another release may change them (tests/training/test_hooks.py):
 - `_save_checkpoint(model, trial)` and `_get_output_dir(trial)`: into a staging folder that is renamed once it
@@ -37,7 +37,7 @@ from diagevo.private import private_folder
 from diagevo.training import checkpoints
 from diagevo.training.measures import PhaseMeasures
 
-warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # one process is no mistake
+warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # a single process is fine
 _FILE = 2**28
 """Bytes of tensors in a file: as many are there once more while it is written."""
 _OPTIONS = StateDictOptions(ignore_frozen_params=True, strict=False)
@@ -45,12 +45,12 @@ _LEAVING = 10.0
 """Seconds for what is being written once something else went wrong: as long as idle ranks get to end. Where a
 peer is gone, gloo says so at once; a write that takes longer must not keep the error from being told."""
 _SETTINGS = "optimizer.pt"
-"""Of the optimizer and the scheduler, which are no tensors."""
+"""The non-tensor state of the optimizer and the scheduler."""
 
 
 class Saving:
-    """One checkpoint at a time: the next is not written before the last one counts, or the disk would hold
-    one more. What went wrong is raised at the next save, or at the end of the block."""
+    """One checkpoint at a time: the next is not written before the last one is published, or the disk
+    would hold one more. Errors are raised at the next save, or at the end of the block."""
 
     def __init__(self, work: Path, notes: Mapping[str, Any], patience: float) -> None:
         """`patience`: seconds that ranks wait for each other."""
@@ -75,7 +75,7 @@ class Saving:
         if kind is not None and not issubclass(kind, StoppedSafely):  # what went wrong first is told
             self._pool.shutdown(wait=False, cancel_futures=True)
             under_way = [future for future in (self._writing, self._last) if future is not None]
-            # Alone, the writer waits for the disk only, and the next attempt clears the folder away.
+            # A single process waits only for the disk, and the next attempt removes the folder.
             wait(under_way, timeout=None if self.group is None else _LEAVING)
             return  # the group with this process: its peers may be in it, or a writer still
         self._pool.shutdown()
@@ -96,7 +96,7 @@ class Saving:
         self._last = self._pool.submit(self._publish, written, staging, step)
 
     def wait(self) -> None:
-        """Until the last checkpoint counts. Raises StoreError where the disk did not take it."""
+        """Wait until the last checkpoint is published. Raises StoreError if the disk refused it."""
         if self._last is not None:
             self._last.result()
 
@@ -137,14 +137,14 @@ def named(weights: dict[str, Any], optimizer: dict[str, Any]) -> dict[str, torch
 
 
 class WholeCheckpoints(Trainer):
-    """For any of TRL's trainers: a checkpoint counts once it is whole. First among a class's parents."""
+    """For any of TRL's trainers: a checkpoint counts once it is complete. Must be the first base class."""
 
     saving: Saving
     work: Path
     saved: int = 0
     """The step of the newest checkpoint; 0 where there is none."""
     staging: Path | None = None
-    """Where a checkpoint is being written."""
+    """The folder of the checkpoint being written."""
     written: Future[Any]
     """That of the newest."""
 
@@ -173,7 +173,10 @@ class WholeCheckpoints(Trainer):
             super().save_model(output_dir, _internal_call)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        """Returns once all is copied. Ranks with whole models have the same: the first one writes it."""
+        """Returns once everything is copied.
+
+        Ranks with whole models have the same state: the first one writes it.
+        """
         private_folder(Path(output_dir))
         weights, optimizer = self._state()
         shared = not self.is_fsdp_enabled and not self.accelerator.is_main_process
@@ -203,7 +206,7 @@ class WholeCheckpoints(Trainer):
         scheduler.load_state_dict(saved["scheduler"])
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What trains, and of the optimizer. A weight that has two names is there once."""
+        """The trained weights and the optimizer's state. A weight with two names appears once."""
         model: Any = self.model
         weights, optimizer = get_state_dict(model, self._optimizer(), options=_OPTIONS)
         tied = getattr(model, "all_tied_weights_keys", None) or {}
@@ -216,9 +219,9 @@ class WholeCheckpoints(Trainer):
 
 
 class SavesAndStops(TrainerCallback):
-    """Ends training after a step in which a stop was asked for, and has the step saved before.
+    """Ends training after a step in which a stop was requested, after saving the step. Ends it
 
-    Ends it at once where what was measured says that it goes wrong: nothing of such a step is saved.
+    at once if the measurements show that it goes wrong: such a step is not saved.
     """
 
     def __init__(self, trainer: Any, check: Callable[[list[dict[str, Any]]], PhaseMeasures]) -> None:

@@ -1,4 +1,4 @@
-"""FSDP2: models that are sharded as they are loaded, and a policy that samples with whole weights."""
+"""FSDP2: models sharded while loading, and a policy that samples with whole weights."""
 
 import os
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ def is_sharded() -> bool:
 
 
 def refuse_wrong_sharding() -> None:
-    """FSDP's first version gathers its layers at each token, for which all ranks must draw equally long; so
-    does DeepSpeed, whose checkpoints would belong to a number of ranks besides."""
+    """FSDP1 gathers its layers at each token, so all ranks would have to generate equally long; so does
+    DeepSpeed, whose checkpoints are also tied to a number of ranks."""
     if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
         raise ConfigError(
             "the accelerate file asks for DeepSpeed, which is not supported.",
@@ -39,16 +39,16 @@ def refuse_wrong_sharding() -> None:
 
 @contextmanager
 def loaded_in_shards(settings: Any) -> Iterator[None]:
-    """Within the context a rank reads no more of a model than its part, as accelerate would shard it.
+    """Within the context a rank reads only its shard of a model, as accelerate would shard it.
 
-    Each would read the policy and its reference whole: eight ranks of an 8B model hold 488 GiB so.
+    Otherwise each would read the whole policy and reference: eight ranks of an 8B model would hold 488 GiB.
     transformers builds a model without weights, asks `maybe_distribute_model` to shard it, and reads the
     slices of its parameters. `settings`: TRL's.
     """
     if not is_sharded():
         yield
         return
-    os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"  # else rank 0 reads it whole, and sends it
+    os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"  # else rank 0 reads it whole and broadcasts it
     accelerator = Accelerator(
         mixed_precision=settings.mixed_precision, parallelism_config=_parallelism_of_the_process()
     )
@@ -74,13 +74,13 @@ def loaded_in_shards(settings: Any) -> Iterator[None]:
 @cache
 def _parallelism_of_the_process() -> ParallelismConfig | None:
     """What accelerate's launcher asked for. It keeps its mesh, whose process groups hold memory of the card
-    and are never given back: one that each phase made anew would leave no room for a late one."""
+    and are never given back: creating a new one in each phase would exhaust the memory."""
     asked = os.environ.get("ACCELERATE_USE_PARALLELISM_CONFIG", "false").lower() == "true"
     return ParallelismConfig() if asked else None
 
 
 def place_on_device(model: Any, *, trained: bool) -> None:
-    """What a model that was loaded in shards needs before its first pass."""
+    """What a model loaded in shards needs before its first pass."""
     if not isinstance(model, FSDPModule):
         return
     if not trained:
@@ -96,8 +96,8 @@ def place_on_device(model: Any, *, trained: bool) -> None:
 def gathered(model: Any) -> Iterator[None]:
     """Within the context the weights are gathered: 2 bytes each.
 
-    Gathering a layer a token would cost more than the token, and ranks would have to draw equally many. A
-    pass over one token gathers them at the beginning, so that a rank may break off in any pass after it.
+    Gathering a layer per token would cost more than the token, and ranks would have to generate equally
+    many. A pass over one token gathers them at the beginning, so that a rank may stop in any later pass.
     """
     parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
     resharding = [part for part in parts if _reshards(part)]

@@ -11,13 +11,13 @@ Private in TRL 1.16 and transformers, so that another release may change them (t
 - `_get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, batch_size, ...)`: the
   reference's pass in such micro-batches too;
 - `_generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, has_tool_images)`: the loop
-  of sampling/decoding.py, with a generator a row, so that a rollout is the same on one process or several and
-  after a restart; with vLLM, TRL's own, whose engine (`vllm_generation.llm.llm_engine`, one a rank) is
+  of sampling/decoding.py, with a generator a row, so that a rollout is the same with one process or several
+  and after a restart; with vLLM, TRL's own, whose engine (`vllm_generation.llm.llm_engine`, one a rank) is
   proven to have the weights (weight_sync.py, with `_last_loaded_step`) and hears a stop before each step;
 - what a checkpoint is, and how it is read: see `WholeCheckpoints` (saving.py).
 Called: `_generate_and_score_completions(inputs)`. Read: `_metrics`, `_tokenizer`.
 
-Long, but one file: it is one class of hooks that share a step, and this list is read beside them.
+Long, but one file: it is one class of hooks that share a step, documented by this list.
 """
 
 import hashlib
@@ -61,11 +61,11 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         reward: Measures this rank's rollouts, and rewards those of all ranks.
         on_step: Called on rank 0 once a step, before its checkpoint is saved.
         on_update: Called on rank 0 with each step once its weights are there.
-        saving: Makes checkpoints count beside the next step.
-        check: Gets the metrics of all steps so far after each, and raises where they end the phase.
-        stop: Where it is overdue on a rank, all ranks break off the step and save those before it.
+        saving: Publishes checkpoints during the next step.
+        check: Gets the metrics of all steps so far after each, and raises if they must end the phase.
+        stop: Once it is overdue on a rank, all ranks abort the step and save those before it.
         saved: The step of the newest checkpoint; 0 where there is none.
-        engine: The vLLM of this process, where it draws the rollouts.
+        engine: The vLLM of this process, if it generates the rollouts.
         **trl: Arguments of TRL's `GRPOTrainer`.
 
     Raises:
@@ -127,10 +127,9 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
     def training_step(
         self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """The rollouts of a step and their gradients. What is random begins anew with each step.
+        """The rollouts of a step and their gradients. Random state is reset for each step. A
 
-        A step that is broken off before it has changed a weight leaves the state after the step before, which
-        is saved.
+        step aborted before it has changed a weight leaves the previous step's state, which is saved.
         """
         model.train()
         losses: list[torch.Tensor] = []
@@ -163,8 +162,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             raise
 
     def _add_gradients(self, model: Any, batch: dict[str, Any]) -> torch.Tensor:
-        """Micro-batch by micro-batch. Ranks with whole models exchange them once, after the last; shards are
-        sent with each, or those of all would add up unsharded, and in bfloat16."""
+        """Micro-batch by micro-batch. Ranks with whole models exchange gradients once, after the last;
+        sharded ones with each, or they would accumulate unsharded, and in bfloat16."""
         mask = batch["completion_mask"]
         # Of all ranks and all micro-batches: a mean of means would weigh a short micro-batch's tokens more.
         of_all = {
@@ -190,13 +189,13 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         return total
 
     def _parts(self, batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """What each update of a step is made of: so many rows on every rank."""
+        """The rows of each update of a step: equally many on every rank."""
         count = len(batch["completion_mask"])
         for rows in torch.arange(count).tensor_split(min(self._phase.settings.updates, count)):
             yield select(batch, rows)
 
     def _update(self, model: Any) -> None:
-        """In the midst of a step, what transformers does at its end."""
+        """Within a step, what transformers does at its end."""
         # Before the step, as transformers does: an update of a part must be bounded like the last one.
         self.accelerator.clip_grad_norm_(model.parameters(), self._phase.settings.max_grad_norm)
         optimizer: Any = self.optimizer
@@ -221,7 +220,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """For what a rank does without the others, and may break off: all ranks go on after it, or none."""
+        """Wraps work that a rank does without the others and may abort: all ranks continue after it, or
+        none."""
         try:
             yield
         except StoppedSafely:
@@ -229,7 +229,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         self._stop_together()
 
     def _stop_together(self) -> None:
-        """At a place that all ranks reach. Raises StoppedSafely on all where a stop is overdue on one: a rank
+        """Called where all ranks meet. Raises StoppedSafely on all if a stop is overdue on one: a rank
         that ended alone would leave the others waiting for it, and nothing could be saved.
         """
         overdue = torch.tensor(float(self._stop.overdue), device=self.accelerator.device)
@@ -240,7 +240,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
     def _leave_out_padding(self, batch: dict[str, Any]) -> None:
         step = self.state.global_step + 1
         if any(slot.padding for rank in range(self._plan.ranks) for slot in self._plan.slots(step, rank)):
-            # Padding makes ranks equally many rows; it was drawn for nothing, and must not train.
+            # Padding gives ranks equally many rows; it must not be trained on.
             mask = batch["completion_mask"]
             mask[torch.tensor([row["padding"] for row in self._rows], device=mask.device)] = 0
 
@@ -248,9 +248,9 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
         batch_size: int | None = None, **options: Any,
     ) -> tuple[torch.Tensor, Any, Any]:  # fmt: skip
-        """As TRL's, but what is cut into chunks (the reference's pass) is cut by tokens.
+        """As TRL's, but chunks (of the reference's pass) are cut by tokens. A step may
 
-        Before each chunk a step may be broken off.
+        be aborted before each chunk.
         """
         if batch_size is None:
             return super()._get_per_token_logps_and_entropies(
@@ -346,8 +346,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         if self.use_vllm:
             generation = self.vllm_generation
             adapter = is_peft_model(self.model)
-            # Anew before each step, and counted: a tensor that the engine did not take would go on sampling
-            # from old weights without any other sign.
+            # Repeated before each step, and counted: a tensor that the engine did not take would keep
+            # sampling from old weights without any other sign.
             count = send_adapter(generation, self._served) if adapter else send_weights(generation)
             apart = torch.tensor(float(count), device=self.accelerator.device)
             self._metrics["train"][TENSORS_APART].append(self._gathered(apart).sum().item())
@@ -438,7 +438,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         return reward
 
     def _report(self, step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
-        """Call `on_step` on rank 0. A stop that it asks for waits, on every rank, until the step is saved."""
+        """Call `on_step` on rank 0. A stop that it requests waits, on every rank, until the step is saved."""
         asked: list[StoppedSafely | None] = [None]
         if self.accelerator.is_main_process:
             try:

@@ -1,4 +1,4 @@
-"""Supervised steps before round 1, by TRL's SFTTrainer: a small model learns the form of both roles."""
+"""Supervised steps before round 1, by TRL's SFTTrainer: a small model learns the format of both roles."""
 
 import json
 import os
@@ -23,7 +23,8 @@ ROLES = ("system", "user", "assistant")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmStart:
-    """From the weights in `start` to those in `output`; `work` holds resumable checkpoints, as a phase's."""
+    """From the weights in `start` to those in `output`; `work` holds resumable checkpoints, like a
+    phase's."""
 
     start: Path
     documents: Path
@@ -41,7 +42,7 @@ def read_documents(file: Path) -> list[list[Message]]:
     )
     found: list[list[Message]] = []
     try:
-        with open(file, encoding="utf-8", newline="\n") as lines:  # a text may hold what else ends a line
+        with open(file, encoding="utf-8", newline="\n") as lines:  # a text may contain other line separators
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     found.append(_turns(line, f"warm_start.documents: {file}, line {number}", hint))
@@ -65,9 +66,10 @@ def _turns(line: str, where: str, hint: str) -> list[Message]:
 
 
 def play_warm_start(warm: WarmStart, on_step: Callable[[int, float], None], stop: StopFlag) -> list[float]:
-    """Train on completions alone and write `warm.output`; the loss of each step that was played here.
+    """Train on completions only and write `warm.output`; returns the loss of each step run here.
 
-    `on_step` gets a step and its loss. A StoppedSafely that it raises is raised here once the step is saved.
+    `on_step` gets a step and its loss. If it raises StoppedSafely, that is raised here once the step is
+    saved.
     """
     check_model_folder(warm.start)
     documents = read_documents(warm.documents)

@@ -1,7 +1,7 @@
-"""The engine inside the trainer gets what the policy has learned, and is proven to have it.
+"""Syncs the policy's weights to the engine inside the trainer, and verifies that they
 
-Log-probabilities cannot tell: what a step at a learning rate of 1e-6 changes is below the rounding of
-bfloat16. Checksums can (sampling/engine_weights.py).
+arrived. Log-probabilities cannot tell: the change of one step at a learning rate of 1e-6 is below the
+rounding of bfloat16. Checksums can (sampling/engine_weights.py).
 """
 
 from collections import deque
@@ -22,12 +22,12 @@ from diagevo.training.adapters import TRAINED, save_adapter
 
 @contextmanager
 def lent(engine: Engine) -> Iterator[None]:
-    """Within the context TRL starts no vLLM of its own, but takes the one of this process."""
+    """Within the context TRL uses this process's vLLM instead of starting its own."""
     vllm_generation: Any = import_module("trl.generation.vllm_generation")
-    start = getattr(vllm_generation, "LLM", None)  # TRL says so where there is none
+    start = getattr(vllm_generation, "LLM", None)  # TRL reports it if there is none
 
     def given(**_: Any) -> Any:
-        engine.wake()  # TRL has it sleep where it may
+        engine.wake()  # TRL puts it to sleep if allowed
         engine.holds = None
         return engine.llm
 
@@ -39,16 +39,16 @@ def lent(engine: Engine) -> Iterator[None]:
 
 
 def serve_adapter(generation: Any, folder: Path) -> None:
-    """From here on TRL's `VLLMGeneration` draws from the base with the adapter that `send_adapter` wrote to
-    `folder`."""
+    """From here on TRL's `VLLMGeneration` samples from the base with the adapter that `send_adapter` wrote
+    to `folder`."""
     engine = generation.llm
     engine.generate = partial(type(engine).generate, engine, lora_request=lora_request(POLICY, folder))
 
 
 def send_weights(generation: Any) -> int:
-    """Send them as TRL's `VLLMGeneration` does; of how many tensors the engine has other values after it.
+    """Send them as TRL's `VLLMGeneration` does; returns the number of tensors whose values differ in the
 
-    A collective under FSDP. RuntimeError where no tensor of the engine has the name of one of the trainer.
+    engine afterwards. A collective under FSDP. RuntimeError if no tensor names match.
     """
     held = EngineWeights(generation.llm, POLICY)
     walk = generation._iter_named_params
@@ -70,10 +70,10 @@ def send_weights(generation: Any) -> int:
 
 
 def send_adapter(generation: Any, folder: Path) -> int:
-    """Send it by way of `folder`; of how many tensors, those of the base too, the engine has other values.
+    """Send it through `folder`; returns the number of tensors, including the base's, whose values differ
 
-    From the first time on the base is held once: the trainer's tensors are parts of the engine's.
-    RuntimeError as above.
+    in the engine. After the first call there is one copy of the base: the trainer's tensors are
+    views of the engine's. RuntimeError as above.
     """
     engine, model = generation.llm, generation.model
     save_adapter(model, folder)

@@ -1,7 +1,7 @@
 """One rank of a run: `python -m diagevo.training.worker SPEC`, in torchrun's environment.
 
-`accelerate launch` and `torchrun` start it as well as workers.py does. It plays phases and answers for
-policies on request, one after the other, until it is asked to end.
+`accelerate launch` and `torchrun` start it as well as workers.py does. It runs phases and samples from
+policies on request, one after the other, until it is asked to exit.
 """
 
 import gc
@@ -31,7 +31,7 @@ from diagevo.training.ranks import LaunchSpec, SamplingRequest
 
 
 class _Watched:
-    """A reward that tells the run where this rank is."""
+    """A reward that reports this rank's progress to the run."""
 
     def __init__(self, reward: Reward, connection: Connection) -> None:
         self._reward = reward
@@ -51,7 +51,7 @@ class _Watched:
 
 
 class _Inbox:
-    """Messages of the run, in order, but for a stop that is overdue, which takes effect at any time."""
+    """Messages from the run, in order, except an overdue stop, which takes effect at any time."""
 
     def __init__(self, connection: Connection) -> None:
         self.stop = StopFlag()
@@ -82,10 +82,10 @@ class _Inbox:
 
 
 class Worker:
-    """Does a rank's work on request, with the engine that it keeps."""
+    """Does a rank's work on request, with its own engine."""
 
     def __init__(self, spec: LaunchSpec, connection: Connection) -> None:
-        """Meets the other ranks. Raises ConfigError where they are not as many as they should be."""
+        """Connects to the other ranks. Raises ConfigError if there are not as many as there should be."""
         import torch
         from accelerate import PartialState
 
@@ -99,7 +99,7 @@ class Worker:
             torch.set_num_threads(threads)
         if on_cpu:
             _let_ranks_load_each_others_files()
-        # Before the trainer's own, which has no time limit on the CPU: one that hangs would hang all.
+        # Before the trainer's own group, which has no timeout on the CPU: one hung rank would hang all.
         self._state = PartialState(cpu=on_cpu, timeout=timedelta(seconds=hardware.rank_timeout))
         connection.send(("at", "waiting for what is next"))
         if self._state.num_processes != hardware.processes:
@@ -110,14 +110,14 @@ class Worker:
             )
         self._spec, self._connection, self._inbox = spec, connection, _Inbox(connection)
         self._decoding: TransformersSampler | None = None
-        """The frozen policy that was asked last, where there is no engine."""
+        """The last sampled frozen policy, if there is no engine."""
         self._engine = None
         if hardware.colocate_vllm:
             rank, lora = self._state.process_index, spec.training.lora
             self._engine = Engine(spec.model, hardware, spec.sampling, lora=lora, rank=rank)
 
     def work(self) -> None:
-        """Until it is asked to end."""
+        """Work until asked to exit."""
         while True:
             match self._inbox.next():
                 case ("play", phase):
@@ -164,7 +164,8 @@ class Worker:
         self._connection.send(("at", "waiting for what is next"))
 
     def _as_they_end(self, asked: SamplingRequest, engine: Engine, drawing: SamplingCall) -> None:
-        """vLLM takes prompts while it answers others: a quarter more than it decodes at once wait there."""
+        """vLLM accepts prompts while it answers others: a quarter more than it decodes at once are queued
+        there."""
         sampling = self._spec.sampling
         rows = engine.answers(mean_tokens(sampling))
         self._ready(-(-rows * 5 // (4 * asked.n)))
@@ -180,7 +181,7 @@ class Worker:
                 self._answered({(place, sample): each for sample, each in enumerate(found)})
 
     def _by_parts(self, asked: SamplingRequest) -> None:
-        """Of our own decoding: a completion is the same in whatever part its prompt comes."""
+        """With our own decoding: a completion is the same whichever part its prompt is in."""
         if self._decoding is None or self._decoding.folder != asked.policy:
             self._drop()
             template, stop = asked.template_kwargs, self._inbox.stop
@@ -209,7 +210,7 @@ class Worker:
 
 
 def _forget_the_trainer() -> None:
-    """Its memory is the engine's and the next one's. accelerate keeps the state that a trainer shares."""
+    """Free its memory for the engine and the next trainer. accelerate keeps the shared state."""
     import torch
     from accelerate.state import AcceleratorState, GradientState
 
@@ -241,7 +242,7 @@ def main() -> int:
         failure = error if isinstance(error, DiagEvoError) else f"{type(error).__name__}: {error}"
         with suppress(OSError):  # the run may be gone
             connection.send(("error", failure))
-        # The interpreter's end would wait for collectives that never come.
+        # Interpreter shutdown would wait for collectives that never come.
         sys.stderr.flush()
         os._exit(1)
     finally:

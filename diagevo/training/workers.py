@@ -1,8 +1,8 @@
-"""The processes of a run that train and sample: one a GPU, or several on the CPU over gloo; and what they do
-together, which is to play a phase or to answer for a frozen policy.
+"""The processes of a run that train and sample: one per GPU, or several on the CPU over gloo; and their
+joint jobs: running a phase or sampling from a frozen policy. They are
 
-They are started once and stay: each holds its vLLM for the whole run, and policies take turns in it. A rank
-that dies or hangs ends what is under way with its name, and all of them; what is asked next starts others.
+started once and stay: each keeps its vLLM for the whole run, and policies take turns in it. If a rank dies or
+hangs, the job fails with its name and all ranks end; the next job starts new ones.
 FSDP goes through `accelerate launch` with the configured file. On a Ray cluster (ranks.py) the run's folder
 is on a disk that all nodes see.
 """
@@ -42,13 +42,13 @@ _RESUME = (
     "The last complete checkpoint is kept: continue with diagevo train --resume, where --set may give "
     "another value of hardware.*."
 )
-_ANSWER = 5.0  # seconds that ranks get to report too, once one of them has
-_ENDING = 10.0  # seconds that idle ranks get to end by themselves
-_PARTS = 16  # into which a call is cut at least, where it has so many prompts
-_SILENT = 4  # times hardware.rank_timeout without a word of any rank; at work each says several a step
+_ANSWER = 5.0  # seconds for other ranks to report, once one of them has
+_ENDING = 10.0  # seconds for idle ranks to exit by themselves
+_PARTS = 16  # minimum parts of a call, if it has that many prompts
+_SILENT = 4  # times hardware.rank_timeout without a message; a working rank sends several per step
 
 Send = Callable[[int, tuple[Any, ...]], None]
-"""Say something to a rank."""
+"""Send a message to a rank."""
 
 
 class PhaseJob:
@@ -62,7 +62,7 @@ class PhaseJob:
         """The newest step that these ranks have finished."""
         self._answers: list[tuple[int, StoppedSafely | None]] = []
         self._notified: set[int] = set()
-        """That a stop is overdue."""
+        """Whether a stop is overdue."""
 
     def on_message(self, rank: int, message: tuple[Any, ...]) -> None:
         """Take a message of a rank."""
@@ -81,9 +81,9 @@ class PhaseJob:
                 raise RuntimeError(f"unexpected message {message[0]} from rank {rank} in a phase")
 
     def poll(self, send: Send) -> None:
-        """A few times a second, and after each message: `send` a rank what is next. Raises StoppedSafely once
-        a stop is overdue, where no finished step is lost by it; else the ranks are told to save the last
-        one."""
+        """Called a few times a second, and after each message: `send` the next message. Raises StoppedSafely
+        once a stop is overdue, if no finished step would be lost; otherwise the ranks are told to save
+        the last one."""
         for rank, answer in self._answers:
             send(rank, ("answer", answer))
         self._answers.clear()
@@ -97,7 +97,7 @@ class PhaseJob:
 
 
 class SamplingJob:
-    """Prompts that go to the rank which has room first."""
+    """Sends each prompt to the first rank with room."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class SamplingJob:
         size = 1
         if not hardware.colocate_vllm:
             size = max(1, min(hardware.rows_at_once // asked.n, len(prompts) // _PARTS))
-        # Cut the same whatever is missing and whatever ranks there are.
+        # The same split whatever is missing and however many ranks there are.
         parts = (range(start, min(start + size, len(prompts))) for start in range(0, len(prompts), size))
         self._waiting = deque(part for part in parts if missing.intersection(part))
         self._room: Counter[int] = Counter()
@@ -133,7 +133,7 @@ class SamplingJob:
                 raise RuntimeError(f"unexpected message {message[0]} from rank {rank} while sampling")
 
     def poll(self, send: Send) -> None:
-        """Where answers are kept, nothing new is asked once the run is to stop."""
+        """If answers are stored, nothing new is asked once the run is to stop."""
         self._stop.check_overdue()
         under_way = self._under_way.total()
         if self._answers.kept and self._stop and self._waiting:
@@ -162,13 +162,13 @@ def _before(prompts: Sequence[Prompt], n: int) -> list[int]:
 
 
 Job = PhaseJob | SamplingJob
-"""What all ranks do together."""
+"""A joint job of all ranks."""
 
 
 class Workers:
-    """`hardware.processes` ranks, from the first thing that they are needed for until `close`.
+    """`hardware.processes` ranks, from the first job until `close`. If `hardware` has changed,
 
-    Where `hardware` is another by then, or one of them has ended, others are started.
+    or one of them has exited, new ones are started.
     """
 
     def __init__(
@@ -190,14 +190,14 @@ class Workers:
         """As `grpo.play_phase`. `on_step` is called here, in this process, while rank 0 waits; so is
         `on_update`, for which it does not.
 
-        Once `stop` is overdue the ranks are ended where each step that they finished is saved, else told to
-        save the last one and to end. Raises what a rank raised where that is an error of diagevo's,
-        ServiceError with the rank and its log where it died or hung, NodeLostError where its node is gone.
+        Once `stop` is overdue the ranks are ended if all finished steps are saved, otherwise told to save
+        the last one and exit. Raises a rank's own error if it is a DiagEvoError, ServiceError with
+        the rank and its log if it died or hung, NodeLostError if its node is gone.
         """
         return self.run(PhaseJob(phase, on_step, on_update, stop), phase.hardware, stop)[0]
 
     def run(self, job: Job, hardware: HardwareConfig, stop: StopFlag) -> list[Any]:
-        """Have the ranks do it; what each returns, by rank. They end where it fails."""
+        """Run a job on the ranks; returns each result, by rank. They are ended if it fails."""
         if self._group is not None and not self._group.serves(hardware):
             self.close()
         if self._group is None:
@@ -217,7 +217,7 @@ class Workers:
 
 
 class WorkersSampler:
-    """Implements `Resumable`: all ranks of a run answer for one policy."""
+    """Implements `Resumable`: all ranks of a run sample from one policy."""
 
     def __init__(
         self,
@@ -240,8 +240,8 @@ class WorkersSampler:
         seed: int,
         answers: Answers | None = None,
     ) -> list[list[Completion]]:
-        """Where a rank dies, or is lost with its node, all are started again, and asked for what is missing:
-        at most `hardware.restarts` times, and each time after some answers."""
+        """If a rank dies, or is lost with its node, all are restarted and asked for what is missing: at most
+        `hardware.restarts` times, and only after some answers each time."""
         found = answers or Answers(len(prompts), n)
         asked = SamplingRequest(self._policy, n, params, seed, self._template_kwargs)
         left = self._hardware.restarts
@@ -259,12 +259,12 @@ class WorkersSampler:
         return found.groups()
 
     def close(self) -> None:
-        """The ranks are the run's."""
+        """The ranks belong to the run."""
 
 
 class _RankListener:
-    """What the ranks send. Each is read in a thread of its own: one that stops within a message, or before
-    its first, does not block the others.
+    """Receives the ranks' messages. Each is read in a separate thread: one that stops within a message, or
+    before its first, does not block the others.
     """
 
     def __init__(self, listener: Listener, key: bytes) -> None:
@@ -284,7 +284,7 @@ class _RankListener:
         self._acceptor.join(1.0)
 
     def poll(self, seconds: float) -> tuple[Connection, tuple[Any, ...]] | None:
-        """The next message, waiting for it so long at most."""
+        """The next message, waiting at most this long."""
         try:
             return self._messages.get(timeout=seconds)
         except queue.Empty:
@@ -352,7 +352,7 @@ class _Group:
             raise
 
     def serves(self, hardware: HardwareConfig) -> bool:
-        """Whether these ranks may get more work."""
+        """Whether these ranks can take more work."""
         try:
             return hardware == self._hardware and all(status is None for status in self._statuses())
         except NodeLostError:
@@ -368,7 +368,7 @@ class _Group:
                 self._fail()
             job.poll(self._send)
             if any(status is not None for status in self._statuses()):
-                self._listen_for(1.0)  # What a dead rank still had to say is in its pipe.
+                self._listen_for(1.0)  # A dead rank's last messages are still in its pipe.
                 if self._errors:
                     self._fail()
                 if len(self._done) < self._hardware.processes:
@@ -379,7 +379,7 @@ class _Group:
         return [self._done[rank] for rank in sorted(self._done)]
 
     def let_go(self) -> None:
-        """They are idle: let them end by themselves, then end them."""
+        """They are idle: let them exit by themselves, then kill them."""
         for rank in list(self._connections):
             self._send(rank, ("end",))
         deadline = time.monotonic() + _ENDING
@@ -437,7 +437,7 @@ class _Group:
                 self._job.on_message(rank, message)
 
     def _fail(self) -> None:
-        """Raise what the ranks reported. A rank that waited in vain names those that did not answer."""
+        """Raise what the ranks reported. A rank that timed out names those that did not answer."""
         self._listen_for(_ANSWER)
         for error in self._errors.values():
             if isinstance(error, DiagEvoError):
@@ -474,7 +474,7 @@ class _Group:
         )
 
     def _report_silent(self) -> None:
-        """A rank alone has no other that waits for it; one that hangs at the end is waited for by none."""
+        """Nobody waits for a single rank, nor for one that hangs at the end."""
         running = [rank for rank, status in enumerate(self._statuses()) if status is None]
         places = "; ".join(f"rank {rank} was {self._where(rank)}" for rank in running)
         raise ServiceError(

@@ -1,5 +1,5 @@
-"""Runs, models and steps of another trainer beside each other: what passed of each, and of two of them the
-prompts that got worse or better with a response of each, and which causes came and went."""
+"""Ingested runs, models and steps side by side: the pass rate of each, and for two of them the prompts
+that got worse or better with a response of each, and which causes came and went."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,11 +21,11 @@ from diagevo.view.pages import AGAINST, below
 from diagevo.view.slice_table import COLUMNS, slice_table
 
 WHOLE = 6
-"""Prompts of either kind that are shown with their responses."""
+"""Prompts of either kind shown with their responses."""
 LISTED = 100
-"""Prompts of either kind that are listed."""
+"""Prompts of either kind listed."""
 ROWS = 30
-"""Tags and causes of the table, each."""
+"""Maximum tags, and causes, of the table."""
 CHOICES = 200
 """Steps that can be chosen."""
 CHANCE = 0.05
@@ -47,8 +47,8 @@ def against(history: History, site: Site, other: str) -> Page:
 
 
 def of_runs(history: History, site: Site, other: str) -> dict[str, Any]:
-    """What `of_two` says of the run and another one, which comes first. Raises NotFoundError where either has
-    no responses to compare."""
+    """`of_two` for the run and another one, which comes first. Raises NotFoundError if either has no
+    responses to compare."""
     if site.history(other).ingested is None or history.ingested is None:
         raise NotFoundError(
             "both runs must have responses of an evaluation or of another trainer",
@@ -59,8 +59,8 @@ def of_runs(history: History, site: Site, other: str) -> dict[str, Any]:
 
 
 def compare(history: History, site: Site, query: Mapping[str, str] = {}) -> Page:
-    """Models, steps or runs beside each other, and two of them prompt by prompt: those that the address
-    names as `a` and `b`, else the first and the last."""
+    """Models, steps or runs side by side, and two of them prompt by prompt: those named `a` and `b` in
+    the address, else the first and the last."""
     run = history.run_id
     if history.ingested is None:
         raise NotFoundError(f"run {run} has no responses of an evaluation or of another trainer")
@@ -98,14 +98,14 @@ def compare(history: History, site: Site, query: Mapping[str, str] = {}) -> Page
 
 
 def _some(slices: Sequence[RunSlice], most: int) -> list[RunSlice]:
-    """Up to so many, from the first to the last, as evenly as can be."""
+    """At most this many, evenly spread from the first to the last."""
     if len(slices) <= most:
         return list(slices)
     return [slices[round(place * (len(slices) - 1) / (most - 1))] for place in range(most)]
 
 
 def _address(of: RunSlice, run: str) -> str:
-    """As a choice of the page has it."""
+    """The address of a choice on the page."""
     own = of.history.run_id
     return of.address if of.address and own == run else f"{own}:{of.address}" if of.address else own
 
@@ -118,7 +118,7 @@ def _command(a: RunSlice, b: RunSlice) -> str:
 
 
 def of_two(site: Site, a: RunSlice, b: RunSlice) -> dict[str, Any]:
-    """What passed in both, the prompts that changed, and the causes."""
+    """Pass rates on common prompts, the prompts that changed, and the causes."""
     found, called = prompts_in_both(a, b), names([a, b])
     titles = "Prompts that got worse", "Prompts that got better"
     if a.model or b.model:
@@ -169,8 +169,8 @@ def _sentences(found: PromptsInBoth, other: str, run: str) -> list[Sentence]:
 
 
 def kinds_of(a: RunSlice, b: RunSlice) -> tuple[str, str, str]:
-    """What a cause is called that both have, the first alone, and the second alone."""
-    if a.model or b.model:  # neither came after the other
+    """The labels of causes that both have, only the first, and only the second."""
+    if a.model or b.model:  # neither is later than the other
         first, second = names([a, b])
         return "both", f"only {first}", f"only {second}"
     return "stayed", "gone", "came"

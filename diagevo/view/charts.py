@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 WIDTHS = {"wide": 640, "narrow": 320}
-"""In units that are pixels where a picture fills its place: on a desk, and on a telephone."""
+"""Widths in pixels when a chart fills its place: on a desktop, and on a phone."""
 HEIGHT = 220
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 28
 _TICKS = 5
 _APART = 45
-"""Between two labels below, at least."""
+"""Minimum distance between two labels below."""
 _TO = "–"
-"""From the first to the last of the steps of a point; below the picture stands the first."""
+"""Separates the first and the last step of a point; the label below shows the first."""
 POINTS = 200
-"""Rounds or steps of a picture; of more, a point is the mean of some that follow each other."""
+"""Maximum rounds or steps of a chart; with more, a point is the mean of consecutive ones."""
 STYLES = 8
-"""Lines of a picture that look different, in grey too: `s1` to `s8` of the style sheet."""
+"""Distinguishable line styles, also in grey: `s1` to `s8` of the style sheet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class Series:
     name: str
     values: Sequence[float | None]
     style: int | None = None
-    """Which of STYLES; by its place where none is given."""
+    """Which of STYLES; by position by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartPoint:
-    """A point, with the label that shows where the pointer rests on it."""
+    """A point, with the label shown on hover."""
 
     x: float
     y: float
@@ -40,7 +40,7 @@ class ChartPoint:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A series in the picture's own units."""
+    """A series in the chart's own units."""
 
     name: str
     style: int
@@ -50,15 +50,15 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture at one width."""
+    """A chart at one width."""
 
     name: str
     width: int
     lines: tuple[Curve, ...]
     across: tuple[tuple[float, str], ...]
-    """Rounds or steps: where, and what stands there."""
+    """Ticks of rounds or steps: position and label."""
     up: tuple[tuple[float, str], ...]
-    """Values: where, and what stands there."""
+    """Ticks of values: position and label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Chart:
     """Of the series, with their styles."""
     drawings: tuple[Drawing, ...]
     rows: tuple[tuple[str, ...], ...]
-    """The figures behind it, a row a round, headed by the first."""
+    """The underlying figures, one row per round, under a header."""
 
 
 def _step(low: float, high: float) -> float:
@@ -83,7 +83,7 @@ def _step(low: float, high: float) -> float:
 def _joined(
     rounds: Sequence[int | str], lines: Sequence[Series], every: int
 ) -> tuple[list[int | str], list[Series]]:
-    """Each `every` rounds or steps as one, from the first to the last of them."""
+    """Every `every` rounds or steps merged into one."""
     parts = [slice(start, start + every) for start in range(0, len(rounds), every)]
 
     def mean(values: Sequence[float | None]) -> float | None:
@@ -105,8 +105,8 @@ def chart(
     percent: bool = False,
     over: str = "round",
 ) -> Chart | None:
-    """A chart, or None where no series has a value. `over`: what is counted from left to right. It begins at
-    0, or where values are below it at a tick below them. Of more than POINTS, means are drawn."""
+    """A chart, or None if no series has a value. `over`: the unit of the x axis. The y axis begins at 0, or
+    at a tick below negative values. With more than POINTS, means are drawn."""
     if (every := -(-len(rounds) // POINTS)) > 1:
         title = f"{title}: means of {every} {over}s"
         rounds, lines = _joined(rounds, lines, every)

@@ -1,5 +1,5 @@
-"""What an evaluation comes to: its pass rate with an interval, whole, by model and by tag, and what to do
-next. Pages, the report and the terminal print this."""
+"""The summary of an evaluation: its pass rate with an interval, overall, by model and by tag, and what to
+do next. Pages, the report and the terminal print this."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Passed:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95%. Responses to one prompt are no independent evidence: prompts are its units."""
+        """Wilson's 95% interval. Responses to one prompt are not independent: prompts are its units."""
         return share_interval(self.pass_rate, self.prompts)
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Passed:
 
 
 class NextStep(NamedTuple):
-    """A command, and what for."""
+    """A command and its purpose."""
 
     command: str
     purpose: str
@@ -48,20 +48,20 @@ class Evaluated:
 
     whole: Passed
     models: tuple[Passed, ...]
-    """Where its file names several, the worst first."""
+    """If its file names several, worst first."""
     tags: tuple[Passed, ...]
-    """What else the file classes prompts as, the worst first."""
+    """The other tags of prompts, worst first."""
 
     @classmethod
     def of(cls, rates: PassRates) -> "Evaluated | None":
-        """None where no response has a reward."""
+        """None if no response has a reward."""
         if not rates.rollouts:
             return None
         models = [one for one in rates.tags if one.tag.startswith(MODEL)]
         return cls(
             Passed("all", rates.asked, rates.rollouts, rates.rollouts - rates.failed),
             tuple(_passed(one, one.tag.removeprefix(MODEL), 1) for one in models),
-            # Each model has a group of its own for a prompt: as evidence on prompts they are one.
+            # Each model has its own group for a prompt: as evidence on prompts they count once.
             tuple(_passed(one, one.tag, len(models)) for one in rates.tags if one not in models),
         )
 
@@ -78,7 +78,7 @@ def _passed(rate: TagRate, name: str, models: int) -> Passed:
 
 
 def next_steps(story: RunStory, others: Sequence[str] = ()) -> Iterator[NextStep]:
-    """What to do with an evaluation as it stands. `others`: further ones of the database, the last first."""
+    """What to do next with an evaluation. `others`: other evaluations in the database, latest first."""
     run, rates = story.line.run_id, story.pass_rates
     if rates is None or not rates.failed:
         return

@@ -1,4 +1,4 @@
-"""The same pages as a folder, which opens from a disk and from any file server."""
+"""The same pages as a folder, which opens from disk and from any file server."""
 
 import shutil
 from collections import deque
@@ -12,11 +12,11 @@ from diagevo.view.page import Drawn, Site
 from diagevo.view.site import View
 
 PAGES = 5_000
-"""Pages of an export, unless another number is asked for."""
+"""Default maximum of exported pages."""
 
 
 class _Chosen:
-    """The pages that an export holds: in the order in which links to them were met, up to a number."""
+    """The pages of an export: in the order in which links to them appear, up to a maximum."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -43,11 +43,11 @@ def export(
     most: int = PAGES,
     drawn: Sequence[Drawn] = (),
 ) -> tuple[int, int]:
-    """Write the pages, those of some runs or of all, into a folder that is new, empty or of a former export:
-    its pages are replaced. `drawn` is what the report made of the first run. Returns how many pages were
-    written and how many that they would have led to were left out.
+    """Write the pages of some or all runs into a folder that is new, empty or from an earlier export, whose
+    pages are replaced. `drawn` has the report's figures of the first run. Returns how many pages were
+    written and how many linked pages were left out. Raises ConfigError
 
-    Raises ConfigError where the folder holds something else, OSError where it takes nothing.
+    if the folder contains anything else, OSError if it cannot be written.
     """
     ours = to / "static" / "view.css"
     if to.is_dir() and any(to.iterdir()) and not ours.is_file():
@@ -60,7 +60,7 @@ def export(
         old.unlink()
     with as_file(files("diagevo.view") / "static") as static:
         (to / "static").mkdir(exist_ok=True)
-        for file in static.iterdir():  # copytree would go on at a full disk, and raise a list of tuples
+        for file in static.iterdir():  # copytree would continue on a full disk, and raise a list of tuples
             shutil.copyfile(file, to / "static" / file.name)
     view.site.checks.look(view.site.runs())
     with database.view():
@@ -80,10 +80,10 @@ def export(
 
 
 def export_page(database: Database, to: Path, run: str, page: str, others: Sequence[str] = ()) -> None:
-    """Write a page of a run, `causes/c1` or `report`, as one file that needs no other: its style inside,
-    links to nowhere, no script. `others` are further runs that the page reads.
+    """Write a page of a run, `causes/c1` or `report`, as one self-contained file: inline style, no
+    links, no script. `others` are additional runs that the page reads. Raises
 
-    Raises NotFoundError where the run has no such page, OSError where `to` takes nothing.
+    NotFoundError if the run has no such page, OSError if `to` cannot be written.
     """
     view = View(Site(database, live=False, only=[run, *others]), lambda path: False, 1)
     text = view.render(f"{run}/{page}.html")

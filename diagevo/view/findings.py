@@ -1,4 +1,5 @@
-"""What a run's first page finds: what the model kept getting wrong, and what the curriculum did about it."""
+"""The findings on a run's first page: what the model kept getting wrong, and what the curriculum did about
+it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,28 +21,28 @@ from diagevo.view.page import Sentence
 SHOWN = 3
 """Causes."""
 LOOKED = 200
-"""Failures of a cause among which its example is looked for."""
+"""Failures of a cause searched for its example."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A cause with its failures, and the last of them."""
+    """A cause with its failures, and the latest of them."""
 
     cause_id: str
     description: str
     state: str
     failures: int
     questions: int
-    """On which it failed."""
+    """Questions on which it failed."""
     share: float
     """Of all failures that have a cause."""
     interval: tuple[float, float]
-    """Of the share. Failures on one question are no independent evidence: questions are its units."""
+    """Interval of the share. Failures on one question are not independent: questions are its units."""
     example: Example
 
 
 def mistakes(history: History, counts: Counts, most: int = SHOWN) -> list[Mistake]:
-    """The causes of most failures. Where the truth is known, a failure that was wrong is shown."""
+    """The causes with most failures. If the truth is known, a failure that was really wrong is shown."""
     causes = history.state(history.end).causes
     moved = causes_of(moves(history.log, history.run_id))
     last = {cause: _failure(history, counts, cause, moved) for cause in list(counts.failures)[:most]}
@@ -63,8 +64,8 @@ def mistakes(history: History, counts: Counts, most: int = SHOWN) -> list[Mistak
 
 
 def _failure(history: History, counts: Counts, cause: str, moved: Mapping[str, str | None]) -> FailureStory:
-    """The last failure by a cause that is not known to be right, of the last round that has any. `moved`:
-    failures that somebody assigned, with their causes."""
+    """The last failure of a cause, not known to be right, in the last round that has any. `moved`:
+    failures assigned by hand, with their causes."""
     last = max(one.round for one in counts.causes if one.cause_id == cause and one.failures)
     story = None
     limit = None if moved else LOOKED
@@ -80,7 +81,7 @@ def _failure(history: History, counts: Counts, cause: str, moved: Mapping[str, s
 
 
 def failing(counts: Counts, story: RunStory, *, listed: bool = True) -> Iterator[Sentence]:
-    """How much failed, how much of it has no cause, and how much of it may have been no failure. `listed`:
+    """How much failed, how much of that has no cause, and how much may not have been a failure. `listed`:
     whether the page lists the prompts without a cause."""
     run, rates = story.line.run_id, story.pass_rates
     if not counts.observed:
@@ -96,7 +97,7 @@ def failing(counts: Counts, story: RunStory, *, listed: bool = True) -> Iterator
     every, named = counts.observed, sum(counts.with_cause.values())
     dismissed = sum(one.with_cause for one in counts.rounds) - named
     text = f"Of {count(every, 'failure')} in {counts.span}, {named:,} have a cause"
-    if rates is not None:  # all that failed: also what stands beside nothing, and what waits
+    if rates is not None:  # all failures, including those without a comparison and those still waiting
         failed = count(rates.failed, "rollout that failed", "rollouts that failed")
         text = f"Of {failed}, {named:,} have a cause"
     text += f" ({count(len(counts.failures), 'cause')})" if named else ""
@@ -148,7 +149,7 @@ class AimedQuestion:
 
 
 def aimed_example(history: History, counts: Counts) -> AimedQuestion | None:
-    """The last kept question that aimed at the cause of most failures that any aimed at."""
+    """The last kept question aimed at the most frequent cause that any question aimed at."""
     last = {one.cause_id: one.round for one in counts.causes if one.aimed_kept}
     cause = next((cause for cause in counts.failures if cause in last), None)
     if cause is None:
@@ -163,7 +164,7 @@ def aimed_example(history: History, counts: Counts) -> AimedQuestion | None:
 
 
 def curriculum(counts: Counts, story: RunStory) -> Iterator[Sentence]:
-    """What was aimed at, what was promoted and came back, whether the labels of it were true."""
+    """What was aimed at, what was promoted and came back, and whether the labels were true."""
     run = story.line.run_id
     if not counts.candidates:
         yield Sentence("aimed", "No question is recorded yet.")
@@ -212,7 +213,7 @@ def _promoted(counts: Counts) -> str:
 
 
 def _labels(counts: Counts) -> str | None:
-    """Of kept questions, in the first and the last round that have any whose truth is known."""
+    """The share of true labels among kept questions, in the first and the last round with known truth."""
     judged = [one for one in counts.rounds if one.labels_judged]
     if not judged:
         return None

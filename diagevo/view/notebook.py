@@ -1,4 +1,4 @@
-"""An evaluation in a notebook: its file read into a run, diagnosed, and what that shows as polars frames."""
+"""An evaluation in a notebook: its file read into a run, diagnosed, with results as polars frames."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from diagevo.ingest.recording import IngestSummary
 
 SHOWN = 10
-"""Causes that a notebook shows of a run."""
+"""Maximum causes of a run that a notebook shows."""
 
 
 class NotebookRun(RunFrames):
@@ -34,7 +34,7 @@ class NotebookRun(RunFrames):
     """
 
     def __init__(self, url: str, run: str, *, summary: "IngestSummary | None" = None) -> None:
-        """Of a run that is in the database. `summary` is what reading its file came to."""
+        """For a run in the database. `summary` is the result of reading its file."""
         self.summary = summary
         self._url = url
         self._begin(run)
@@ -59,22 +59,23 @@ class NotebookRun(RunFrames):
         all_failed: bool = False,
         max_calls: int | None = None,
     ) -> Self:
-        """Find the causes of what failed, as `diagevo diagnose` does. Called again it goes on where it stood.
+        """Find the causes of the failures, as `diagevo diagnose` does. Called again, it continues where it
+        stopped.
 
         Args:
             local: By arithmetic and contrast, without a language model.
             model: A served model's name, remembered by the run.
             base_url: Its OpenAI-compatible endpoint, ending in /v1.
-            again: Whether what is diagnosed is diagnosed anew.
-            all_failed: Whether prompts that no response passed are diagnosed too, against their answers.
-            max_calls: Of a language model.
+            again: Whether diagnosed failures are diagnosed
+            again. all_failed: Whether prompts that no response passed are diagnosed too, against their
+            answers. max_calls: Maximum calls to a language model.
 
         Returns:
             This run, as it is now.
 
         Raises:
-            ConfigError: Nobody is named who can diagnose it.
-            NotFoundError: No failure stands beside a response to compare it with.
+            ConfigError: No usable diagnostician is named.
+            NotFoundError: No failure has a response to compare it with.
             ServiceError: The language model does not answer.
         """
         from diagevo.config.loading import apply_overrides, own_layers
@@ -102,7 +103,7 @@ class NotebookRun(RunFrames):
         return self
 
     def passed(self) -> "polars.DataFrame":
-        """What passed, of all responses, by model and by tag, the worst first, with Wilson's 95%
+        """Pass rates of all responses, by model and by tag, worst first, with Wilson's 95%
         interval over prompts.
 
         Returns:
@@ -122,11 +123,11 @@ class NotebookRun(RunFrames):
         return frame_of(columns, rows, low="Float64", high="Float64", prompts="Int64")
 
     def causes(self, *, round: int | None = None) -> "polars.DataFrame":
-        """A row a cause, as `RunFrames.causes` gives them, with how many failures are counted under it now,
-        their share of all that failed, and the prompts that they are on.
+        """One row per cause, as in `RunFrames.causes`, with the failures counted under it now, their share
+        of all failures, and their prompts.
 
         Args:
-            round: As of the commit of this round, and then without the counts of today.
+            round: As of the commit of this round; then without the current counts.
         """
         frame = super().causes(round=round)
         if round is not None:
@@ -150,15 +151,15 @@ class NotebookRun(RunFrames):
         """The responses whose texts the log keeps, as the view lists them.
 
         Args:
-            words: All of them in the response, its prompt or its feedback; those in quotes as they stand.
+            words: All must be in the response, its prompt or its feedback; quoted text is a phrase.
             verdict: "passed" or "failed".
             cause: The id of a cause; "none" for failures without one.
             tag: Of its prompt.
-            model: Where the file names several.
-            step: Of the training.
+            model: If the file names several.
+            step: The training step.
 
         Raises:
-            ConfigError: `words` has no word, or the search takes longer than it may.
+            ConfigError: `words` has no word, or the search takes too long.
         """
         if self._found is None:
             self._found = Responses(self._run)
@@ -177,11 +178,11 @@ class NotebookRun(RunFrames):
             second: Likewise.
 
         Returns:
-            `prompt`, `first`, `second` (pass rates), `change`, and `cause_id` in the second; the largest fall
+            `prompt`, `first`, `second` (pass rates), `change`, and `cause_id` in the second; largest drop
             first.
 
         Raises:
-            NotFoundError: There is none of this name.
+            NotFoundError: There is none with this name.
         """
         histories: list[History] = []
         try:
@@ -207,7 +208,7 @@ class NotebookRun(RunFrames):
         return f"<{self._run.run_id}: {said}>"
 
     def _repr_html_(self) -> str:
-        """What passed, and the largest causes, for a notebook."""
+        """The pass rate, and the largest causes, for a notebook."""
         rates = self._rates()
         rows = "".join(
             f"<tr><td>{escape(one.cause_id)}</td><td>{one.failures:,}</td><td>{percent(one.share)}</td>"
@@ -244,7 +245,7 @@ def load(
     map: Mapping[str, str] | None,
     chosen: Mapping[str, Any],
 ) -> NotebookRun:
-    """What `diagevo.load` does."""
+    """The implementation of `diagevo.load`."""
     from diagevo.config.loading import resolve
     from diagevo.ingest.formats import Format
     from diagevo.ingest.formats.own_rows import FIELDS
@@ -281,7 +282,7 @@ def load(
 
 
 def _named(path: Path) -> str:
-    """A run's name of a file's."""
+    """A run's name derived from a file's."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name.partition(".")[0]).strip("-._")[:100]
     if not RUN_ID.fullmatch(name):
         raise ConfigError(f"{path} gives no name to a run", hint='name it: run="evals"')

@@ -1,4 +1,4 @@
-"""Whether it helped: agreement on what was aimed at, failures a round, accuracy on held-out questions."""
+"""Whether it helped: agreement on targeted questions, failures per round, accuracy on held-out questions."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from diagevo.text.numbers import count, percent
 from diagevo.view.page import Sentence
 
 SHOWN = 6
-"""Rounds beside each other, the last ones."""
+"""Maximum rounds side by side, the last ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class MeanOfQuestions:
 
 @dataclass(frozen=True, slots=True)
 class CauseByRound:
-    """A cause, or all that were aimed at, with a cell a round."""
+    """A cause, or all targeted ones, with one cell per round."""
 
     cause_id: str | None
     cells: tuple[tuple[MeanOfQuestions | None, int], ...]
@@ -50,7 +50,7 @@ class CauseByRound:
 
 
 def by_round(counts: Counts, chosen: list[str]) -> tuple[list[int], list[CauseByRound]]:
-    """The last rounds, and for the chosen causes what was asked and what failed in each."""
+    """The last rounds, and for the selected causes the questions and failures in each."""
     means = _means(counts)
     failed = {(one.round, one.cause_id): one.failures for one in counts.causes}
     of_all = {(number, None): failures for number, failures in counts.with_cause.items()}
@@ -68,7 +68,8 @@ def by_round(counts: Counts, chosen: list[str]) -> tuple[list[int], list[CauseBy
 
 
 def _means(counts: Counts) -> dict[str | None, dict[int, MeanOfQuestions]]:
-    """By cause and round, of the valid questions that aimed at it; under None of all that aimed at any."""
+    """By cause and round, the mean over valid questions that aimed at it; under None, over all targeted
+    questions."""
     sums: dict[str | None, dict[int, tuple[Fraction, int]]] = {}
     for one in counts.causes:
         if one.agreement is not None:
@@ -83,7 +84,7 @@ def _means(counts: Counts) -> dict[str | None, dict[int, MeanOfQuestions]]:
 
 
 def helped(history: History, counts: Counts, story: RunStory) -> Iterator[Sentence]:
-    """What comes of it all first, then what it is made from."""
+    """The overall result first, then its components."""
     run = story.line.run_id
     if not counts.candidates:
         yield Sentence("verdict", "Not known yet: no question is recorded.")
@@ -105,7 +106,7 @@ def helped(history: History, counts: Counts, story: RunStory) -> Iterator[Senten
 
 
 def _agreement(counts: Counts) -> str:
-    """Of each cause that was aimed at in two rounds or more, the last of them against the first."""
+    """For each cause targeted in two or more rounds, the last of them against the first."""
     pairs = [
         (of_cause[min(of_cause)], of_cause[max(of_cause)])
         for cause, of_cause in _means(counts).items()
@@ -129,7 +130,7 @@ def _pooled(parts: list[MeanOfQuestions]) -> MeanOfQuestions:
 
 
 def _passed(story: RunStory) -> str | None:
-    """Of another trainer's rollouts, in its first and last step."""
+    """Pass rates of ingested rollouts in the first and last step."""
     found = story.pass_rates
     if found is None or not found.steps:
         return None
@@ -144,7 +145,7 @@ def _passed(story: RunStory) -> str | None:
 
 
 def _accuracy(history: History, story: RunStory) -> tuple[str, str]:
-    """Held-out accuracy in words, and the honest sentence."""
+    """Held-out accuracy in words, with its caveat."""
     alone = "Only a run without causes beside this one can say how much of that the curriculum did."
     measured = {one.round: one for one in measurements(history) if one.benchmark == "validation"}
     known = {number: one.metrics for number, one in measured.items() if MEAN in one.metrics}
@@ -184,7 +185,7 @@ def _accuracy(history: History, story: RunStory) -> tuple[str, str]:
 
 
 def _verdict(story: RunStory) -> str:
-    """Where nothing was held out: what prompts that came back say, paired."""
+    """If nothing was held out: the paired change on recurring prompts."""
     rates, only = story.pass_rates, "only held-out questions can say"
     if rates is None or not rates.steps:
         return f"Whether it answers better is not known: {only}."
@@ -212,5 +213,5 @@ def with_interval(metrics: Mapping[str, float], name: str) -> str:
 
 
 def half_interval(a: Mapping[str, float], of_a: str, b: Mapping[str, float], of_b: str) -> float:
-    """Half the 95% interval of their difference, as if each had questions of its own: wider than paired."""
+    """Half the 95% interval of their difference, as if unpaired: wider than the paired one."""
     return NORMAL * math.hypot(a.get(f"{of_a}_se", 0.0), b.get(f"{of_b}_se", 0.0))

@@ -1,4 +1,4 @@
-"""What a page is made of before its template is rendered, and whether its run is as it was written."""
+"""The data of a page before its template is rendered, and whether its run is as it was written."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,15 +20,16 @@ from diagevo.memory.read.responses import Responses
 from diagevo.memory.read.runs import RunStory, run_line, run_story
 
 TEXT = 200_000
-"""Characters of a model's text on a page; the page says how many are left out."""
+"""Maximum characters of a model's text on a page; the page says how many are left out."""
 ROWS = 200
 """Rows of a table on one page."""
 SEARCHED = 3
-"""Runs whose responses are held for searching."""
+"""Maximum runs whose search index is kept."""
 
 
 VERIFIED = 100_000
-"""Events up to which a run is verified for its page, in seconds; of a longer one the last head is met."""
+"""Maximum events of a run that is verified for its page, which takes seconds; for a longer one only the last
+head is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,32 +42,32 @@ class Sentence:
 
 
 Cell = tuple[str, bool]
-"""What stands in a cell of a table, and whether it is a number."""
+"""The content of a table cell, and whether it is a number."""
 Grid = Sequence[Sequence[Cell]]
-"""A table: the head, then the rows."""
+"""A table: the header, then the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A figure or table that the report made of a run, or what it lacks and the command that supplies it."""
+    """A figure or table of the report, or what is missing and the command that supplies it."""
 
     name: str
     title: str
     caption: str = ""
     grid: Grid = ()
-    """Its figures, or the first of them."""
+    """Its rows, or the first of them."""
     rows: int = 0
-    """Of its data in all."""
+    """The total number of rows."""
     picture: str | None = None
-    """Its files in the folder of the pages, by the name before .png, .svg and .csv."""
+    """Its files in the pages' folder, without the suffixes .png, .svg and .csv."""
     missing: str | None = None
     command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LogCheck:
-    """What is known of a run's log. `kept`: the last chain head outside the database, `same` whether the log
-    has it; `report`: of a verification of the whole run as it is now."""
+    """The checks of a run's log. `kept`: the last chain head outside the database, `same`: whether the log
+    has it; `report`: of a verification of the whole current run."""
 
     head: Head
     kept: ChainHead | None
@@ -75,12 +76,12 @@ class LogCheck:
 
     @property
     def ok(self) -> bool:
-        """Nothing that was looked at differs."""
+        """Nothing that was checked differs."""
         return self.same if self.report is None else self.report.ok
 
 
 class Checks:
-    """Verifications of the runs of a database, each kept until its run goes on."""
+    """Verifications of a database's runs, each cached until its run changes."""
 
     def __init__(self, log: Log, folder_of: Callable[[str], Path]) -> None:
         self._log, self._folder_of = log, folder_of
@@ -88,12 +89,12 @@ class Checks:
         self._before: dict[str, LogCheck] = {}
 
     def look(self, runs: Iterable[str]) -> None:
-        """Check runs now, and tell of them as they are now. Heads outside the log are read before the log:
-        inside of an older view of it a round that was committed meanwhile would be missing."""
+        """Check the current runs. Heads outside the log are read before the log: in an older view of it a
+        round committed meanwhile would be missing."""
         self._before = {run: self.full(run) for run in runs}
 
     def quick(self, run: str) -> LogCheck:
-        """The last kept head against the log; and the verification, if it was made before."""
+        """The last kept head against the log, and an earlier verification if there is one."""
         if run in self._before:
             return self._before[run]
         kept = heads.read(self._folder_of(run) / heads.NAME).heads
@@ -114,8 +115,8 @@ class Checks:
 
 
 class Site:
-    """Where pages are read from. `live`: served beside a run that may go on, not written into a folder.
-    `only`: the runs that are shown, if not all are. `drawn`: what the report made of the run named first."""
+    """The source of pages. `live`: served while a run may continue, not exported. `only`: the runs
+    shown, if not all. `drawn`: the report's figures of the first run."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class Site:
         return [run for run in self._log.runs() if not self.only or run in self.only]
 
     def history(self, run: str) -> History:
-        """A run for reading; what was read of it is kept until it goes on. Raises NotFoundError."""
+        """A read-only run, cached until it changes. Raises NotFoundError."""
         if run not in self.runs():
             raise NotFoundError(f"there is no run {run}", hint="the runs are on the first page")
         known = self._read.get(run)
@@ -149,23 +150,23 @@ class Site:
         return known
 
     def story(self, run: str) -> RunStory:
-        """The run as a whole. It reads every prompt of another trainer, so all but its line, which says who
-        writes, is kept until the run goes on."""
+        """The whole run. It reads every ingested prompt, so everything but its line, which names the
+        writer, is cached until the run changes."""
         head = self.head(run)
         if (known := self._told.get(run)) is None or known[0] != head:
             known = self._told[run] = head, run_story(self.history(run))
         return replace(known[1], line=run_line(self.history(run)))
 
     def sliced(self, run: str) -> SlicedRun:
-        """The run by models and steps, kept until it goes on."""
+        """The run by models and steps, cached until it changes."""
         history = self.history(run)
         if (known := self._sliced.get(run)) is None or known.history is not history:
             known = self._sliced[run] = SlicedRun(history)
         return known
 
     def responses(self, run: str) -> Responses:
-        """The responses of the run as it is now, for searching: kept of the last few runs that were asked
-        about, until they go on."""
+        """The search index of the run's current responses: cached for the last few runs, until they
+        change."""
         with self._making:
             head = self.head(run)
             known = self._searched.pop(run, None)
@@ -177,21 +178,21 @@ class Site:
             return known[1]
 
     def head(self, run: str) -> Head:
-        """Where the run's chain ends now."""
+        """The run's current chain head."""
         return self._log.head(run)
 
     def drawn_of(self, run: str) -> Sequence[Drawn]:
-        """What the report made of a run."""
+        """The report's figures of a run."""
         return self.drawn if run in self.only[:1] else ()
 
     def folder_of(self, run: str) -> Path:
-        """Where the run's files are: chain heads, progress."""
+        """The folder of the run's files: chain heads, progress."""
         return runs_folder(self.database) / run
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A template with what it shows. `trail`: the pages above it, by title and path."""
+    """A template with its data. `trail`: the pages above it, by title and path."""
 
     template: str
     title: str
@@ -212,8 +213,7 @@ class TablePage(NamedTuple):
 
 
 def part_of(total: int, wanted: str | None, rows: int = ROWS) -> TablePage:
-    """The part that a path asks for, the first where it names none. Raises NotFoundError for a later one than
-    the last."""
+    """The part that a path names, by default the first. Raises NotFoundError beyond the last."""
     last, number = max(1, -(-total // rows)), int(wanted or 1)
     if number > last:
         raise NotFoundError(f"there is no part {number} of this page", hint=f"its last one is {last}")

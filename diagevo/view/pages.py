@@ -26,17 +26,17 @@ from diagevo.view.run_comparison import many
 from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 
 READ = 50_000
-"""Events of a run whose questions a page reads one by one."""
+"""Maximum events of a run whose questions a page reads one by one."""
 SHOWN_CAUSES = 20
-"""Causes on an overview, those of most failures."""
+"""Causes on an overview, those with most failures."""
 BARS = 10
-"""Causes of an evaluation that are drawn."""
+"""Causes of an evaluation in the chart."""
 AGAINST = 8
-"""Runs that a run is compared with, those that began last before it."""
+"""Maximum runs that a run is compared with: the latest before it."""
 REACTIVATED = 12
 """Reactivations on the live page, the last ones."""
 SHOWN_SCHEDULE = 20
-"""Causes of a schedule on a round's page, those of largest p."""
+"""Causes of a schedule on a round's page, those with the largest p."""
 TRAINING = {
     "reward": "Mean reward of a step's completions",
     "loss": "Loss by step",
@@ -52,7 +52,7 @@ def below(run: str) -> Breadcrumbs:
 
 
 def runs(site: Site) -> Page:
-    """Every run with what it reached."""
+    """Every run with its results."""
     shown = site.runs()
     checked = site.checks.quick if site.live else site.checks.full
     lines = [(line, checked(line.run_id)) for line in list_runs(site.database) if line.run_id in shown]
@@ -99,13 +99,13 @@ def _evaluated(history: History, story: RunStory) -> Evaluated | None:
 
 
 def _others(site: Site, history: History) -> list[str]:
-    """Further evaluations that this one can be compared with, the last first."""
+    """Other evaluations to compare with, latest first."""
     runs = [run for run in site.runs() if run != history.run_id and site.history(run).evaluation]
     return runs[::-1]
 
 
 def _compared(site: Site, history: History) -> list[str]:
-    """Runs that this one is compared with on a page: those before it that have responses of prompts too."""
+    """Runs that this one is compared with on a page: earlier ones that also have responses."""
     if history.ingested is None:
         return []
     runs = site.runs()
@@ -114,7 +114,7 @@ def _compared(site: Site, history: History) -> list[str]:
 
 
 def _bars(story: RunStory) -> list[tuple[float, int, str | None, str]]:
-    """Of an evaluation: the share of its failures that each cause has, most first, then what is left."""
+    """For an evaluation: each cause's share of the failures, largest first, then the rest."""
     rates = story.pass_rates
     if rates is None or not rates.failed:
         return []
@@ -126,7 +126,7 @@ def _bars(story: RunStory) -> list[tuple[float, int, str | None, str]]:
 
 
 def _passed(story: RunStory) -> Chart | None:
-    """Of another trainer's rollouts, those that passed."""
+    """The pass rates of ingested rollouts."""
     steps = () if story.pass_rates is None else story.pass_rates.steps
     return chart(
         "Rollouts that passed, by step",
@@ -159,7 +159,7 @@ def _accuracy(story: RunStory) -> Chart | None:
 
 
 def diagnostics(history: History, site: Site) -> Page:
-    """What says how training and schedule went, not what came of them."""
+    """How training and schedule went, not their results."""
     story = site.story(history.run_id)
     data = {
         "story": story,
@@ -208,7 +208,7 @@ def _charts(story: RunStory) -> Iterator[Chart | None]:
 
 
 def training_charts(history: History) -> Iterator[Chart | None]:
-    """What each step of training measured, over all rounds: a round and a step in it, as 2.1."""
+    """The metrics of each training step, over all rounds: round and step, as 2.1."""
     steps = step_metrics(history)
     places = list(
         dict.fromkeys((one.round, one.step) for one in sorted(steps, key=lambda s: (s.round, s.step)))
@@ -228,7 +228,7 @@ def training_charts(history: History) -> Iterator[Chart | None]:
 
 
 def causes(history: History, site: Site, part: str | None = None) -> Page:
-    """Nodes and causes by rounds: the state of each, and what failed in each round."""
+    """Nodes and causes by round: the state of each, and its failures in each round."""
     page = part_of(count_causes(history), part)
     grid = matrix(history, start=page.start, most=page.rows)
     base, states = f"{history.run_id}/causes", get_args(CauseState)
@@ -237,8 +237,8 @@ def causes(history: History, site: Site, part: str | None = None) -> Page:
 
 
 def what_if(history: History, site: Site) -> Page:
-    """The rounds as they were recorded; a script loads what the sliders for k, τ, θ_up, p_low and p_high move
-    over. Each value is what `memory what-if` says."""
+    """The rounds as recorded; a script loads the data of the sliders for k, τ, θ_up, p_low and p_high. Each
+    value is that of `memory what-if`."""
     lines = figures_of(history)
     return Page("whatif.html", "what if", {"rounds": lines}, below(history.run_id))
 
@@ -253,13 +253,13 @@ def live(history: History, site: Site) -> Page:
 
 
 def verified(history: History, site: Site) -> Page:
-    """`memory verify`, played when the page is asked for, where the run is not too long for that."""
+    """`memory verify`, run when the page is opened, unless the run is too long."""
     data = {"check": site.checks.full(history.run_id), "most": VERIFIED}
     return Page("verify.html", "verify", data, below(history.run_id))
 
 
 def round_(history: History, site: Site, number: str, part: str | None = None) -> Page:
-    """A round: how it came out, what it drew from, and each question with its verdict."""
+    """A round: its results, its schedule, and each question with its verdict."""
     wanted = int(number)
     run = history.run_id
     if history.find(RoundOpened, wanted, "") is None:
@@ -298,7 +298,7 @@ def round_(history: History, site: Site, number: str, part: str | None = None) -
 
 
 def log(history: History, site: Site, kind: str | None = None, part: str | None = None) -> Page:
-    """The events, the newest first, all or those of a type."""
+    """The events, newest first, all or those of a type."""
     if kind is not None and kind not in EVENT_TYPES:
         raise NotFoundError(f"there is no type of event {kind}", hint="the log's page lists them")
     run = history.run_id
@@ -321,7 +321,7 @@ _PAGES = {"cause_id": "causes", "node_id": "nodes", "question_id": "questions", 
 
 
 def _payload(recorded: Recorded) -> tuple[str, list[tuple[str, str]]]:
-    """An event's payload, and what it is about with the folder of its pages."""
+    """An event's payload, and its subject with the folder of its pages."""
     values = json.loads(recorded.payload)
     names = [(folder, values[key]) for key, folder in _PAGES.items() if isinstance(values.get(key), str)]
     values.pop("type", None)

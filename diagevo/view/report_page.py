@@ -1,5 +1,5 @@
-"""The report of a run on one page, to be sent or printed: what passed, the largest causes with a pair each,
-and how that was counted."""
+"""The report of a run on one page, to send or print: pass rates, the largest causes with one pair each, and
+how they were counted."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ from diagevo.view.pages import below
 from diagevo.view.stories import Sides, sides_of
 
 CAUSES = 5
-"""Causes with a pair each, those of most failures."""
+"""Causes shown with a pair, those with most failures."""
 LINES = 16
-"""Of a pair, around the place that is marked."""
+"""Lines of a pair around the marked place."""
 PAIRS = 3
-"""Prompts that got worse, and as many that got better, with a response of either run."""
+"""Prompts that got worse, and as many that got better, with a response from each run."""
 CHANGED = 12
 """Prompts of either kind that are listed."""
 ROWS = 30
@@ -33,23 +33,23 @@ ROWS = 30
 
 @dataclass(frozen=True, slots=True)
 class ReportedCause:
-    """A cause with one of its failures beside what passed."""
+    """A cause with one of its failures and a pass."""
 
     mistake: Mistake
     sides: Sides
     feedback: str | None
-    """What the file says of that failure."""
+    """The file's feedback on that failure."""
     left_out: int
-    """Lines of the pair that are not shown."""
+    """Lines of the pair that are left out."""
 
 
 def report(history: History, site: Site, other: str | None = None) -> Page:
-    """One page that says all by itself, and what changed since another run where one is named."""
+    """One self-contained page, including changes since another run if one is named."""
     run, story = history.run_id, site.story(history.run_id)
     found = counts(history)
     passed = None if story.pass_rates is None else Evaluated.of(story.pass_rates)
     if passed is not None and not history.evaluation:
-        # Each step of a training asks a prompt again: groups of a tag are no units of an interval there.
+        # Each training step repeats prompts: there the groups of a tag are not units for an interval.
         passed = replace(passed, models=(), tags=())
     worst = mistakes(history, found, CAUSES)
     data = {
@@ -72,7 +72,7 @@ def report(history: History, site: Site, other: str | None = None) -> Page:
 
 
 def _since(history: History, site: Site, other: str) -> dict[str, Any]:
-    """What changed since another run, as far as a report shows it."""
+    """The changes since another run that a report shows."""
     found = of_runs(history, site, other)
     return found | {
         "other": other,
@@ -98,7 +98,7 @@ def _reported(history: History, mistake: Mistake) -> ReportedCause:
 
 
 def _counted(history: History, story: RunStory, found: Counts) -> Iterator[Sentence]:
-    """What stands behind the figures."""
+    """How the figures were obtained."""
     config, rates = story.configuration.config, story.pass_rates
     if rates is not None:
         pass_at = exact(config.get("ingest", {}).get("pass_at", 0.5))

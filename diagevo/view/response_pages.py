@@ -1,4 +1,5 @@
-"""The pages about responses: those of a run, searched and filtered, and those to one prompt side by side."""
+"""The pages about responses: all responses of a run, searched and filtered, and those to one prompt side by
+side."""
 
 import csv
 import io
@@ -31,11 +32,11 @@ LISTED = 100
 BESIDE = 20
 """Responses to a prompt on one page."""
 EXCERPT = 240
-"""Characters of a response in the list."""
+"""Maximum characters of a response in the list."""
 CHOICES = 200
-"""Values that a filter offers, those of most responses."""
+"""Maximum values that a filter offers, most frequent first."""
 WRITTEN = 1_000
-"""Responses that are read at a time for a file."""
+"""Responses read at a time for a file."""
 ORDER_NAMES = {
     "file": "as in the file",
     "reward": "reward, lowest first",
@@ -48,24 +49,24 @@ ORDER_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class ListedResponse:
-    """A row of the list: what of its texts is shown."""
+    """A row of the list, with the displayed part of its texts."""
 
     of: StoredResponse
     prompt: str
     text: tuple[str, str, str]
-    """Around what was searched for: before it, it, after it."""
+    """The match and its context: before, match, after."""
     tags: tuple[str, ...]
 
 
 def chosen_of(query: Mapping[str, str]) -> Chosen:
-    """What an address asks for; what it misspells asks for nothing."""
+    """The filter in an address; misspelt parts are ignored."""
     return Chosen(
         **{field.name: storable(query[field.name]) for field in fields(Chosen) if query.get(field.name)}
     )
 
 
 def listed(history: History, site: Site, part: str | None = None, query: Mapping[str, str] = {}) -> Page:
-    """All responses, or those that the address asks for."""
+    """All responses, or those that the address selects."""
     run, chosen = history.run_id, chosen_of(query)
     found = site.responses(run)
     fault, total, page, rows = None, 0, TablePage(1, 1, LISTED), list[ListedResponse]()
@@ -119,7 +120,7 @@ def _without(head: str, prompt: str) -> str:
 
 
 def _shown(text: str, words: Sequence[str]) -> str:
-    """The answer without its thoughts; with them where only they have the words."""
+    """The answer without its reasoning; with it if only the reasoning has the match."""
     own = answered(text).strip()
     lowered = own.lower()
     return own if own and (not words or any(word.lower() in lowered for word in words)) else text
@@ -133,7 +134,7 @@ class _Rollouts:
 
 
 def _responses(history: History) -> int | None:
-    """How many there were, where another trainer's files say so."""
+    """How many there were, if the trainer's files say so."""
     if history.ingested is None:
         return None
     return sum(one.rollouts for one in select_rows(history, "v_rollouts", _Rollouts))
@@ -141,7 +142,7 @@ def _responses(history: History) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """`v_group`: a prompt as it was put."""
+    """`v_group`: a prompt as logged."""
 
     answer: str | None
     rollouts: int
@@ -150,7 +151,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class ShownResponse:
-    """A response to a prompt, whole as far as a page shows it."""
+    """A response to a prompt, up to the page's limit."""
 
     of: StoredResponse
     text: str
@@ -198,12 +199,12 @@ KINDS = {
     "json": "application/json",
     "parquet": "application/vnd.apache.parquet",
 }
-"""What responses can be written as, with its media type."""
+"""The file formats of responses, with their media types."""
 
 
 def written(history: History, site: Site, kind: str, query: Mapping[str, str]) -> Iterator[bytes]:
-    """The responses that an address asks for as a file, texts whole. Raises ConfigError, for Parquet also
-    where polars is missing."""
+    """The responses that an address selects, as a file with whole texts. Raises ConfigError, for Parquet
+    also if polars is missing."""
     chosen = chosen_of(query)
     found = site.responses(history.run_id)
     parts = records(history, found, chosen, found.count(chosen))
@@ -220,7 +221,7 @@ NAMES = (
 
 
 def records(history: History, found: Responses, chosen: Chosen, total: int) -> Iterator[list[dict[str, Any]]]:
-    """The chosen responses with whole texts, some at a time."""
+    """The selected responses with whole texts, in batches."""
     causes = history.state(history.end).causes
     for start in range(0, total, WRITTEN):
         some = found.find(chosen, start, WRITTEN)

@@ -1,4 +1,4 @@
-"""Many runs beside each other: curves coloured by settings, and runs of other settings paired by seed."""
+"""Many runs side by side: curves coloured by settings, and runs with different settings paired by seed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from diagevo.memory.read.runs import RunLine
 from diagevo.view.charts import Chart, Series, chart
 
 DRAWN = 12
-"""Runs whose curves are shown until others are chosen: those that were written to last."""
+"""Runs whose curves are shown by default: the most recently written."""
 KEYS = 3
-"""Settings that name an arm."""
+"""Maximum settings that name an arm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Runs of the same settings, by their seeds."""
+    """Runs with the same settings, by seed."""
 
     name: str
     style: int
@@ -38,12 +38,12 @@ class Pairing:
     round: int
     means: tuple[float, float]
     difference: PairedDifference | None
-    """None of a single seed, or where the extra for it is missing."""
+    """None for a single seed, or if the extra for it is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """What a page of runs shows below their list."""
+    """The part of the page of runs below the list."""
 
     charts: tuple[Chart, ...]
     arms: tuple[Arm, ...]
@@ -54,13 +54,13 @@ class Many:
     """Runs whose curves are shown at first."""
 
     def style(self, run: str) -> int | None:
-        """Of a run's curve, as the style sheet numbers it; None where the run has none."""
+        """The style number of a run's curve; None if it has none."""
         named = (style for one in self.charts for name, style in one.names if name == run)
         return next(named, None)
 
 
 def many(histories: Sequence[tuple[History, RunLine]]) -> Many:
-    """Runs with their lines, those that were written to last first."""
+    """Runs with their lines, most recently written first."""
     arms = list(_arms([history for history, line in histories if line.ingested is None and line.rounds]))
     style = {run: arm.style for arm in arms for run in arm.runs.values()} if len(arms) > 1 else {}
     scores: dict[str, dict[int, float]] = {}
@@ -91,7 +91,7 @@ def many(histories: Sequence[tuple[History, RunLine]]) -> Many:
 
 
 def _chart(title: str, values: dict[str, dict[int, float]], style: dict[str, int], over: str) -> Chart | None:
-    """A curve a run; nothing of one point each."""
+    """One curve per run; None if all have a single point."""
     places = sorted({place for found in values.values() for place in found})
     if len(places) < 2:
         return None
@@ -103,8 +103,7 @@ def _chart(title: str, values: dict[str, dict[int, float]], style: dict[str, int
 
 
 def _arms(histories: Sequence[History]) -> Iterator[Arm]:
-    """By the settings that are not the same for all. Of runs with one seed and the same settings each is an
-    arm by itself."""
+    """By the settings that differ between runs. Runs with the same seed and settings are separate arms."""
     settings = {one.run_id: method(one, one.commits[-1].round) for one in histories}
     differing = [
         key
@@ -112,7 +111,7 @@ def _arms(histories: Sequence[History]) -> Iterator[Arm]:
         if len({found.get(key) for found in settings.values()}) > 1
     ]
     groups: dict[tuple[str | None, ...], list[tuple[int, str]]] = {}
-    for one in reversed(histories):  # the oldest first
+    for one in reversed(histories):  # oldest first
         values = tuple(settings[one.run_id].get(key) for key in differing)
         seed = int(one.configuration().config.get("seed", 0))
         groups.setdefault(values, []).append((seed, one.run_id))

@@ -1,4 +1,4 @@
-"""What a solver learned, beside what the base model has anyway, and what free exploration wrote."""
+"""What a solver learned, compared with the base model, and what free exploration wrote."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ SCORES = {MEAN: "mean@k", "greedy": "greedy", AT_BEST: "at its best T"}
 
 
 def score_rows(history: History) -> list[dict[str, Any]]:
-    """The scores after each round, by their names; also those at lower temperatures."""
+    """The scores after each round, by name, including lower temperatures."""
     found = validations(history)
     return [row for number in sorted(found) if MEAN in found[number] for row in _rows(number, found[number])]
 
@@ -47,7 +47,7 @@ def families_in(written: Mapping[int, Counter[str]]) -> list[str]:
 
 
 def premise(world: object) -> str | None:
-    """What a result of a world rests on; None where there is no such world."""
+    """The premise of a world's results; None if there is no such world."""
     if world != "arithmetic":
         return None
     from diagevo.arithmetic import PREMISE
@@ -56,7 +56,7 @@ def premise(world: object) -> str | None:
 
 
 def free_questions(history: History) -> dict[int, Counter[str]]:
-    """Valid questions of free exploration by round and family; none where no world knows families."""
+    """Valid free questions by round and family; none if no world knows families."""
     if premise(history.world) is None:
         return {}
     from diagevo.arithmetic.families import family

@@ -34,7 +34,7 @@ from diagevo.view.site import View
 
 HEAD_BYTES = 16_384
 CONNECTIONS = 500
-"""At once; more are answered with 503."""
+"""Maximum concurrent requests; more are answered with 503."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
@@ -47,7 +47,7 @@ HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server on that address."""
+    """Whether only this machine can reach a server on that address."""
     if host == "localhost":
         return True
     try:
@@ -57,14 +57,14 @@ def is_loopback(host: str) -> bool:
 
 
 def names(host: str) -> frozenset[str]:
-    """What a browser may call a server by that listens on `host`."""
+    """The Host names under which a browser may reach a server that listens on `host`."""
     own = {"localhost", "127.0.0.1", "::1"}
     return frozenset(own if is_loopback(host) else own | {host, socket.gethostname(), socket.getfqdn()})
 
 
 def is_ours(header: str, hosts: frozenset[str]) -> bool:
-    """Whether a Host header names this server. A foreign name that was turned to this address (DNS rebinding)
-    is not ours; an address cannot be turned. The port is not looked at: a tunnel has another one."""
+    """Whether a Host header names this server. A foreign name that resolves to this address (DNS rebinding)
+    is not ours; an IP address cannot be rebound. The port is ignored: a tunnel has another one."""
     try:
         name = urlsplit(f"//{header}").hostname
     except ValueError:
@@ -81,11 +81,11 @@ def is_ours(header: str, hosts: frozenset[str]) -> bool:
 
 
 def served(app: ASGIApp, **more: Any) -> uvicorn.Server:
-    """A server of the pages, with bounds on what a stranger's connection may take: `--host` opens the port to
-    machines that need no token to connect. `more` is uvicorn's."""
+    """A server of the pages, with limits on connections: `--host` opens the port to machines that need no
+    token to connect. `more` goes to uvicorn."""
     config = uvicorn.Config(
         app,
-        http="h11",  # its other protocol has no bound on the head of a request
+        http="h11",  # its other protocol does not limit the size of a request's headers
         ws="none",
         lifespan="off",
         server_header=False,
@@ -97,7 +97,10 @@ def served(app: ASGIApp, **more: Any) -> uvicorn.Server:
 
 
 def application(database: Database, *, host: str, token: str) -> Starlette:
-    """The site as an ASGI application, listening on `host`. `token` opens it, once: then a cookie does."""
+    """The site as an ASGI application, listening on `host`.
+
+    `token` grants access once; after that a cookie does.
+    """
     view = View(Site(database, live=True))
 
     def page(request: Request) -> Response:
@@ -123,7 +126,7 @@ def application(database: Database, *, host: str, token: str) -> Starlette:
             return Response(error.message, 404 if isinstance(error, NotFoundError) else 500)
 
     def responses(request: Request) -> Response:
-        """The responses that the list's page shows, all of them and whole, as a file."""
+        """All responses selected on the list's page, with whole texts, as a file."""
         run, kind = request.path_params["run"], request.url.path.rpartition(".")[2]
         try:
             parts = view.written(run, kind, request.query_params)
@@ -134,7 +137,7 @@ def application(database: Database, *, host: str, token: str) -> Starlette:
         return StreamingResponse(parts, media_type=KINDS[kind], headers=named)
 
     def progress(request: Request) -> Response:
-        """The run's last progress; 304 where nothing is new, 204 where there is none yet."""
+        """The run's last progress; 304 if nothing is new, 204 if there is none yet."""
         run = request.path_params["run"]
         if run not in view.site.runs():
             return Response(status_code=404)
@@ -164,12 +167,12 @@ def application(database: Database, *, host: str, token: str) -> Starlette:
 
 
 class _Guard:
-    """Host, method and token before anything is read; headers on every answer."""
+    """Checks host, method and token before anything is read; sets headers on every answer."""
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str], token: str) -> None:
         self.app, self.hosts, self.token = app, hosts, token
-        # Not the token itself: whoever reads the cookie cannot hand on the address. The name has a part of
-        # its own, since the ports of a machine share their cookies.
+        # Not the token itself: someone who reads the cookie cannot pass on the address. The name has a part
+        # of its own, since the ports of a machine share their cookies.
         self.value = hashlib.sha256(f"diagevo view {token}".encode()).hexdigest()
         self.cookie = f"diagevo-{hashlib.sha256(self.value.encode()).hexdigest()[:8]}"
 

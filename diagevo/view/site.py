@@ -33,7 +33,7 @@ _ID = re.compile(
 )
 _KINDS: dict[str, Named] = {"questions": "question", "failures": "failure"}
 FEW = 3
-"""Causes in a line from which their words would hide it."""
+"""Number of causes in a line from which their descriptions are left out."""
 Builder = Callable[..., Page]
 
 RUN = r"(?P<run>[A-Za-z0-9][A-Za-z0-9._-]{0,99})"

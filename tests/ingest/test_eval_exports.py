@@ -202,7 +202,7 @@ def test_what_fits_nothing_or_two_is_refused(tmp_path: Path) -> None:
     assert recognised(tmp_path)[0] == "jsonl"
     (tmp_path / "rows.jsonl").write_text('{"question": "p", "said": "r"}\n')
     with pytest.raises(
-        ConfigError, match="no format that is known: its first row has question, said"
+        ConfigError, match="no known format: its first row has question, said"
     ) as none:
         recognised(tmp_path)
     assert "--map" in str(none.value.hint)
@@ -215,11 +215,11 @@ def test_a_parquet_file_is_recognised_by_its_columns(tmp_path: Path) -> None:
     pl.DataFrame({"prompt": ["a"], "response": ["b"], "reward": [1.0]}).write_parquet(file)
     assert recognised(file) == recognised(tmp_path) == ("jsonl", "its first row has prompt, response, reward")
     pl.DataFrame({"asked": ["a"], "said": ["b"]}).write_parquet(file)
-    with pytest.raises(ConfigError, match="no format that is known: its first row has asked, said") as none:
+    with pytest.raises(ConfigError, match="no known format: its first row has asked, said") as none:
         recognised(file)
     assert "--map" in str(none.value.hint)
     pl.DataFrame({"prompt": []}, schema={"prompt": pl.String}).write_parquet(file)
-    with pytest.raises(ConfigError, match="no format that is known: its first row has prompt"):
+    with pytest.raises(ConfigError, match="no known format: its first row has prompt"):
         recognised(file)
 
 

@@ -1,4 +1,4 @@
-"""The place in a failure that a clause is about, beside what the nearest passing response has there."""
+"""The place in a failure that a clause is about, and what the nearest passing response has there."""
 
 import json
 import re
@@ -17,15 +17,15 @@ from diagevo.diagnosis.levels.inputs import TOKEN, Prompt, Response
 from diagevo.diagnosis.levels.step_location import first_difference
 
 AROUND = 250
-"""Tokens on either side of a place that are aligned."""
+"""Tokens aligned on either side of a place."""
 LEAVES = 8
-"""Values of an object that are looked for in its place."""
+"""Maximum values of an object to search for in its place."""
 SHORT = 4
-"""Tokens that stand in place of others; longer parts of two responses are no replacements."""
+"""Maximum tokens of a replacement; longer differing parts are not replacements."""
 ALIAS = 2
-"""Letters of a name that stands for a longer one: which letter is no difference."""
+"""Maximum letters of an abbreviated name: the choice of letter is not a difference."""
 ROOM = 30
-"""Characters on either side of a place that are shown."""
+"""Characters shown on either side of a place."""
 _ARGUMENT = re.compile(r"§an argument (\S+) written like .*")
 _DOES = {
     "multiplies": re.compile(r"[*×·]|\bx\b|\\times"),
@@ -61,7 +61,7 @@ class _Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Words of a response as it is stored: their line, from 0, and the characters before them in it."""
+    """A span of the stored response: its line, from 0, and the characters before it in that line."""
 
     line: int
     start: int
@@ -70,15 +70,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class AlignedPair:
-    """What the failure has at the place, and what the passing response has there; either may be nothing."""
+    """What the failure and the passing response have at the place; either may be empty."""
 
     wrote: Place
     should: Place
     sibling: Response
-    """That response; the known answer where none passed."""
+    """That response; the known answer if none passed."""
     known: bool = False
     near: bool = False
-    """It answers another prompt, one that is near."""
+    """Whether it answers another, similar prompt."""
 
     @property
     def whose(self) -> str:
@@ -88,8 +88,8 @@ class AlignedPair:
 def aligned(
     clause: Clause, prompt: Prompt, response: Response, sibling: Response, near: Prompt | None = None
 ) -> AlignedPair | None:
-    """The first place with what the clause names that the other response does not have alike. None where
-    the clause is about no place. `near`: what the other response answers, where that is another prompt."""
+    """The first place with what the clause names that differs in the other response. None if the clause
+    is not about a place. `near`: the other response's prompt, if it is a different one."""
     if near is not None:
         found = _beside_another(clause, prompt, response, sibling, near)
         return None if found is None else replace(found, near=True)
@@ -128,7 +128,7 @@ def aligned(
         (a, b), (c, d) = place
         here = _place(response if has else sibling, one, a, b)
         there = _place(sibling if has else response, two, c, d)
-        if here.text == there.text:  # a piece of what is named
+        if here.text == there.text:  # a part of what is named
             there = Place(there.line, there.start, "")
         return AlignedPair(here, there, sibling) if has else AlignedPair(there, here, sibling)
     return None
@@ -137,8 +137,8 @@ def aligned(
 def _beside_another(
     clause: Clause, prompt: Prompt, response: Response, sibling: Response, near: Prompt
 ) -> AlignedPair | None:
-    """Of responses to two prompts calls can be compared, and what is written otherwise is what they are
-    about: so only what the clause names is marked, where it is."""
+    """For responses to two prompts, calls can be compared, but other differences are about the topic:
+    so only what the clause names is marked, in the response that has it."""
     part, name = part_of(clause.name)
     has = clause.sign > 0
     if is_change(name) or name in UNUSED or SIBLING in name:
@@ -162,7 +162,7 @@ def _beside_another(
 
 
 def _of_field(name: str, prompt: Prompt, response: Response, sibling: Response) -> AlignedPair | None:
-    """What either has at the path of a change, where it is as it is written in the text."""
+    """What each has at the path of a change, if it appears literally in the text."""
     known = sibling is prompt.reference
     found = pair(response.fields, prompt.expected if known else sibling.fields, prompt.question, name)
     if found is None:
@@ -176,7 +176,7 @@ def _of_field(name: str, prompt: Prompt, response: Response, sibling: Response) 
 
 
 def _of_step(response: Response, sibling: Response) -> AlignedPair | None:
-    """The first step that differs, whole."""
+    """The whole first step that differs."""
     places = [
         Place(line, max(of.text.split("\n")[line].find(text), 0), text)
         for (line, text), of in zip(first_difference(response, sibling), (response, sibling), strict=True)
@@ -188,8 +188,8 @@ def _of_step(response: Response, sibling: Response) -> AlignedPair | None:
 def _of_unused(
     has: bool, prompt: Prompt, response: Response, sibling: Response, part: str
 ) -> AlignedPair | None:
-    """Where a response first has a number of the prompt that the other has not, and the other's step with
-    most of the numbers there."""
+    """The first place where a response has a number from the prompt that the other lacks, and the other's
+    step with most of the numbers there."""
     here, there = (response, sibling) if has else (sibling, response)
     one, two = _tokens(prompt, here, part), _tokens(prompt, there, part)
     used = {number for each in two for number in _values(each)}
@@ -205,8 +205,8 @@ def _of_unused(
 def _of_operation(
     clause: Clause, prompt: Prompt, response: Response, sibling: Response
 ) -> AlignedPair | None:
-    """The expression in which the number is made, and the one of the other response that has most of its
-    numbers: the same step, where both have it."""
+    """The expression that computes the number, and the other response's one with most of its numbers:
+    the same step, if both have it."""
     part, name = part_of(clause.name)
     here, there = (response, sibling) if clause.sign > 0 else (sibling, response)
     one, two = _tokens(prompt, here, part), _tokens(prompt, there, part)
@@ -222,7 +222,7 @@ def _of_operation(
 def _made_at(
     name: str, prompt: Prompt, response: Response, part: str, tokens: Sequence[_Token]
 ) -> tuple[int, int] | None:
-    """The tokens of the expression in which a number is first made so."""
+    """The tokens of the first expression that computes a number this way."""
     text = (response.thought or response) if part else response
     at = next((at for each, at in made(prompt, text) if each == name), None)
     if at is None:
@@ -233,7 +233,7 @@ def _made_at(
 
 
 def _step_like(step: Sequence[_Token], response: Response, tokens: Sequence[_Token]) -> Place:
-    """The expression that shares most numbers with a step of another response; nothing where none does."""
+    """The expression that shares most numbers with a step of another response; empty if none does."""
     own = {each.word for each in step if each.word[0].isdigit()}
     others = [_expression(tokens, n) for n, each in enumerate(tokens) if each.word[0].isdigit()]
     shared = [
@@ -244,7 +244,7 @@ def _step_like(step: Sequence[_Token], response: Response, tokens: Sequence[_Tok
 
 
 def _of_call(name: re.Match[str], has: bool, response: Response, sibling: Response) -> AlignedPair | None:
-    """The call at which an order of calls is reached, and what the other response calls there."""
+    """The call that completes an order of calls, and what the other response calls there."""
     one, two = (response, sibling) if has else (sibling, response)
     mine, theirs = _called(one), _called(two)
     before, after, twice = name["before"], name["after"], name["twice"]
@@ -265,8 +265,8 @@ def _of_call(name: re.Match[str], has: bool, response: Response, sibling: Respon
 def _of_events(
     pattern: Sequence[str], has: bool, response: Response, sibling: Response
 ) -> AlignedPair | None:
-    """Where an order of turns is reached that the other response has not: the first of its turns that the
-    other has otherwise, and what that has there."""
+    """The place of an order of turns that the other response lacks: the first turn that differs, and the
+    other's turn there."""
     here, there = (response, sibling) if has else (sibling, response)
     one, two = here.placed_events, there.placed_events
     kinds, others = ([kind for kind, _ in each] for each in (one, two))
@@ -284,7 +284,7 @@ def _of_events(
 
 
 def _event(response: Response, events: Sequence[tuple[str, int]], at: int) -> Place:
-    """Of a turn its first line, or the name of the call; nothing where the policy did not write it."""
+    """A turn's first line, or the name of the call; empty if the policy did not write it."""
     if at >= len(events) or events[at][0] not in _OWN:
         return Place(0, 0, "")
     line = events[at][1]
@@ -296,7 +296,7 @@ def _event(response: Response, events: Sequence[tuple[str, int]], at: int) -> Pl
 
 
 def _of_number_of_calls(has: bool, response: Response, sibling: Response) -> AlignedPair | None:
-    """The first call that is another one, or one more."""
+    """The first call that differs or is additional."""
     mine, theirs = _called(response), _called(sibling)
     if len(mine) == len(theirs):
         return None
@@ -309,7 +309,7 @@ def _of_number_of_calls(has: bool, response: Response, sibling: Response) -> Ali
 
 
 def _of_named_field(path: str, has: bool, response: Response, sibling: Response) -> AlignedPair | None:
-    """The name of a field where one has it, and the other has none."""
+    """The name of a field that only one of them has."""
     key = re.split(r"[.\[(]", path.rstrip("[])"))[-1]
     written = re.compile(rf"(?<!\w){re.escape(key)}(?!\w)")
     here = response if has else sibling
@@ -322,7 +322,7 @@ def _of_named_field(path: str, has: bool, response: Response, sibling: Response)
 
 
 def _of_value(path: str, response: Response, sibling: Response) -> AlignedPair | None:
-    """What either has in a field."""
+    """What each has in a field."""
     key = re.split(r"[.\[(]", path.rstrip("[])"))[-1]
     written = re.compile(rf'(?<!\w){re.escape(key)}"?\s*[:=]\s*"?([^",}}\]\n]*[^",}}\]\s])')
     places: list[Place] = []
@@ -349,7 +349,7 @@ def _values(token: _Token) -> list[Fraction]:
 
 
 def _expression(tokens: Sequence[_Token], at: int, forward: bool = False) -> tuple[int, int]:
-    """The numbers and signs of a line about a number: before it, and behind it too."""
+    """The numbers and signs around a number in its line."""
 
     def belongs(token: _Token) -> bool:
         return token.line == tokens[at].line and (
@@ -371,7 +371,7 @@ def _expression(tokens: Sequence[_Token], at: int, forward: bool = False) -> tup
 
 
 def place_of(path: str, value: str, response: Response) -> Place | None:
-    """Of a value at a path: after the name of its field, else the first."""
+    """The place of a value at a path: after the name of its field, else the first occurrence."""
     key = re.split(r"[.\[(]", path.rstrip("[])"))[-1]
     if (call := next((each for each in _called(response) if each.text == path), None)) is not None:
         return call
@@ -387,7 +387,7 @@ def place_of(path: str, value: str, response: Response) -> Place | None:
 
 
 def _leaves(value: str) -> list[str]:
-    """Of an object or an array its texts and numbers: as a whole it is seldom written alike."""
+    """The texts and numbers of an object or an array: as a whole it is rarely written identically."""
     try:
         waiting = [json.loads(value)] if value[:1] in ("{", "[") else []
     except (ValueError, RecursionError):
@@ -407,7 +407,7 @@ def _leaves(value: str) -> list[str]:
 
 
 def operations(clause: Clause, pair: AlignedPair) -> tuple[str, str] | None:
-    """What either does at the place of a pair about an operation, where each does one thing, and another."""
+    """The operations at the place of a pair, if each response does exactly one and they differ."""
     if not _OPERATION.match(part_of(clause.name)[1]):
         return None
     own, other = (
@@ -428,7 +428,7 @@ def _argument(key: str, response: Response) -> Place | None:
 
 
 def _same_digits(tokens: Sequence[_Token], word: str) -> tuple[int, int]:
-    """The number that has these digits in another form; nothing at the beginning where none has."""
+    """The number with these digits in another form; an empty span at the beginning if there is none."""
     digits = _NO_DIGIT.sub("", word)
     found = (
         at for at, each in enumerate(tokens) if each.word != word and _NO_DIGIT.sub("", each.word) == digits
@@ -456,7 +456,7 @@ def _tokens(prompt: Prompt, response: Response, part: str) -> list[_Token]:
 
 
 def _anchors(name: str, tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
-    """Where the text has what a clause names."""
+    """Where the text contains what a clause names."""
     if name.startswith(ONE):
         words = set(name.removeprefix(ONE).split(", "))
         yield from ((at, at + 1) for at, token in enumerate(tokens) if token.word in words)
@@ -477,7 +477,7 @@ def _anchors(name: str, tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
 
 
 def _runs(words: Sequence[str], tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
-    """Of a run over several lines that with most of its words: a place is one of a line."""
+    """For a run over several lines, the line with most of its words: a place lies within one line."""
     n = len(words)
     for at in range(len(tokens) - n + 1):
         if tokens[at].word == words[0] and all(tokens[at + k].word == words[k] for k in range(n)):
@@ -490,7 +490,7 @@ def _runs(words: Sequence[str], tokens: Sequence[_Token]) -> Iterator[tuple[int,
 def _opposite(
     one: Sequence[_Token], two: Sequence[_Token], start: int, stop: int
 ) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """The place in `one` with the difference about it, and what `two` has there; None where that is alike."""
+    """The place in `one` with the surrounding difference, and what `two` has there; None if they agree."""
     low = max(start - AROUND, 0)
     about = one[low : stop + AROUND]
     shift = max(min(low, len(two) - len(about)), 0) if len(two) > 2 * AROUND else 0
@@ -503,7 +503,7 @@ def _opposite(
     first, last = a, b
     for tag, i1, i2, j1, j2 in blocks:
         if (i2 <= a and not (i2 == a and tag == "delete")) or i1 >= b:
-            if i1 == i2 and a <= i1 <= b:  # what only the other has, at the edge
+            if i1 == i2 and a <= i1 <= b:  # text that only the other has, at the edge
                 c, d = min(c, j1), max(d, j2)
             continue
         if tag == "equal":
@@ -515,13 +515,13 @@ def _opposite(
         return None
     others = others[c:d] if d - c <= SHORT else []
     if last - first > b - a + SHORT or d - c > SHORT:
-        first, last = a, b  # a long difference is shown by what the clause names alone
+        first, last = a, b  # for a long difference, show only what the clause names
     elif last - first == d - c:
         c, d = c + a - first, c + b - first  # token by token
         first, last = a, b
         others = whole[c:d]
     if all(each.masked == "•" for each in others):
-        d = c  # another name says nothing
+        d = c  # a different name is not informative
     if [each.word for each in about[first:last]] == [each.word for each in whole[c:d]]:
         return None
     line = about[a].line
@@ -530,7 +530,7 @@ def _opposite(
 
 
 def _place(response: Response, tokens: Sequence[_Token], start: int, stop: int) -> Place:
-    """The tokens of the first of their lines, as they are written; or where they would be, where none are."""
+    """The tokens in their first line, as written; or the position where they would be."""
     if start >= stop:
         if not tokens:
             return Place(0, 0, "")

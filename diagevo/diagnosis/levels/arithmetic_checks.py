@@ -1,9 +1,10 @@
 """Numbers and equations of a text, computed exactly: which hold, and which numbers come from nowhere.
 
-An equation is what stands on both sides of an equals sign, units between the numbers left out: `4 hours / 2
-= 2 hours`. What is not wholly read is no equation: nothing is called wrong which was not understood. So the
-words on either side of it must be no mathematics (`the square root of 16 + 9`), the signs there those of a
-sentence (`3:00 + 2`, `x + 3 + 4`), and units the same, unless it holds (`15 minutes * 4 = 1 hour`).
+An equation is the text on both sides of an equals sign, ignoring units between the numbers: `4 hours / 2 =
+2 hours`. Text that cannot be fully parsed is not an equation: nothing is called wrong that was not
+understood. So the words around it must not be mathematics (`the square root of 16 + 9`), the signs there must
+be punctuation (not `3:00 + 2`, `x + 3 + 4`), and units must agree, unless it holds (`15 minutes * 4 = 1
+hour`).
 """
 
 import operator
@@ -18,7 +19,7 @@ from diagevo.answers.quantities import CANONICAL, MULTIPLIERS, is_unit
 
 NUMBER = re.compile(r"(?<![\w.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w.])\.\d+")
 LONGEST = 40
-"""Characters of a number; more digits in a row are a model that repeats itself, and too many for a float."""
+"""Maximum characters of a number; more digits mean a model that repeats itself, and overflow a float."""
 _TOKEN = re.compile(
     r"(?P<other>(?<![^\W_])(?:[^\W\d]\w*[\d_]\w*|_\w+|\d+_\w+|0[xXbBoO]\w+|\d+:\d[\d:]*"  # names, 0x10, 3:00
     r"|\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}/\d{4}))"  # dates
@@ -38,7 +39,7 @@ _LATEX = (
     (re.compile(r"\\?\{([^{}]*[-+*/^][^{}]*)\\?\}"), r"(\1)"),  # 2^{3+1} is no 2^3 + 1
     (re.compile(r"[{}]"), " "),
 )
-_OF = re.compile(  # a share: 3 of 4 is no product
+_OF = re.compile(  # a share: 3 of 4 is not a product
     r"(?:(?<=[%)])|(?<=[/.]\d)|(?<=[/.]\d\d))\s+of\s+(?=[$€£]?[\d(])", re.IGNORECASE
 )
 _CROSS = re.compile(r"(?<=[\d)%a-z])\s+[xX]\s+(?=[$€£(]?[\d(])|(?<=\))[xX](?=[$€£(]?\d)")
@@ -56,24 +57,24 @@ _OTHERS = (
     ";12 dozen dozens month months year years foot feet inches;52 weeks year years;365 year years"
 )
 _MATHS = COMPUTING | MULTIPLIERS.keys() | {"binary", "octal", "hex", "hexadecimal", "xor", "carry"}
-"""Words that compute: an expression beside one, or with one between its numbers, is not all there is."""
+"""Words that compute: an expression next to one, or with one between its numbers, is incomplete."""
 _RESETS = re.compile(
     r"[.,:;!?](?=\s)|[→⇒]"
     r"|\b(?:is|are|was|were|be|equals?|gives?|gets?|got|have|has|had|makes?|becomes?)\b",
     re.IGNORECASE,
 )
-"""Where another thing begins in a sentence."""
+"""Where a new clause begins in a sentence."""
 _JOINS = frozenset({"and", "or", "by", "from", "than", "of", "to", "per"})
 _CLAUSES = re.compile(r"\b(?:and|so|then|thus|therefore|hence|which)\b", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W\d_]{2}|[^\x00-\x7f]")
-"""A word, or a sign of another script: without one what stands beside an equation is a part of it."""
+"""A word, or a character of another script: without one, the text beside an equation is part of it."""
 _CLOSED = re.compile(r"[)\]}\"'*$`\s]*[.,;!]?[)\]}\"'*$`\s]*")
 _MARK = re.compile(
     r"\s*(?:[-*•>#]+\s+)?"
     r"(?:(?:step|part|case|question|problem|line|equation)?\s*\(?(?:\d{1,2}|[a-zA-Z])[.):]\s+)?",
     re.IGNORECASE,
 )
-"""What a line of a list begins with."""
+"""The beginning of a list item."""
 _LAST_WORD = re.compile(r"(?<![^\W\d_])[^\W\d_]++(?=[\s$€£(\"'*]*+\Z)")
 _THREE_PLACES = re.compile(r"(?<![\d.,])[1-9]\d{0,2}\.\d{3}(?!\d)")
 _RANGE = re.compile(r"(\d{1,9})[-–](\d{1,9})\s*=")
@@ -90,14 +91,14 @@ _XOR = re.compile(r"\d{1,18}(?:\s*\^\s*\d{1,18})+\s*=\s*\d{1,18}")
 _SHARE_OF_IT = re.compile(r"[-+−–]\s*[\d.,]+\s*%")
 _NAMES = re.compile(r"[^\W\d_]{2,}|[$€£]")
 _NOUN = re.compile(r"\d\s+(?:[^\W\d_]+\s+){0,2}([^\W\d_]{2,})(?=\s*(?:[-+−–)]|\Z))")
-"""What a number of a sum counts: the last of up to three words behind it."""
+"""What a number in a sum counts: the last of up to three words after it."""
 _COINS = frozenset(["penny", "pennies", "nickel", "nickels", "dime", "dimes", "quarter", "quarters"])
 _BETWEEN = _MATHS | {"and", "or"}
-"""Words that are no unit of the number before them: $39$ and $-11 + 50$."""
+"""Words that are not a unit of the number before them: $39$ and $-11 + 50$."""
 DIGITS = 3
-"""Digits of a rounded result before its zeros, at least."""
+"""Minimum digits of a rounded result before its zeros."""
 UNIT = 12
-"""Characters behind an expression that may be its unit."""
+"""Characters after an expression that may be its unit."""
 _UNCLAIMED = re.compile(
     r"(?:\b(?:not|never|cannot|suppos\w+|assum\w+|imagine|if|unless|whether|instead|rather"
     r"|says|said|claim(?:s|ed)|thinks|thought|wrote|writes|believe[sd])\b|n['’]t\b)(?!.*[.;:!?,]\s)"
@@ -110,19 +111,19 @@ _TAKEN_BACK = re.compile(
     r"|(?:\bnot|n['’]t) (?:be )?(?:true|right|correct|possible)\b|[(,–—-]\s*no\b)",
     re.IGNORECASE,
 )
-"""Words before an equation, and behind it in its sentence, by which nobody says that it holds."""
+"""Words before an equation, or after it in its sentence, that show it is not being asserted."""
 _OPERATION = re.compile(r"\s[-+*/^×÷]\s")
 _ENDS = re.compile(r"[)\]\"'’*$]*(?:\Z|[.,;:?…](?![\d])|\s+[(\[]?(?=[^\W\d_])|\s*[→⇒])")
 WORDS: dict[str, list[int]] = {word: [number] for number, word in enumerate(_COUNTED.split())}
 for _entry in _OTHERS.split(";"):
     for _word in _entry.split()[1:]:
         WORDS.setdefault(_word, []).append(int(_entry.split()[0]))
-"""What number words and units of a question bring with them."""
+"""Numbers implied by a question's number words and units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """Two sides of an equals sign, and their values."""
+    """The two sides of an equals sign, and their values."""
 
     line: int
     text: str
@@ -161,7 +162,7 @@ def given(question: str) -> frozenset[Fraction]:
 def equations(
     lines: Sequence[tuple[int, str]], known: Mapping[str, Fraction] | None = None
 ) -> Iterator[Equation]:
-    """Those of a text, by line; letters with a `known` value count as it."""
+    """The equations of a text, by line; letters with a `known` value are replaced by it."""
     for line, text in lines:
         yield from _of_line(line, text, known or {})
 
@@ -221,7 +222,7 @@ def _of_line(line: int, text: str, known: Mapping[str, Fraction]) -> Iterator[Eq
 
 
 def _is_ambiguous(equation: str) -> bool:
-    """Whether numbers may be meant otherwise: 1.000 as a thousand, 100 - 10% as 90."""
+    """Whether the numbers are ambiguous: 1.000 as a thousand, 100 - 10% as 90."""
     points = equation.count(".")
     if (between := _RANGE.match(equation)) and int(between[1]) < int(between[2]):
         return True  # pages 5-7
@@ -257,7 +258,7 @@ def _holds_otherwise(equation: str, behind: str, off: Fraction) -> bool:
 
 
 def _agree(a: Fraction, b: Fraction, decimals: int) -> bool:
-    """Whether b is a, rounded to its decimals or cut there."""
+    """Whether b is a, rounded or truncated to b's decimals."""
     if a == b:
         return True
     if decimals == 0 and a.denominator == 1:
@@ -268,8 +269,8 @@ def _agree(a: Fraction, b: Fraction, decimals: int) -> bool:
 
 
 def _is_rounded(a: Fraction, b: Fraction, numbers: Sequence[Fraction]) -> bool:
-    """Whether b is a, rounded to three digits or more before zeros, as what is measured is: of whole numbers
-    alone a result is whole, and exact."""
+    """Whether b is a, rounded to three or more digits before zeros, as measurements are: a result of whole
+    numbers is exact."""
     if b.denominator != 1 or all(each.denominator == 1 for each in numbers):
         return False
     digits = str(abs(b.numerator))
@@ -282,7 +283,7 @@ _Side = tuple[Fraction, str, slice, bool, tuple[Fraction, ...], int, str]
 
 
 def _units_differ(left: _Side, right: _Side) -> bool:
-    """Whether units are converted, or a sum adds what is not alike: 2 dimes + 1 nickel = 25 cents."""
+    """Whether units are converted, or a sum adds different things: 2 dimes + 1 nickel = 25 cents."""
     if len(_units(left[6] + right[6])) > 1:
         return True
     nouns = {noun.lower().removesuffix("s") for noun in _NOUN.findall(left[6])}
@@ -290,8 +291,8 @@ def _units_differ(left: _Side, right: _Side) -> bool:
 
 
 def _begins(before: str, line: str) -> bool:
-    """Whether an expression may begin behind this: nothing, a mark of a list, or words of a sentence. A mark
-    that is opened there is closed: *2 + 2 = 4 is not whole."""
+    """Whether an expression may begin after this: nothing, a list mark, or words of a sentence. A mark
+    opened there must be closed: *2 + 2 = 4 is incomplete."""
     before = before.rstrip("$€£")
     if _MARK.fullmatch(before):
         return True
@@ -314,8 +315,8 @@ def _begins(before: str, line: str) -> bool:
 
 
 def _ended(behind: str, line: str) -> bool:
-    """Whether an expression may end before this: at the end, at a pause, or before words of a sentence. What
-    is closed there was opened: 2 + 2 = 2) and 2 + 2 = 2* are not whole."""
+    """Whether an expression may end before this: at the end, at a pause, or before words of a sentence. A
+    mark closed there must have been opened: 2 + 2 = 2) and 2 + 2 = 2* are incomplete."""
     if not _ENDS.match(behind) or (behind[:1] == "*" and line.lstrip()[:1] != "*"):
         return False
     if not _WORDS.search(behind):
@@ -344,7 +345,7 @@ def _units(words: str) -> frozenset[str]:
 def _read(
     tokens: Sequence[re.Match[str]], known: Mapping[str, Fraction], *, last: bool, whole: bool
 ) -> _Side | None:
-    """The longest expression at the end (`last`) or beginning of what stands between two equals signs."""
+    """The longest expression at the end (`last`) or beginning of the text between two equals signs."""
     kept: list[tuple[str, str, re.Match[str]]] = []  # kind: number, sign, word; text
     for token in tokens:
         text = token.group()
@@ -402,7 +403,7 @@ def _suffix(kept: Sequence[_Kept]) -> list[_Kept]:
                     and kept[place + 1][0] == "word"
                     and len(kept[place + 1][1]) == 1
                 ):
-                    return []  # 2x: a letter that has no value
+                    return []  # 2x: a letter without a value
                 found.append(kept[place])
                 operand = False
             elif text in (")", "%"):
@@ -435,7 +436,7 @@ def _suffix(kept: Sequence[_Kept]) -> list[_Kept]:
 
 
 def _is_unary(kept: Sequence[_Kept], place: int, operand: re.Match[str]) -> bool:
-    """Whether the minus here belongs to the number right behind it: -3^2, and no mark of a list."""
+    """Whether the minus belongs to the number right after it: -3^2, not a list mark."""
     minus = kept[place][2]
     apart = minus.start() == 0 or minus.string[minus.start() - 1] in " (\t"
     return apart and minus.end() == operand.start() and (place == 0 or kept[place - 1][0] in ("word", "end"))

@@ -1,8 +1,8 @@
-"""The four levels over a run: learned from a bounded sample of its prompts, then asked prompt by prompt.
+"""The four levels over a run: learned from a bounded sample of its prompts, then applied prompt by
 
-Nothing is read or written here, no model is asked, and the same prompts give the same causes.
+prompt. No I/O and no model here, and the same prompts give the same causes. Long, but one file: one
 
-Long, but one file: one class learns the levels and asks them, and shares what it learned.
+class learns the levels and applies them, and shares what it learned.
 """
 
 import re
@@ -45,30 +45,30 @@ from diagevo.diagnosis.levels.non_reasoning import FALSE, KINDS, Habits
 from diagevo.diagnosis.levels.step_location import Located, change, located, nearest
 
 SAMPLED = 2_000
-"""Prompts with a failure, and as many without, that are learned from; all failures get their causes."""
+"""Prompts with a failure, and as many without, to learn from; all failures get their causes."""
 LEARNED = 200
-"""Failures of a prompt that are learned from."""
+"""Failures of a prompt to learn from."""
 SAME = 3
-"""Failures, all of them one and the same response, from which they have a cause untested."""
+"""Minimum failures, all the same response, that get a cause without a test."""
 DRAWN = 4
-"""Responses of a prompt that are held against those of its neighbours."""
+"""Responses of a prompt that are compared with those of its neighbours."""
 SHOWN = 80
 WORDS = 3
-"""Words of a sentence that is shown for what is said in many ways."""
+"""Maximum words of a sentence shown for something said in many ways."""
 FIELDS = 3
-"""Fields that are named of those in which a kind of change is."""
+"""Maximum fields named for a kind of change."""
 HEADED = 200
-"""Failures of a cause that are aligned for its heading."""
+"""Failures of a cause aligned for its heading."""
 MAX_BUNDLE = 120
-"""Features that go together, of which the most telling are shown."""
+"""Maximum co-occurring features shown, most telling first."""
 COMPUTED = (*UNUSED, f"§{NOWHERE}")
 RIGHT = {"equal", "form"}
-"""Kinds of what is right: a cause where passes are right and failures are not, but for a few."""
+"""Kinds of right behaviour: a cause if passes show it and failures, with few exceptions, do not."""
 INSIDE = {"failed call", "timeout", "exception"}
-"""Kinds that mark a failure and explain little: contrast goes on among those that show them."""
+"""Kinds that mark a failure but explain little: contrast continues among those that show them."""
 COMPARED, HARMLESS = 4, 0.25
-"""Responses a side of a prompt whose changes are compared; how often passes show one that tells something,
-for once that failures do, at most."""
+"""Responses per side of a prompt whose changes are compared; the maximum rate of a telling change in
+passes, relative to failures."""
 SKILLS = {
     1: "answering at all, in a form that can be read",
     2: "computing",
@@ -78,18 +78,18 @@ SKILLS = {
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What is known of one failure. `cause` is None where no pattern holds it."""
+    """The explanation of one failure. `cause` is None if no pattern fits."""
 
     cause: LocalCause | None
     evidence: tuple[Evidence, ...]
     located: Located | None
     pair: AlignedPair | None = None
-    """The place that its cause is about, beside a passing response."""
+    """The place that its cause is about, with a passing response."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One contrast: of what failures wrote or of the feedback on them, with the clauses of each group."""
+    """One contrast: of the failures' texts or of the feedback on them, with each group's clauses."""
 
     feedback: bool
     groups: Groups
@@ -97,7 +97,7 @@ class _Pass:
 
 
 class Levels:
-    """What a run's failures have in common. `of` says it of each failure of a prompt."""
+    """What a run's failures have in common. `of` explains each failure of a prompt."""
 
     def __init__(
         self,
@@ -110,8 +110,8 @@ class Levels:
         Args:
             failing: SAMPLED at most, each question once.
             passing: As many.
-            known: By the key of a failure the cause that it has already; a group that holds most of a cause's
-                failures goes on under its name.
+            known: The existing cause by a failure's key; a group with most of a cause's failures keeps its
+                name.
         """
         failing, passing = _ordered(failing), _ordered(passing)
         every = sorted([*failing, *passing], key=lambda each: each.key)
@@ -121,7 +121,8 @@ class Levels:
         self._neighbours = Neighbours(every)
         self._kinds = self._claimed(every)
         self._vocabulary = Vocabulary([*failing, *passing])
-        # What level 1 explains is left out on both sides: else passes would have what no failure has left.
+        # Responses explained by level 1 are left out on both sides: otherwise passes would keep features that
+        # no failure has left.
         clean = {each.key: self._unexplained(each) for each in every}
         left = [each for each in (clean[each.key] for each in failing) if each.failed]
         self._changes = self._changes_of(left)
@@ -132,7 +133,7 @@ class Levels:
         self._numbers: dict[Clause, int] = {}
         self._passes: list[_Pass] = []
         self._learn(False, clean, left, every, known or {})
-        if self._vocabulary.told:  # what others said, of failures that their own words do not explain
+        if self._vocabulary.told:  # feedback by others, for failures that their own words do not explain
             clean = {key: self._unplaced(each) for key, each in clean.items()}
             left = [each for each in (clean[each.key] for each in left) if each.failed]
             self._learn(True, clean, left, every, known or {})
@@ -145,8 +146,8 @@ class Levels:
         every: Sequence[Prompt],
         known: Mapping[str, LocalCause],
     ) -> None:
-        """Contrast what the failures that are `left` wrote, or the feedback on them; to `clean` labels are
-        dealt."""
+        """Contrast the texts of the failures in `left`, or the feedback on them; labels are permuted among
+        `clean`."""
 
         def of(prompt: Prompt, response: Response) -> np.ndarray:
             key = prompt.key, response.text
@@ -184,7 +185,7 @@ class Levels:
         return self._causes
 
     def of(self, prompt: Prompt) -> list[Explained]:
-        """By failure of the prompt, in order."""
+        """One explanation per failure of the prompt, in order."""
         plain = self._plain(prompt)
         done = {place for place, (kind, _) in plain.items() if kind not in INSIDE}
         passed = [Said(self._vocabulary, prompt, each) for each in prompt.beside]
@@ -225,7 +226,7 @@ class Levels:
     # Level 1
 
     def _plain(self, prompt: Prompt) -> dict[int, tuple[str, Evidence]]:
-        """By place of the failure the first kind of level 1 that it shows."""
+        """By index of the failure, the first kind of level 1 that it shows."""
         found: dict[int, tuple[str, Evidence]] = {}
         for place, failure in enumerate(prompt.failed):
             shown = self._shown(prompt, failure)
@@ -235,7 +236,7 @@ class Levels:
         return found
 
     def _shown(self, prompt: Prompt, failure: Failure) -> Mapping[str, Evidence]:
-        """Each kind of level 1 or 2, with the first that shows it."""
+        """Each kind of level 1 or 2, with the first failure that shows it."""
         if (known := self._learned.get(failure.key)) is not None:
             return known
         return dict(reversed(list(self._habits.kinds(prompt, failure.response, failure.response.feedback))))
@@ -257,7 +258,7 @@ class Levels:
                 failed.update(self._learned[each.key].keys())
                 shown[prompt.key, each.response.text] = self._learned[each.key].keys()
         if not any(prompt.passed for prompt in every):
-            return failed.keys() - RIGHT  # nothing can be held against it, and it speaks for itself
+            return failed.keys() - RIGHT  # there is nothing to compare with, and it speaks for itself
         if not failed:
             return set()
         numbers = {kind: 0 if kind in RIGHT else place for place, kind in enumerate(KINDS)}
@@ -268,7 +269,7 @@ class Levels:
 
         found = contrast.tested(*self._dealt({each.key: each for each in every}, of, of))
         signs = dict(zip(found.names.tolist(), found.signs.tolist(), strict=True))
-        # Of a few, too few to test, what half of the failures show and no pass.
+        # With too few to test: kinds that half of the failures and no pass show.
         passes = sum(len(prompt.passed) for prompt in every)
         fails = sum(len(prompt.failed) for prompt in every)
         passing = set[str]().union(*self._passing.values())
@@ -289,8 +290,8 @@ class Levels:
         return claimed
 
     def _unexplained(self, prompt: Prompt) -> Prompt:
-        """Without the responses that show a kind of level 1 or 2 that is claimed; passes that are right stay,
-        as nearly all are."""
+        """Without responses that show a claimed kind of level 1 or 2; right passes stay, as nearly all are
+        right."""
         if not self._kinds:
             return prompt
         plain = self._kinds - INSIDE - RIGHT
@@ -307,14 +308,15 @@ class Levels:
         of: Callable[[Prompt, Response], np.ndarray],
         alone: Callable[[Prompt, Response], np.ndarray],
     ) -> tuple[list[Side], list[list[Side]]]:
-        """What labels are dealt among: responses within each prompt, and prompts among their neighbours, of
-        which those that never passed failed.
+        """The units among which labels are permuted: responses within each prompt, and prompts among their
+        neighbours, where those that never passed count as failed.
 
         Args:
             prompts: By their keys.
             of: The features of a response.
-            alone: Those that say nothing of the other responses to its prompt. A prompt that always passed
-                has one in the log, one that never passed has all: beside them only failures could differ.
+            alone: Features that do not depend on the other responses to the prompt. A prompt that always
+                passed has one response in the log, one that never passed has all: relative to them only
+                failures could differ.
         """
         by_copies = any(
             not {each.text for each in prompt.passed}.isdisjoint(each.response.text for each in prompt.failed)
@@ -336,7 +338,7 @@ class Levels:
                 elif prompt.failed and not whole.passed:
                     failed.append((prompt, [each.response for each in prompt.failed]))
             if passed and failed:
-                # As many of each: a prompt with more responses shows more.
+                # Equally many of each: a prompt with more responses shows more.
                 drawn = min(DRAWN, *(len(responses) for _, responses in [*passed, *failed]))
                 between.append(
                     [
@@ -365,8 +367,8 @@ class Levels:
         return rows, keys
 
     def _changes_of(self, failing: Sequence[Prompt]) -> dict[str, int]:
-        """The changes that failures show and passing responses beside each other do not, with their names as
-        features: how else such responses vary is no mistake."""
+        """The changes that failures show but pairs of passing responses do not, with their names as
+        features: other variation is not a mistake."""
         failing = [prompt for prompt in failing if prompt.passed]
         if not failing:
             return {}
@@ -383,7 +385,7 @@ class Levels:
         }
 
     def _marks(self, prompt: Prompt, side: Side, feedback: bool) -> list[Signed]:
-        """What sets each failure apart, and how it was changed."""
+        """What sets each failure apart, and its change."""
         found = contrast.signed(side)
         if not self._changes or side.borrowed or feedback:
             return found
@@ -407,7 +409,7 @@ class Levels:
         return Side(passed, [of(prompt, each.response) for each in prompt.failed], borrowed=not own)
 
     def _held(self, prompt: Prompt, passed: Sequence[Said]) -> dict[str, int | None]:
-        """The cause of each failure: of its group the first whose clause holds for it."""
+        """The cause of each failure: the first of its group whose clause holds for it."""
         found: dict[str, int | None] = {}
         beside = passed or self._near(prompt)
         for each in self._passes:
@@ -435,7 +437,10 @@ class Levels:
         keys: Sequence[str],
         known: Mapping[str, LocalCause],
     ) -> dict[int, list[Clause]]:
-        """Adds the causes of each group: failures under clauses that hold for them. Of each the clauses."""
+        """Adds the causes of each group: failures under clauses that hold for them.
+
+        Returns the clauses of each.
+        """
         led = {each for leaders in groups.leaders for each in leaders}
         names = {name: changed_name(kind) for kind, name in self._changes.items()}
         names |= self._named(
@@ -462,7 +467,7 @@ class Levels:
             parts[number] = []
             for clause, members in counting.chosen(inside[number], shown):
                 parts[number].append(clause)
-                named.setdefault(clause, []).extend(members)  # equal words are one cause
+                named.setdefault(clause, []).extend(members)  # the same words are one cause
                 candidates.setdefault(clause, []).extend(shown)
         taken = {cause.key for cause in self._causes}
         for clause, members in named.items():
@@ -495,7 +500,7 @@ class Levels:
     def _same(
         self, counting: Counting, before: Sequence[LocalCause], members: Sequence[int]
     ) -> LocalCause | None:
-        """The cause that most of the members have already, where its clauses hold for them."""
+        """The existing cause of most members, if its clauses hold for them."""
         counted = Counter(before)
         for cause, seen in counted.most_common(1):
             clauses = clauses_of(cause.key)
@@ -508,8 +513,8 @@ class Levels:
         return None
 
     def _clauses(self, found: Sequence[tuple[str, int]], prompts: Sequence[Prompt]) -> Iterator[Clause]:
-        """Of ways to say the same those that passes of these prompts use, the commonest first; of an unusual
-        sentence its word."""
+        """For paraphrases, those used in passes of these prompts, most common first; for an unusual
+        sentence, its word."""
         said = Counter[str]()
         if any(name.startswith(ONE) for name, _ in found):
             said.update(word for prompt in prompts for each in prompt.passed for word in set(each.words))
@@ -537,8 +542,8 @@ class Levels:
 
 
 def _pair(clause: Clause, prompt: Prompt, response: Response, passed: Sequence[Said]) -> AlignedPair | None:
-    """Beside the nearest of the passes that differ in what the clause says, of those of the prompt or of
-    prompts near to it; of a document, where none passed, beside the reference."""
+    """Paired with the nearest pass that differs in what the clause says, from the prompt or similar
+    ones; for a document without passes, with the reference."""
     about_reference = field_changes.is_change(clause.name) and not prompt.passed
     differ = [
         each
@@ -553,7 +558,7 @@ def _pair(clause: Clause, prompt: Prompt, response: Response, passed: Sequence[S
 
 
 def _heading(clause: Clause, counting: Counting, members: Sequence[int]) -> list[str]:
-    """What most of the failures wrote against what passes have there, where that is one and the same."""
+    """What most of the failures wrote and what passes have there, if these are consistent."""
     looked = members[:: -(-len(members) // HEADED)]
     counted = Counter[tuple[str, str, str]]()
     done = Counter[tuple[str, str]]()
@@ -574,7 +579,7 @@ def _heading(clause: Clause, counting: Counting, members: Sequence[int]) -> list
 
 
 def _said(clause: Clause, counting: Counting, members: Sequence[int]) -> list[str]:
-    """Of several words a sentence with one of them: of a failure, or of a pass where they are left out."""
+    """A sentence with one of several words: from a failure, or from a pass if they are left out."""
     if not clause.name.startswith(ONE):
         return []
     words = clause.name.removeprefix(ONE).split(", ")
@@ -592,7 +597,7 @@ def _said(clause: Clause, counting: Counting, members: Sequence[int]) -> list[st
 
 
 def _fields(clause: Clause, counting: Counting, members: Sequence[int]) -> list[str]:
-    """Of a kind of change, wherever it is, the fields in which most failures have it."""
+    """For a kind of change anywhere, the fields in which most failures have it."""
     if not clause.name.startswith(f"§{field_changes.ANY}: "):
         return []
     paths = Counter[str]()
@@ -612,8 +617,8 @@ def _evidence(
     response: Response,
     sibling: Response | None,
 ) -> Iterator[Evidence]:
-    """Of a field what it has and what is expected; else the pair; else where the failure has what its cause
-    says, or its sibling what it leaves out."""
+    """For a field its value and the expected one; otherwise the pair; otherwise where the failure has what
+    its cause names, or its sibling what it leaves out."""
     if pair is not None and not field_changes.is_change(clauses[0].name):
         yield Evidence(pair.wrote.line, in_words(pair, response))
         return
@@ -636,8 +641,7 @@ def _evidence(
 
 
 def _ordered(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """So that causes hang neither on the order of rows nor on how a text begins; of a prompt with many
-    responses some."""
+    """An order independent of rows and of how a text begins; a sample if a prompt has many responses."""
     return sorted(
         (
             replace(

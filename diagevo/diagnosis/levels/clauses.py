@@ -1,7 +1,7 @@
-"""What is printed of a cause: clauses that hold for its failures, each with how many they are.
+"""The printed description of a cause: clauses that hold for its failures, with counts. A
 
-A clause is looked up in the texts: `has fetch` in the failure; `leaves out desc` in the failure and in what
-most passing responses to its prompt have. What hardly any reader could act on, a shape, is no clause.
+clause is checked against the texts: `has fetch` in the failure; `leaves out desc` in the failure and in what
+most passing responses to its prompt have. A shape, on which hardly any reader could act, is not a clause.
 """
 
 import math
@@ -31,34 +31,34 @@ from diagevo.diagnosis.levels.inputs import Prompt, Response
 from diagevo.diagnosis.levels.step_location import change
 
 TRUE = 0.9
-"""Share of the failures under a cause for which a clause that is printed holds, at least."""
+"""Minimum share of a cause's failures for which a printed clause holds."""
 COMMON = 0.5
-"""Share of the responses from which a word is one that texts have, and names nothing."""
+"""Share of responses from which a word is too common to name a cause."""
 MIN_WORD_LENGTH = 4
-"""Letters from which a word that most texts have says something where it is missing."""
+"""Minimum letters of a common word whose absence is informative."""
 MAX_WORDS = 6
-"""Words that name a cause together: ways to say one thing, or each in some of the failures."""
+"""Maximum words that name a cause together: paraphrases, or each in some of the failures."""
 SELDOM = 0.05
-"""Share of passes that may have a word which is one way of several to name a cause."""
+"""Maximum share of passes with a word that is one of several naming a cause."""
 USUAL = 0.2
-"""A clause that more of the passes show names nothing."""
+"""A clause that a larger share of passes shows cannot name a cause."""
 COVERED = 0.75
-"""Share of a group's failures that two things must explain together to split it."""
+"""Share of a group's failures that two clauses must explain together to split it."""
 LIFT = 0.1
-"""Share of passes that show it, for 1 of the failures, of what splits them."""
+"""Maximum rate in passes, relative to failures, of a clause that splits them."""
 BESIDE = 0.1
-"""Share of passes that may show a second clause."""
+"""Maximum share of passes that show a second clause."""
 SIBLING = "the nearest passing response"
 USUALLY = "most responses to the prompt"
 _LIKE = " written like "
 CLEAR = 0.1
-"""What a reader has to guess counts, among clauses that hold for nearly all."""
+"""The weight of legibility among clauses that hold for nearly all."""
 OPERATORS = frozenset(("+", "*", "/", "%", "//", "**", "==", "!=", "<=", ">="))
-"""Signs that say what is done; others are punctuation."""
+"""Operator signs; others are punctuation."""
 
 
 class Said:
-    """One response to a prompt, or what it thought, as clauses look at it."""
+    """One response to a prompt, or its reasoning, as seen by clauses."""
 
     def __init__(self, vocabulary: Vocabulary, prompt: Prompt, response: Response, part: str = "") -> None:
         self._vocabulary, self.prompt, self.response, self._part = vocabulary, prompt, response, part
@@ -129,7 +129,7 @@ class Clause:
 
 
 def clauses_of(key: str) -> list[Clause]:
-    """Those by which a cause is known; none of a cause that was found otherwise."""
+    """The clauses that identify a cause; none for a cause found otherwise."""
     _, known, rest = key.partition("3:")
     return [Clause(each[1:], 1 if each[0] == "+" else -1) for each in rest.split("\n")] if known else []
 
@@ -144,7 +144,7 @@ class Counting:
         failures: Sequence[tuple[Prompt, Response]],
         borrowed: Callable[[Prompt], Sequence[Said]],
     ) -> None:
-        """`borrowed`: the passes of prompts near to one, where it has none of its own, or one alone."""
+        """`borrowed`: the passes of similar prompts, if it has at most one of its own."""
         self._passed = [[Said(vocabulary, prompt, each) for each in prompt.passed] for prompt in prompts]
         beside: dict[str, Sequence[Said]] = dict(
             zip((each.key for each in prompts), self._passed, strict=True)
@@ -190,7 +190,7 @@ class Counting:
         return self._held[clause]
 
     def passing(self, clause: Clause) -> int:
-        """Passes for which it holds beside the other passes of their prompt."""
+        """Passes for which it holds relative to the other passes of their prompt."""
         if clause not in self._shared:
             found = 0
             for group, beside in zip(self._passed, self._alone, strict=True):
@@ -208,7 +208,7 @@ class Counting:
         return self.passing(clause) / max(self.passes, 1)
 
     def tells(self, clause: Clause) -> bool:
-        """Whether it says what somebody could change, and no shape."""
+        """Whether it names something actionable, not a shape."""
         part, name = part_of(clause.name)
         if name.startswith(ONE):
             return True
@@ -233,10 +233,10 @@ class Counting:
         return _legible(clause.name)
 
     def chosen(self, members: Sequence[int], candidates: Iterable[Clause]) -> list[tuple[Clause, list[int]]]:
-        """The members by the clauses that hold for them; what none says something of is left out.
+        """The members by the clauses that hold for them; those without a clause are left out. One
 
-        One clause for all, or nearly all; two that exclude each other are two mistakes; else the one that
-        holds for most, and what is left by itself.
+        clause for all, or nearly all; two that exclude each other are two mistakes; otherwise the one
+        that holds for most, and the rest separately.
         """
         every = list(dict.fromkeys(candidates))
         clauses = [each for each in every if self.tells(each) and self.share(each) < USUAL]
@@ -249,12 +249,12 @@ class Counting:
             if self._prompts(rows) < fewest:
                 continue
             if parts := self._split(rows, clauses):
-                # Each by what does not hold for the others too: else they would be one cause again.
+                # Each by a clause that does not hold for the others: otherwise they would be one cause again.
                 waiting += [
                     (part, [each for each in clauses if self._parts(each, part, rows)]) for part in parts
                 ]
                 continue
-            # Of equal ones what says more before what it begins with.
+            # On ties, the longer name before its own prefix.
             ranked = sorted(clauses, key=lambda each: (-self._worth(each, rows), f"{each.name}~"))
             true = [each for each in ranked if self._of(each, rows) >= TRUE]
             best = max(true, key=lambda each: self._worth(each, rows, CLEAR), default=None)
@@ -273,7 +273,7 @@ class Counting:
         return found
 
     def _extended(self, clause: Clause, rows: np.ndarray) -> Clause:
-        """With the words before and after it that the feedback on nearly all of these failures has too."""
+        """Extended by the adjacent words that the feedback on nearly all of these failures shares."""
         while True:
             run = clause.name.removeprefix(FEEDBACK)
             longer = Counter[str]()
@@ -295,17 +295,17 @@ class Counting:
         return float(self.held(clause)[rows].mean())
 
     def _parts(self, clause: Clause, part: np.ndarray, rows: np.ndarray) -> bool:
-        """Whether it holds for less of the other rows than of this part."""
+        """Whether it holds for a smaller share of the other rows than of this part."""
         others = np.setdiff1d(rows, part)
         return len(others) == 0 or self._of(clause, others) < COVERED * self._of(clause, part)
 
     def _worth(self, clause: Clause, rows: np.ndarray, clear: float = 0.04) -> float:
-        """Failures that it explains, less what passes show, less what a reader has to guess."""
+        """Failures that it explains, minus passes that show it, minus a penalty for poor legibility."""
         return self._of(clause, rows) - 2 * self.share(clause) - clear * self.legible(clause)
 
     def _split(self, rows: np.ndarray, clauses: Sequence[Clause]) -> list[np.ndarray]:
-        """The failures of two things that passes hardly show, which go together more seldom than by chance,
-        and those of neither; else those with a call of their own, and the others."""
+        """The failures of two clauses that passes hardly show and that co-occur more rarely than by chance,
+        and those of neither; otherwise those with a distinctive call, and the others."""
         held = np.array([self.held(each)[rows] for each in clauses]).reshape(-1, len(rows))
         shares = np.array([self.share(each) for each in clauses])
         # What is added is worded in many ways, and two of them would be two mistakes; a change of a field is
@@ -343,7 +343,7 @@ class Counting:
         return []
 
     def _any_of(self, rows: np.ndarray, clauses: Sequence[Clause], unusual: bool) -> Iterator[Clause]:
-        """Words that passes hardly have, one of which most of the failures have: of what is tested, and,
+        """Words that passes hardly have, of which most failures have at least one: of what is tested, and,
         where sentences are `unusual`, of those that hardly any other response has."""
         words = {each.name for each in clauses if each.sign > 0 and each.name.isalpha()}
         if unusual:
@@ -363,7 +363,7 @@ class Counting:
             yield chosen[0] if len(chosen) == 1 else Clause(ONE + ", ".join(each.name for each in chosen), 1)
 
     def second(self, first: Clause, rows: Sequence[int], candidates: Iterable[Clause]) -> Clause | None:
-        """A second clause that holds for the same failures and says something else."""
+        """A second clause that holds for the same failures and adds information."""
         places = np.array(rows)
         words = _words(first.name)
         fitting = [
@@ -381,7 +381,7 @@ class Counting:
         return ranked[0] if ranked else None
 
     def beside(self, place: int) -> Sequence[Said]:
-        """The passes that a failure is held against, of its prompt or of prompts near to it."""
+        """The passes that a failure is compared with, from its prompt or similar ones."""
         return self._beside[place]
 
     def passed(self, place: int) -> Sequence[Said]:
@@ -398,10 +398,10 @@ class Counting:
             f" {self.passing(each):,} of {self.passes:,} passes)"
             for each in clauses
         )
-        return f"{told.removesuffix(')')} at diagnosis)"  # what is counted later stands elsewhere
+        return f"{told.removesuffix(')')} at diagnosis)"  # later counts are shown elsewhere
 
     def _by_example(self, clause: Clause, rows: Sequence[int], words: str) -> str:
-        """The words with something that is written so in place of its shape, `9-9-9`."""
+        """The words with an example in place of a shape such as `9-9-9`."""
         _, like, shape = clause.name.rpartition(_LIKE)
         if not like:
             return words
@@ -423,8 +423,8 @@ class Counting:
 
 
 def tells(name: str, sign: int) -> bool:
-    """Of a property, whether it says more than how long or in what form something is written. A change of a
-    field that is missing says nothing: passes have it."""
+    """Whether a property says more than the length or form of something. The absence of a change is not
+    informative: passes lack it too."""
     if is_change(name):
         return sign > 0
     if name in UNUSED:
@@ -444,7 +444,7 @@ def tells(name: str, sign: int) -> bool:
 
 
 def _legible(name: str) -> float:
-    """How much a reader has to guess; nothing where a field is named, before others."""
+    """How much a reader has to guess; nothing if a field is named."""
     part, name = part_of(name)
     if part:
         return 0.3 + _legible(name)
@@ -459,12 +459,12 @@ def _legible(name: str) -> float:
     if name.startswith(FEEDBACK):
         return 0.1 * (4 - len(name.removeprefix(FEEDBACK).split()))
     if name.startswith("§ends ") or name == "§a negative number at the end":
-        return -0.5  # what is wrong, and not a word that goes with it
+        return -0.5  # the mistake, not a word that accompanies it
     if name.startswith("§"):
         return 0.2 if name.startswith("§the field ") else 0.7
     words = name.split()
     signs = sum(not word[0].isalnum() for word in words)
-    among = 0.7 if signs == len(words) else 2.0  # a piece of a line, which nobody would say
+    among = 0.7 if signs == len(words) else 2.0  # a fragment of a line that nobody would quote
     return 0.3 * (len(words) - 1) + among * signs + 0.5 * (len(name) < MIN_WORD_LENGTH and name.isascii())
 
 
@@ -473,19 +473,19 @@ def _words(name: str) -> set[str]:
 
 
 def _fewer(n: int, a: int, b: int, shared: int) -> float:
-    """The chance that of `n`, sets of `a` and `b` share so few (hypergeometric)."""
+    """The probability that random sets of `a` and `b` out of `n` share this few (hypergeometric)."""
     ways = sum(math.comb(a, i) * math.comb(n - a, b - i) for i in range(shared + 1) if b - i <= n - a)
     return ways / math.comb(n, b)
 
 
 def changed_name(kind: str) -> str:
-    """A change as a feature: another operation than the nearest passing response."""
+    """A change as a feature: another operation than the nearest passing response's."""
     own, replaced, other = kind.partition(" in place of ")
     return f"§{own} where {SIBLING} has {other}" if replaced else f"§{kind} than {SIBLING}"
 
 
 def phrase(name: str) -> str:
-    """A feature as a reader sees it: `left join`, a subtraction."""
+    """A feature in readable words: `left join`, a subtraction."""
     part, name = part_of(name)
     if part:
         return part[1:] + phrase(name)
@@ -500,7 +500,7 @@ def phrase(name: str) -> str:
 
 
 def _operands(text: str) -> str:
-    """`a given number and a given number` as a reader says it."""
+    """`a given number and a given number` in readable words."""
     for one, plain in (
         ("a given number", "number{} of the prompt"),
         ("a result on the way", "earlier result{}"),
@@ -514,7 +514,7 @@ def _operands(text: str) -> str:
 
 
 def _argument(text: str) -> str:
-    """`any call(priority)` as a reader says it."""
+    """`any call(priority)` in readable words."""
     return re.sub(rf"{re.escape(ANY_CALL)}\((.+?)\)", r"the argument `\1`", text)
 
 
@@ -564,7 +564,7 @@ def _turns(name: str, has: bool) -> str | None:
 _LIKE_FIELD = re.compile(
     r"§((?:any call\()?\S+) (is (?:a text|a number|in ).*|has (?:one element|no elements|an element twice))"
 )
-"""What a field is like by itself."""
+"""Properties of a field by itself."""
 _WORDED = [
     (re.compile(pattern), has, lacks)
     for pattern, has, lacks in (
@@ -623,7 +623,7 @@ _WORDED = [
         (_LIKE_FIELD.pattern, "{} {}", ""),
     )
 ]
-"""Properties as sentences: of what has it, and of what lacks it."""
+"""Properties as sentences: if present, and if absent."""
 
 
 def wording(clause: Clause, borrowed: bool) -> str:

@@ -9,21 +9,21 @@ import numpy as np
 from diagevo.diagnosis.levels.contrast import FEWEST, Signed, Tested
 
 APART = 0.6
-"""Mean cosine distance from which two groups of failures stay apart."""
+"""Mean cosine distance above which two groups of failures stay separate."""
 IMPOSSIBLE = 0.7
-"""What a feature counts, for 1, that a failure cannot lack: not all passes of its prompt have it."""
+"""Relative weight of a feature that a failure cannot lack, because not all passes of its prompt have it."""
 CHANGE = 2.0
-"""What a change counts in the grouping: as what failures show seven times as often as by chance."""
+"""Weight of a change in the grouping: like a feature that failures show seven times as often as by chance."""
 HALF = 0.5
-"""What it counts, for 1, how much there is of something: it follows from any step more or less."""
+"""Relative weight of a count feature: any added or omitted step changes it."""
 TOGETHER = 0.75
-"""Share of failures in common from which two features are one."""
+"""Share of common failures from which two features are merged."""
 LINKED = 1_500
-"""Failures that are linked with each other: the work grows with the square. Others join a group or none."""
+"""Maximum failures linked with each other: the cost is quadratic. Others join a group or none."""
 LEADERS = 12
-"""Bundles by which a group may be named."""
+"""Maximum bundles that may name a group."""
 LEAST = 0.015
-"""Share of the failures that a group holds, at least."""
+"""Minimum share of the failures in a group."""
 
 
 @dataclass(slots=True)
@@ -31,15 +31,15 @@ class Groups:
     """Groups of failures that the same features set apart."""
 
     bundles: list[list[tuple[int, int]]]
-    """Signed features, name and sign, that go together; the first of each stands for it."""
+    """Co-occurring signed features, name and sign; the first represents the bundle."""
     weights: np.ndarray
-    """(bundles,): how much more often than by chance it sets failures apart, logarithm."""
+    """(bundles,): log of how much more often than by chance it sets failures apart."""
     means: np.ndarray
     """(groups, bundles): mean of the members' rows, over those that can have the bundle."""
     leaders: list[list[int]]
-    """Of each group the bundles that describe it, best first."""
+    """The bundles that describe each group, best first."""
     untested: int = 0
-    """How many of the bundles, at the end, count only beside others."""
+    """How many of the last bundles count only in combination with others."""
     _places: dict[int, tuple[np.ndarray, np.ndarray]] = field(init=False)
     _sizes: np.ndarray = field(init=False)
     _added: np.ndarray = field(init=False)
@@ -57,7 +57,8 @@ class Groups:
         self._added = np.array([keys[0][1] > 0 for keys in self.bundles])
 
     def row(self, marks: Signed) -> tuple[np.ndarray, np.ndarray]:
-        """(bundles,): the failure's, weighed; and 1 for each that it can have, IMPOSSIBLE for others."""
+        """(bundles,): the failure's weighted bundles; and 1 for each that it can have, IMPOSSIBLE for
+        others."""
         only, lacks, every = (
             self._counted(names, sign) for names, sign in zip(marks, (1, -1, -1), strict=True)
         )
@@ -69,7 +70,7 @@ class Groups:
         )
 
     def _counted(self, names: np.ndarray, sign: int) -> np.ndarray:
-        """(bundles,): how many of its features are among these, which are sorted."""
+        """(bundles,): how many of its features are among these sorted ones."""
         wanted, places = self._places[sign]
         if not len(names):
             return np.zeros(len(self.bundles), np.int64)
@@ -77,7 +78,7 @@ class Groups:
         return np.bincount(places[there], minlength=len(self.bundles))
 
     def of(self, row: tuple[np.ndarray, np.ndarray]) -> int | None:
-        """The group that is nearest, where it is near enough."""
+        """The nearest group, if near enough."""
         found, able = row
         if not len(self.means) or not found.any():
             return None
@@ -99,9 +100,9 @@ def grouped(
     Args:
         found: What sets failures apart.
         rows: In any order.
-        fewest: Prompts of a group.
+        fewest: Minimum prompts of a group.
         weak: Names of features that follow from others: they count HALF.
-        untested: Names of features that are not tested, and so count only beside one that is.
+        untested: Names of untested features, which count only in combination with a tested one.
     """
     keys = list(zip(found.names.tolist(), found.signs.tolist(), strict=True))
     held = _incidence(keys, [marks for _, marks in rows])
@@ -143,13 +144,13 @@ def grouped(
 
 
 def _distances(rows: np.ndarray, possible: np.ndarray) -> np.ndarray:
-    """Cosine distances; of each row counts what the other can have."""
+    """Cosine distances; for each row only bundles that the other can have count."""
     length = rows**2 @ possible.T
     return 1.0 - rows @ rows.T / np.sqrt(length * length.T)
 
 
 def alike(rows: Sequence[tuple[int, Signed]], untested: frozenset[int]) -> Groups | None:
-    """One group of failures that are one and the same response: it is known by what no pass has."""
+    """One group of failures with the same response: it is identified by what no pass has."""
     _, (only, lacks, _) = rows[0]
     keys = [(name, sign) for names, sign in ((only, 1), (lacks, -1)) for name in names.tolist()]
     keys = [key for key in keys if key[0] not in untested]
@@ -170,7 +171,7 @@ def _incidence(keys: Sequence[tuple[int, int]], rows: Sequence[Signed]) -> np.nd
 
 
 def _bundles(held: np.ndarray, order: np.ndarray) -> list[list[int]]:
-    """Features that nearly the same failures have are one."""
+    """Merges features that nearly the same failures have."""
     number = held.sum(axis=0).astype(float)
     left = np.ones(held.shape[1], bool)
     found: list[list[int]] = []
@@ -189,7 +190,7 @@ def linkage(distance: np.ndarray, apart: float) -> list[np.ndarray]:
 
     Args:
         distance: (n, n), which is overwritten.
-        apart: Mean distance from which two groups stay apart.
+        apart: Mean distance above which two groups stay separate.
     """
     root = list(range(len(distance)))
 

@@ -1,9 +1,9 @@
-"""Level 3: what failures have that no passing sibling has, or lack that all have, weighed against chance.
+"""Level 3: what failures have that no passing sibling has, or lack that all have, tested against chance.
 
 Mined contrast sets (Bay and Pazzani 2001; Monroe et al. 2008), tested exactly: within a prompt the labels
-"passed" and "failed" are exchanged, which gives each feature the probability that it would part failures from
-passes by chance, with as much harmless variation as the responses have. The prompt is the unit. What the best
-feature reaches where labels are dealt anew is the threshold for all (Westfall and Young 1993).
+"passed" and "failed" are permuted, which gives each feature the probability that it would separate failures
+from passes by chance, given the harmless variation of the responses. The prompt is the unit. What the best
+feature reaches under permuted labels is the threshold for all (Westfall and Young 1993).
 """
 
 import math
@@ -14,17 +14,18 @@ from functools import cache
 import numpy as np
 
 ALPHA = 0.02
-"""Chance that a feature is found by chance beside others that are not."""
+"""Probability of a false feature among true ones."""
 NOTHING = 0.0002
-"""Chance that anything at all is found where labels say nothing: what is first found must be so unlikely."""
+"""Probability that anything at all is found with uninformative labels: the first finding must be this
+unlikely."""
 DEALT = 99
-"""How often the labels are dealt anew."""
+"""Number of label permutations."""
 MOST = 16
-"""Responses a side of a prompt that are tested; all are assigned."""
+"""Responses tested per side of a prompt; all are assigned."""
 FEWEST = 4
-"""Prompts that a feature must set apart."""
+"""Minimum prompts that a feature must separate."""
 BLOCK = 1024
-"""Features whose chances are computed at once."""
+"""Features whose probabilities are computed at once."""
 
 
 @dataclass(slots=True)
@@ -34,23 +35,23 @@ class Tested:
     names: np.ndarray
     signs: np.ndarray
     seen: np.ndarray
-    """Prompts in which it parts failures from passes."""
+    """Prompts in which it separates failures from passes."""
     expected: np.ndarray
     """And in how many it would by chance."""
 
 
 @dataclass(slots=True)
 class Side:
-    """The features of responses among which labels are exchanged, each sorted and once."""
+    """The features of responses among which labels are permuted, sorted and unique."""
 
     passed: list[np.ndarray]
     failed: list[np.ndarray]
     borrowed: bool = False
-    """The passes are of other prompts."""
+    """Whether the passes belong to other prompts."""
 
 
 Signed = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Of a failure the features that no pass has, those that all have and it lacks, and those that all have."""
+"""For a failure: features that no pass has, those that all have and it lacks, and those that all have."""
 
 
 def signed(side: Side) -> list[Signed]:
@@ -68,13 +69,13 @@ def signed(side: Side) -> list[Signed]:
 
 
 def tested(within: Sequence[Side], between: Sequence[Sequence[Side]]) -> Tested:
-    """The signed features that labels dealt anew do not explain.
+    """The signed features that permuted labels do not explain.
 
     Args:
         within: Responses to one prompt each.
-        between: One response of each prompt, of prompts that are near to each other; of the same prompts, in
-            the same order, as many times as each has responses. Their labels are dealt to prompts, and what a
-            prompt shows in half of its responses counts half.
+        between: One response per prompt, among similar prompts; the same prompts in the same order, once for
+            each response. Labels are permuted among prompts, and a feature in half of a prompt's responses
+            counts half.
     """
     rng = np.random.default_rng(0)
     ways = [[[side] for side in within], [list(sides) for sides in between]]
@@ -94,12 +95,12 @@ def tested(within: Sequence[Side], between: Sequence[Sequence[Side]]) -> Tested:
 
 @dataclass(slots=True)
 class _Part:
-    """The signed features of a side: of those that have a feature, or lack it, how many fail by chance."""
+    """The signed features of a side: how many responses that have a feature, or lack it, fail by chance."""
 
     names: np.ndarray
     signs: np.ndarray
     chances: np.ndarray
-    """That all of them fail; 0 where they are too many."""
+    """The probability that all of them fail; 0 if there are too many."""
     trials: np.ndarray
     """How many they are."""
     moments: np.ndarray
@@ -108,7 +109,7 @@ class _Part:
 
 
 def _often(blocks: Sequence[Sequence[Side]]) -> list[list[Side]]:
-    """With the features alone that FEWEST prompts have: no other can tell anything."""
+    """Only the features that FEWEST prompts have: others cannot be significant."""
     each = [np.unique(np.concatenate(responses)) for sides in blocks for responses in _prompts(sides)]
     names, number = np.unique(np.concatenate([*each, np.zeros(0, np.uint64)]), return_counts=True)
     names = names[number >= FEWEST]
@@ -123,13 +124,13 @@ def _often(blocks: Sequence[Sequence[Side]]) -> list[list[Side]]:
 
 
 def _prompts(sides: Sequence[Side]) -> Iterable[Sequence[np.ndarray]]:
-    """Of each prompt of a block its responses."""
+    """The responses of each prompt in a block."""
     responses = [[*side.passed, *side.failed] for side in sides]
     return zip(*responses, strict=True) if sides[0].borrowed else responses
 
 
 def _sorted(names: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The order by name and sign, and where in it each begins."""
+    """The order by name and sign, and the start of each."""
     order = np.lexsort((signs, names))
     names, signs = names[order], signs[order]
     return order, np.flatnonzero(
@@ -138,7 +139,7 @@ def _sorted(names: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _dealt(failed: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(1 + DEALT, n): the labels as they are, then dealt anew."""
+    """(1 + DEALT, n): the actual labels, then permuted ones."""
     found = np.repeat(failed[None], 1 + DEALT, axis=0)
     found[1:] = rng.permuted(found[1:], axis=1)
     return found
@@ -147,7 +148,7 @@ def _dealt(failed: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def _part(side: Side) -> _Part:
     n, m = len(side.passed), len(side.failed)
     names, held = np.unique(np.concatenate([*side.passed, *side.failed]), return_counts=True)
-    names, held = names[held < n + m], held[held < n + m]  # what all have tells nothing
+    names, held = names[held < n + m], held[held < n + m]  # a feature that all have is uninformative
     trials = np.concatenate([held, n + m - held])
     chances = np.where(trials <= m, _chances(n, m)[np.minimum(trials, m)], 0.0)
     signs = np.repeat(np.array([1, -1], np.int8), len(names))
@@ -155,7 +156,8 @@ def _part(side: Side) -> _Part:
 
 
 def _failing(side: Side, part: _Part, labels: np.ndarray) -> np.ndarray:
-    """(features of `part`, 1 + DEALT): how many of those that have it, or lack it, fail by the labels."""
+    """(features of `part`, 1 + DEALT): how many of those that have it, or lack it, fail under each
+    labelling."""
     responses = [*side.passed, *side.failed]
     names = np.unique(np.concatenate(responses))
     has = np.zeros((len(names), len(responses)), np.float32)
@@ -168,16 +170,16 @@ def _failing(side: Side, part: _Part, labels: np.ndarray) -> np.ndarray:
 
 _POWERS = (0.2, 0.4, 0.6, 0.8, 0.95)
 _ODDS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.5)
-"""Logarithms of the odds by which what shows a feature fails more often: a likelihood ratio each."""
+"""Log odds by which responses with a feature fail more often: one likelihood ratio each."""
 
 
 def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: float) -> Tested:
     """Those that chance does not explain, at `alpha` for all together.
 
-    Bounds by Chernoff. On the prompts in which only failures show it: as many as there are, of independent
-    trials with the mean chance; and as unlikely as they are, each weighed by the logarithm of its own chance.
-    And on how many fail of all that show it, which within a prompt is a hypergeometric number. The least that
-    is found where labels are dealt anew is the threshold (Westfall and Young 1993).
+    Uses Chernoff bounds: on the number of prompts in which only failures show it, as independent trials
+    with the mean probability; on the same, weighted by the log of each prompt's probability; and on the
+    number of failures among all that show it, which is hypergeometric within a prompt. The minimum under
+    permuted labels is the threshold (Westfall and Young 1993).
     """
     sides = [
         replace(side, passed=side.passed[:MOST], failed=side.failed[:MOST])
@@ -231,7 +233,7 @@ def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: flo
             bound = np.minimum(bound, least[at] - odds * inside[at].T)
         p[at] = bound.T
     p[inside < FEWEST] = 0
-    reached = p[:, 1:].min(axis=0, initial=0)  # a Gumbel distribution's quantile: steadier than one of them
+    reached = p[:, 1:].min(axis=0, initial=0)  # a Gumbel quantile: more stable than an empirical one
     scale = float(reached.std()) * math.sqrt(6) / math.pi
     least = float(reached.mean()) + scale * (float(np.euler_gamma) + math.log(-math.log(1 - alpha)))
     least = min(least, float(reached.min()))
@@ -243,7 +245,7 @@ def _kept(blocks: Sequence[Sequence[Side]], rng: np.random.Generator, alpha: flo
 
 
 def _chances(n: int, m: int) -> np.ndarray:
-    """By how many of the n + m have it: the chance that all of them are among the m."""
+    """By how many of the n + m have it: the probability that all of them are among the m."""
     found = np.ones(m + 1)
     for held in range(1, m + 1):
         found[held] = found[held - 1] * (m - held + 1) / (n + m - held + 1)
@@ -262,7 +264,7 @@ def _moments(n: int, m: int) -> np.ndarray:
 
 
 def tail(seen: np.ndarray, expected: np.ndarray, trials: np.ndarray) -> np.ndarray:
-    """Logarithm of Chernoff's bound on as many hits or more, of independent trials (Hoeffding 1963)."""
+    """Log of the Chernoff bound on at least this many hits in independent trials (Hoeffding 1963)."""
     mean = np.clip(expected / trials, 1e-12, 1 - 1e-12)
     share = np.clip(seen / trials, 0, 1)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,7 +1,7 @@
-"""What can set one response apart from another: its words, pairs and triples, its sums, its calls, its end.
+"""What can distinguish one response from another: its words, pairs and triples, its arithmetic, its calls,
 
-Numbers and the words of the question are masked in pairs and triples, so that a feature tells the error and
-not the topic. Features are hashes; `named` finds the words again.
+its end. Numbers and the words of the question are masked in pairs and triples, so that a feature shows the
+error and not the topic. Features are hashes; `named` finds the words again.
 """
 
 import re
@@ -17,42 +17,42 @@ from diagevo.diagnosis.levels.field_changes import written_like
 from diagevo.diagnosis.levels.inputs import TOKEN, Prompt, Response
 
 LONGEST = 6_000
-"""Tokens of a response that are looked at."""
+"""Maximum tokens of a response."""
 _A, _B, _C = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9))
 _LAST64 = 2**64 - 1
 _TEXT = re.compile(r'"(\w+)"\s*:\s*"([^"]{1,40})"')
 _ARGUMENT = re.compile(r'"(\w+)"\s*:|(?<![\w.])(\w+)\s*=')
 CONSTANTS = (2, 3, 4, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)
-"""Numbers that come with units and shares."""
+"""Numbers implied by units and shares."""
 ONE = "§one of "
 NEW = "§an unusual sentence with "
-"""Before ways to say the same, and before a word of a sentence that says what hardly any other says."""
+"""Prefix of paraphrase sets, and of a word from an unusual sentence."""
 THOUGHT = "§in its reasoning: "
-"""Before what only the reasoning of a response has."""
+"""Prefix of features of a response's reasoning."""
 FEEDBACK = "§its feedback says "
-"""Before words of what a judge, a test log or a database said."""
+"""Prefix of words from feedback by a judge, a test log or a database."""
 SAID = 300
-"""Tokens of it that are looked at."""
+"""Maximum tokens of feedback."""
 GENERAL = 0.8
-"""Share of the failures with feedback from which what it says is said of any."""
+"""Share of failures with feedback from which a phrase is too common."""
 COUNTS = frozenset(
     [f"§{number} {each}" for number in range(6) for each in ("calls", "lines")]
     + ["§6 calls or more", "§4 lines or more"]
     + ["§no new number", "§one new number", "§two new numbers", "§new numbers, three or more"]
 )
-"""How much there is: what follows from any step that is left out or added."""
+"""Count features: any added or omitted step changes them."""
 FACTORS = (2, 3, 4, 7, 10, 12, 24, 60, 100, 1000, 3600)
-"""By which an end is off where a unit or a share was not converted."""
+"""Factors by which a result is off if a unit or a share was not converted."""
 NOWHERE = "a number from nowhere"
 UNUSED = "§a given number not used", "§several given numbers not used"
 NEAR = 1e-8
-"""More than a number is rounded by."""
+"""A difference larger than rounding."""
 MANY = 14
-"""Numbers of a question, and new ones of a response, that are followed."""
+"""Maximum numbers of a question, and new ones of a response, that are tracked."""
 
 
 class Vocabulary:
-    """Words as numbers, and which of them every question has."""
+    """Words as integers, and which of them every question has."""
 
     def __init__(self, prompts: Sequence[Prompt]) -> None:
         self._ids: dict[str, int] = {}
@@ -67,8 +67,8 @@ class Vocabulary:
         ]
         counted = Counter(name for each in said for name in each)
         self.told = {name for name, number in counted.items() if number <= GENERAL * len(said)}
-        """What the feedback on some failures says. What it says on nearly all tells no mistake from another,
-        and what it says on passes alone is none."""
+        """Phrases of feedback on some failures. A phrase on nearly all does not distinguish mistakes, and
+        one only on passes is not a mistake."""
         self._sentences = paraphrases.Sentences(
             spread, {prompt.key: self._topic(prompt) for prompt, _ in spread}
         )
@@ -84,18 +84,18 @@ class Vocabulary:
         )
 
     def new(self, prompt: Prompt, response: Response) -> list[tuple[int, str, list[str]]]:
-        """Line, text and words of its sentences that say what hardly any other response says."""
+        """Line, text and words of its sentences that hardly any other response has."""
         return list(self._sentences.new(prompt, response, self._topic(prompt)))
 
     def id(self, word: str) -> int:
-        """The same in every process, in whatever order words come."""
+        """The same in every process, whatever the order of words."""
         if word not in self._ids:
             digest = blake2b(word.encode(errors="replace"), digest_size=8).digest()
             self._ids[word] = int.from_bytes(digest, "little")
         return self._ids[word]
 
     def name(self, word: str) -> int:
-        """The feature that this word is by itself."""
+        """The feature of this word alone."""
         return (self.id(word) * int(_A)) & _LAST64
 
     def counts(self) -> frozenset[int]:
@@ -105,7 +105,7 @@ class Vocabulary:
     def parts(
         self, prompt: Prompt, response: Response, part: str = ""
     ) -> tuple[list[str], list[str], list[str]]:
-        """Words, the same with what is masked, and what else sets it apart. `part`: THOUGHT, of a thought."""
+        """Words, the same masked, and other distinguishing features. `part`: THOUGHT for reasoning."""
         words = list(response.prose_words[:LONGEST])
         topic = self._topic(prompt)
         masked = [paraphrases.masked(word, topic) for word in words]
@@ -120,11 +120,11 @@ class Vocabulary:
         return words, masked, [*further, *said, *(NEW + word for word in sorted(new))]
 
     def properties(self, prompt: Prompt, response: Response, part: str = "") -> list[str]:
-        """What sets it apart that is no word or run of words."""
+        """Distinguishing features that are not words or runs of words."""
         return self.parts(prompt, response, part)[2]
 
     def features(self, prompt: Prompt, response: Response) -> np.ndarray:
-        """(n,) uint64: each once; those of what was thought are others than those of what was answered."""
+        """(n,) uint64: unique; features of the reasoning differ from those of the answer."""
         found: list[np.ndarray] = []
         for part, text in _in_parts(response):
             words, masked, further = self.parts(prompt, text, part)
@@ -135,12 +135,12 @@ class Vocabulary:
         return np.unique(np.concatenate(found))
 
     def of_feedback(self, prompt: Prompt, response: Response) -> np.ndarray:
-        """(n,) uint64: the features of what the files say of it."""
+        """(n,) uint64: the features of its feedback."""
         found = self.told.intersection(_feedback(response.feedback, prompt.words))
         return np.sort(np.fromiter(map(self.name, found), np.uint64, len(found)))
 
     def named(self, prompt: Prompt, response: Response, wanted: set[int]) -> Iterator[tuple[int, str]]:
-        """The words of these features, where the response has them."""
+        """The words of these features, if the response has them."""
         for part, text in _in_parts(response):
             words, masked, further = self.parts(prompt, text, part)
             said = () if part else _feedback(response.feedback, prompt.words)
@@ -166,12 +166,12 @@ def part_of(name: str) -> tuple[str, str]:
 
 
 def _in_parts(response: Response) -> list[tuple[str, Response]]:
-    """What was answered, and what was thought."""
+    """The answer, and the reasoning."""
     return [("", response), *([] if response.thought is None else [(THOUGHT, response.thought)])]
 
 
 def _feedback(text: str, topic: Container[str]) -> Iterator[str]:
-    """Runs of words of what the files say of a response, without its names and numbers."""
+    """Runs of words in a response's feedback, without names and numbers."""
     words = feedback_words(text, topic)
     for n in (1, 2, 3):
         for place in range(len(words) - n + 1):
@@ -181,7 +181,7 @@ def _feedback(text: str, topic: Container[str]) -> Iterator[str]:
 
 
 def feedback_words(text: str, topic: Container[str]) -> list[str]:
-    """What the files say of a response, names of the prompt and numbers masked."""
+    """A response's feedback, with the prompt's names and numbers masked."""
     found = TOKEN.findall(text.lower())[:SAID]
     return ["#" if word[0].isdigit() else "•" if word in topic else word for word in found]
 
@@ -197,7 +197,7 @@ def _joined(row: np.ndarray, n: int) -> np.ndarray:
 
 
 def _further(prompt: Prompt, response: Response) -> Iterator[str]:
-    """Features that are no words: `§` begins their names."""
+    """Features that are not words: their names begin with `§`."""
     steps = response.prose
     if response.fields is not None or response.document is not None:
         yield from field_changes.features(response.fields, prompt.expected, prompt.question)
@@ -228,10 +228,10 @@ NO_NUMBER = (-1, 0.0)
 
 
 def made(prompt: Prompt, response: Response) -> Iterator[tuple[str, tuple[int, float]]]:
-    """How its numbers come from those before them, in whatever words: `a product of given numbers`, with the
+    """How its numbers are computed from earlier ones, however worded: `a product of given numbers`, with the
     line and the number.
 
-    A constant counts only where it is computed with: any number is another one less 52.
+    A constant counts only if used in a written computation: any number is some other one minus 52.
     """
     digits = {float(number) for number in numbers(prompt.question)}
     if not digits or len(digits) > MANY:
@@ -267,7 +267,7 @@ def made(prompt: Prompt, response: Response) -> Iterator[tuple[str, tuple[int, f
 
 
 def _compared(prompt: Prompt, response: Response) -> Iterator[str]:
-    """How its last number stands to the one that most responses end with."""
+    """How its last number relates to the one that most responses end with."""
     most, before = prompt.ends
     own = response.end
     if most is None or own is None or own == most:
@@ -294,7 +294,7 @@ def _compared(prompt: Prompt, response: Response) -> Iterator[str]:
 
 
 def _from(number: float, known: Mapping[float, str]) -> set[str]:
-    """The operations that give a number, by what they are made of."""
+    """The operations that yield a number, by their operands."""
     found: set[str] = set()
     least, most = min(known) - NEAR, max(known) + NEAR
     for one, kind in known.items():
@@ -321,7 +321,7 @@ def _from(number: float, known: Mapping[float, str]) -> set[str]:
 
 
 def _played(response: Response) -> Iterator[str]:
-    """The tools that it called, and in which order it spoke, called and was answered."""
+    """The tools that it called, and the order of its turns, calls and results."""
     calls = response.calls
     for name, arguments in calls:
         keys = sorted({first or second for first, second in _ARGUMENT.findall(arguments)})

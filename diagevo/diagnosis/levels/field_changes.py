@@ -1,8 +1,8 @@
-"""Structured output by field: how a response's document differs from what is expected, and what it is like.
+"""Structured output by field: how a response's document differs from the expected one, and its properties.
 
-Expected is the reference, where it is a document; else what most responses to the prompt have at each path.
-Who passed is not looked at, so that a change alone sets nothing apart, and dealt labels change nothing. Paths
-leave out the places in arrays: `items[].price`. Arguments of a tool are the fields of its calls:
+The expected one is the reference, if it is a document; otherwise what most responses to the prompt have at
+each path. Labels are not used, so that a change alone separates nothing, and permuted labels change nothing.
+Paths omit array indices: `items[].price`. Arguments of a tool are the fields of its calls:
 `refund(amount)`.
 """
 
@@ -18,23 +18,23 @@ from typing import Any
 from diagevo.diagnosis.levels.structured_output import DEEPEST, Document, read
 
 ANY = "any field"
-"""The path of a kind of change wherever it is."""
+"""The path that stands for any field."""
 ANY_CALL = "any call"
-"""In place of a tool's name: of an argument that several tools have."""
+"""Stands for any tool's name, for an argument of several tools."""
 LEFT_OUT = "nothing"
-"""In place of a value that a side has not."""
+"""Stands for a missing value."""
 MOST_PATHS = 400
-"""Features of one document."""
+"""Maximum features of one document."""
 MATCHED = 40
-"""Elements a side that are paired by likeness; of more, those at the same place."""
+"""Maximum elements per side paired by similarity; beyond that, by position."""
 VOTERS = 32
-"""Responses of a prompt that say what is expected."""
+"""Maximum responses of a prompt used to derive the expected document."""
 SHORT, NAME = 24, 60
-"""Characters of a value that names a choice, and of one that may stand in the prompt."""
+"""Maximum characters of a value that names a choice, and minimum of one searched for in the prompt."""
 SENTENCE = 4
-"""Blanks from which a value is compared by its words too."""
+"""Blanks from which a value is also compared by its words."""
 CALLS = "\0calls"
-"""The field of the calls in a response that calls tools."""
+"""The field with the calls of a response that calls tools."""
 _NUMBER = re.compile(r"[-+−]?\d[\d.,' \u00a0\u202f]*")
 _MONTHS = {
     name: place
@@ -59,7 +59,7 @@ _CALL = re.compile(r"^([^.\[(]+)\[\](?:\.(.*))?$")
 
 
 def fields(found: Document | None, calls: Sequence[tuple[str, str]]) -> Any:
-    """What a response says by field: its document, beside the arguments of its calls by tool."""
+    """A response by field: its document, and the arguments of its calls by tool."""
     value = found.value if found is not None else None
     return _with_calls(value, [(name, _arguments(text)) for name, text in calls])
 
@@ -78,11 +78,11 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def expected(answer: str | None, documents: Iterable[Any]) -> Any:
-    """The reference, where it is a document; else at each path what most of the responses have.
+    """The reference, if it is a document; otherwise what most responses have at each path.
 
     Args:
         answer: The reference.
-        documents: Of the responses, None where there is none.
+        documents: The responses' documents, None if there is none.
     """
     if answer is not None and isinstance(found := read(answer.splitlines()), Document):
         return _called(found.value)
@@ -91,17 +91,17 @@ def expected(answer: str | None, documents: Iterable[Any]) -> Any:
 
 
 def reference(answer: str | None) -> str | None:
-    """The answer, where it is a document."""
+    """The answer, if it is a document."""
     return answer if answer is not None and isinstance(read(answer.splitlines()), Document) else None
 
 
 def features(own: Any, other: Any, question: str) -> list[str]:
-    """What a document is like by itself and beside the one that is expected: `§due: a date in another form`.
+    """Properties of a document, alone and compared with the expected one: `§due: a date in another form`.
 
     Args:
         own: The response's.
         other: The expected one, or None.
-        question: Where values may be copied from.
+        question: The text that values may be copied from.
     """
     if own is None:
         return [] if other is None else ["§no document that can be read"]
@@ -113,12 +113,12 @@ def features(own: Any, other: Any, question: str) -> list[str]:
 
 
 def is_change(name: str) -> bool:
-    """Whether a feature says how a document differs from the one that is expected."""
+    """Whether a feature is a difference from the expected document."""
     return _CHANGE.fullmatch(name) is not None
 
 
 def pair(own: Any, other: Any, question: str, name: str) -> tuple[str, str, str] | None:
-    """The path, what the response has there and what is expected, where it shows this feature."""
+    """The path, the response's value there and the expected one, if it shows this feature."""
     if own is None or other is None:
         return None
     for path, kind, mine, theirs in changes(own, other, question):
@@ -134,7 +134,7 @@ def change_of(name: str) -> tuple[str, str]:
 
 
 def change_in_words(name: str) -> str:
-    """A change as a reader sees it: `due: a date in another form`, `leaves out a field`."""
+    """A change in readable words: `due: a date in another form`, `leaves out a field`."""
     path, kind = change_of(name)
     anywhere, there = _CHANGED.get(kind, (f"in some field: {kind}", f"{{}}: {kind}"))
     return anywhere if path == ANY else there.format(path)
@@ -159,7 +159,7 @@ _CHANGED: Mapping[str, tuple[str, str]] = {
         "{}: a value that is not in the prompt, where one that is was expected",
     ),
 }
-"""Kinds of changes as sentences: wherever it is, and at a path."""
+"""Kinds of changes as sentences: in any field, and at a path."""
 
 
 def changes(own: Any, other: Any, question: str) -> list[tuple[str, str, Any, Any]]:
@@ -173,7 +173,7 @@ def changes(own: Any, other: Any, question: str) -> list[tuple[str, str, Any, An
 
 
 class _Nothing:
-    """Of a side that has not the field."""
+    """The value of a missing field."""
 
 
 NOTHING = _Nothing()
@@ -207,7 +207,7 @@ def _changes(path: str, own: Any, other: Any, question: str, depth: int = 0) -> 
 def _of_lists(
     path: str, own: Sequence[Any], other: Sequence[Any], question: str, depth: int
 ) -> Iterator[_Change]:
-    """What is left after equal elements are paired, paired by likeness."""
+    """The remaining elements after pairing equal ones, paired by similarity."""
     mine, theirs = list(map(_canonical, own)), list(map(_canonical, other))
     both = Counter(mine) & Counter(theirs)
     left: list[list[int]] = []
@@ -245,7 +245,7 @@ def _of_lists(
 
 
 def _paired(own: list[Any], other: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """Objects by the fields that they share, the likest first; anything else in order."""
+    """Objects by shared fields, most similar first; anything else in order."""
     objects = all(isinstance(each, dict) for each in (*own, *other))
     if not objects or max(len(own), len(other)) > MATCHED or len(own) == len(other) == 1:
         if len(own) == len(other) or objects:
@@ -329,7 +329,7 @@ def _other_number(own: float, other: float) -> str | None:
 
 
 def _other_text(own: str, other: str) -> str | None:
-    """The precise kind, where there is one."""
+    """The precise kind, if there is one."""
     if own.casefold() == other.casefold():
         return "other letters in upper case"
     if not own.strip():
@@ -380,7 +380,7 @@ def as_date(text: str) -> frozenset[date]:
 
 @lru_cache(maxsize=20_000)
 def as_number(text: str) -> tuple[frozenset[float], str] | None:
-    """The numbers that a text may mean, with what stands around it: 15.389 may be two."""
+    """The numbers that a text may mean, with the text around them: 15.389 may be two."""
     found = _NUMBER.findall(text) if len(text) <= 40 else []
     if len(found) != 1:
         return None
@@ -401,7 +401,7 @@ def as_number(text: str) -> tuple[frozenset[float], str] | None:
 
 @lru_cache(maxsize=50_000)
 def _stands(value: Any, question: str) -> bool:
-    """Whether a value stands in the prompt, which is in small letters, in whatever form."""
+    """Whether a value is in the lower-cased prompt, in any form."""
     if isinstance(value, int | float):
         return float(value) in _given(question)[0]
     text = value.strip().lower() if isinstance(value, str) else ""
@@ -427,7 +427,7 @@ def _given(question: str) -> tuple[frozenset[float], frozenset[date]]:
 
 
 def _alone(own: Any, question: str) -> Iterator[str]:
-    """What a document is like without another one beside it."""
+    """Properties of a document without a comparison."""
     rest: list[tuple[str, Any]] = [("", own)]
     while rest:
         path, value = rest.pop()
@@ -445,7 +445,7 @@ def _alone(own: Any, question: str) -> Iterator[str]:
 
 
 def _like(value: Any, question: str) -> Iterator[str]:
-    """What a value is like."""
+    """Properties of a value."""
     match value:
         case dict():
             pass
@@ -484,7 +484,7 @@ def _of_list(value: Sequence[Any]) -> Iterator[str]:
 
 
 def _most(values: Sequence[Any]) -> Any:
-    """At each path what most have; where no two agree, the least of them, whatever it is."""
+    """The majority value at each path; if no two agree, the smallest one."""
     kinds = Counter(map(_kind, values))
     kind = min(kinds, key=lambda each: (-kinds[each], each))
     there = [each for each in values if _kind(each) == kind]
@@ -512,7 +512,7 @@ def _inside(path: str, name: str) -> str:
 
 
 def _shown(path: str) -> str:
-    """As a reader sees it: the arguments of a tool's calls in parentheses."""
+    """In readable form: the arguments of a tool's calls in parentheses."""
     if path.startswith(f"{CALLS}."):
         path = path.removeprefix(f"{CALLS}.")
         if found := _CALL.match(path):
@@ -522,7 +522,7 @@ def _shown(path: str) -> str:
 
 
 def _is_tool(path: str) -> bool:
-    """Whether it is the calls of a tool, or one of them: that it is called is said by its calls."""
+    """Whether it is a tool's calls, or one of them."""
     name = path.removeprefix(f"{CALLS}.").removesuffix("[]")
     return path.startswith(f"{CALLS}.") and not set(name) & set(".[")
 
@@ -548,7 +548,7 @@ def _written(value: Any) -> str:
 
 
 def _arguments(text: str) -> Any:
-    """Of a call as it is written."""
+    """The arguments of a call as written."""
     try:
         found = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
     except (ValueError, RecursionError):
@@ -566,7 +566,7 @@ def _with_calls(value: Any, calls: Sequence[tuple[str, Any]]) -> Any:
 
 
 def _called(value: Any) -> Any:
-    """A reference that is calls, as the calls of a response are kept."""
+    """A reference that consists of calls, in the form of a response's calls."""
     calls = value if isinstance(value, list) else [value]
     calls = [each.get("function", each) for each in calls if isinstance(each, dict)]
     calls = [each for each in calls if isinstance(each, dict) and isinstance(each.get("name"), str)]

@@ -1,4 +1,4 @@
-"""What the levels look at: prompts with what passed and what failed, and the policy's own words in each."""
+"""The input of the levels: prompts with passes and failures, and the policy's own words in each."""
 
 import re
 import sys
@@ -28,21 +28,21 @@ _FAILED = re.compile(
     r"\b(?:error|failed|failure|exception|invalid|denied|timed? ?out)\b|\"ok\"\s*:\s*false", re.IGNORECASE
 )
 BESIDE = 64
-"""Passes of a prompt that each of its failures is held against: all of them would grow with the square."""
+"""Maximum passes of a prompt that each of its failures is compared with: using all would be quadratic."""
 _SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
 TOKEN = re.compile(
     rf"[{_SPACELESS}]|(?:(?![{_SPACELESS}])[^\W\d])(?:(?![{_SPACELESS}])\w)*|\d+(?:[.,]\d+)*|//|\*\*|[<>=!]=|->|[^\w\s]"
 )
-"""A word, a name, a number, a sign; of scripts without spaces a character."""
+"""A word, a name, a number, a sign; in scripts without spaces, a character."""
 
 
 @dataclass(frozen=True)
 class Response:
-    """One response. Its lines are counted from 0 in the text as it is stored."""
+    """One response. Its lines are numbered from 0 in the stored text."""
 
     text: str
     feedback: str = ""
-    """What the files say of it: a judge's rationale, a test log."""
+    """Its feedback: a judge's rationale, a test log."""
 
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
@@ -50,7 +50,7 @@ class Response:
 
     @cached_property
     def own(self) -> tuple[tuple[int, str], ...]:
-        """Lines that the policy wrote, thoughts left out."""
+        """Lines that the policy wrote, without its reasoning."""
         return tuple((line, text) for line, text, own, _ in self._lines if own and text.strip())
 
     @property
@@ -59,7 +59,7 @@ class Response:
 
     @cached_property
     def others(self) -> tuple[tuple[int, str, str], ...]:
-        """Lines of tools and environments, with the speaker; what users say is nobody's mistake."""
+        """Lines of tools and environments, with the speaker; users' text is never a mistake."""
         return tuple(
             (line, text, role)
             for line, text, own, role in self._lines
@@ -68,7 +68,7 @@ class Response:
 
     @cached_property
     def thoughts(self) -> tuple[tuple[int, str], ...]:
-        """Lines that the policy thought, without their marks."""
+        """Lines of the policy's reasoning, without their marks."""
         found: list[tuple[int, str]] = []
         for start, turn in self._placed:
             for thought in thoughts(turn.text) if turn.own else ():
@@ -79,12 +79,12 @@ class Response:
 
     @cached_property
     def thought(self) -> "Response | None":
-        """What the policy thought, as a text of its own, whose lines are counted in itself."""
+        """The policy's reasoning as a separate text, with its own line numbers."""
         return Response(alone("\n".join(text for _, text in self.thoughts))) if self.thoughts else None
 
     @property
     def _placed(self) -> Iterator[tuple[int, Turn]]:
-        """Each turn with the line at which it begins."""
+        """Each turn with the line where it begins."""
         start = 0
         for turn in self.turns:
             yield start, turn
@@ -107,18 +107,18 @@ class Response:
 
     @cached_property
     def document(self) -> Document | Unreadable | None:
-        """The structured output among its own lines that call nothing."""
+        """The structured output in its own lines outside calls."""
         return read([text for _, text in self.spoken])
 
     @cached_property
     def fields(self) -> Any:
-        """Its structured output and the arguments of its calls, by field; None where it has neither."""
+        """Its structured output and the arguments of its calls, by field; None if it has neither."""
         found = self.document
         return field_changes.fields(found if isinstance(found, Document) else None, self.calls)
 
     @cached_property
     def prose(self) -> tuple[tuple[int, str], ...]:
-        """Its steps without structured output, of which only sentences are left."""
+        """Its steps, with structured output reduced to its sentences."""
         if not isinstance(found := self.document, Document):
             return self.steps
         spoken = self.spoken
@@ -130,7 +130,7 @@ class Response:
 
     @property
     def spoken(self) -> list[tuple[int, str]]:
-        """Own lines that call nothing."""
+        """Own lines outside calls."""
         return [(line, text) for line, text in self.own if not _CALL.match(text)]
 
     @cached_property
@@ -148,7 +148,7 @@ class Response:
 
     @cached_property
     def events(self) -> tuple[str, ...]:
-        """Who did what, in order: says, calls, is answered, fails, is asked."""
+        """The events in order: says, calls, is answered, fails, is asked."""
         return tuple(kind for kind, _ in self.placed_events)
 
     @cached_property
@@ -200,8 +200,8 @@ def _words(steps: Iterable[tuple[int, str]]) -> tuple[str, ...]:
 
 
 def shuffled(items: Iterable[T], of: Callable[[T], Response]) -> list[T]:
-    """By digests of their texts: the same in every order of rows and in every process. Equal texts stand
-    apart, as far as chance has it."""
+    """Ordered by digests of their texts: the same for every order of rows and in every process. Equal
+    texts are spread out at random."""
     copies = Counter[str]()
     ranked: list[tuple[bytes, int, T]] = []
     for item in items:
@@ -216,7 +216,7 @@ def shuffled(items: Iterable[T], of: Callable[[T], Response]) -> list[T]:
 
 @dataclass(frozen=True)
 class Failure:
-    """A response that failed. `key` names it outside."""
+    """A failed response. `key` is the caller's name for it."""
 
     key: str
     response: Response
@@ -238,27 +238,27 @@ class Prompt:
 
     @cached_property
     def beside(self) -> list[Response]:
-        """The passes that a failure is held against, BESIDE at most: the same in every order of rows."""
+        """The passes that a failure is compared with, BESIDE at most: the same for every order of rows."""
         return shuffled(self.passed, lambda each: each)[:BESIDE]
 
     @cached_property
     def alone(self) -> "Prompt":
-        """Without its responses, so that nothing is held against what most of them have."""
+        """Without its responses, so that nothing is compared with what most of them have."""
         return Prompt(self.key, self.question, self.answer, (), ())
 
     @property
     def responses(self) -> list[Response]:
-        """All, in an order that has nothing to do with what they say or are worth."""
+        """All, in an order independent of their content and reward."""
         return shuffled([*self.passed, *(each.response for each in self.failed)], lambda each: each)
 
     @cached_property
     def expected(self) -> Any:
-        """What its structured output should be: the reference, or what most responses have in each field."""
+        """Its expected structured output: the reference, or what most responses have in each field."""
         return field_changes.expected(self.answer, (each.fields for each in self.responses))
 
     @cached_property
     def reference(self) -> Response | None:
-        """The known answer, where it is structured output."""
+        """The known answer, if it is structured output."""
         return None if (found := field_changes.reference(self.answer)) is None else Response(found)
 
     @cached_property
@@ -281,7 +281,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a cause rests on in one failure: the line, counted from 0, and the words."""
+    """The evidence for a cause in one failure: the line, numbered from 0, and the words."""
 
     line: int | None
     text: str
@@ -289,7 +289,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class LocalCause:
-    """A cause. `key` stays when its words change."""
+    """A cause. `key` stays the same when its words change."""
 
     key: str
     level: int

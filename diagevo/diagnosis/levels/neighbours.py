@@ -1,7 +1,7 @@
-"""What a failure is held against: responses to its prompt, or, where none passed, to prompts near to it.
+"""What a failure is compared with: responses to its prompt, or, if none passed, to similar prompts. A
 
-What a prompt is about shows in its responses, and prompts about one thing fail alike. So labels are dealt,
-and passes are borrowed, among prompts that ask with the same words alone; who passed is not looked at.
+prompt's topic shows in its responses, and prompts on one topic fail alike. So labels are permuted, and passes
+borrowed, only among prompts that ask with the same words; labels are not used.
 """
 
 import math
@@ -15,20 +15,20 @@ from diagevo.diagnosis.levels.contrast import MOST
 from diagevo.diagnosis.levels.inputs import Prompt, Response
 
 LINKED = 2_000
-"""Prompts that are linked with each other: the work grows with the square."""
+"""Maximum prompts linked with each other: the cost is quadratic."""
 GROUP = 12
-"""Prompts of a group at most: enough that some pass and some fail, and few enough to be about one thing."""
+"""Maximum prompts of a group: enough that some pass and some fail, and few enough to share a topic."""
 NEAREST = 5
-"""Prompts with a pass whose passes stand in for those of a prompt that has none."""
+"""Prompts whose passes stand in for those of a prompt without any."""
 TELLING = 64
-"""Words of a prompt that are compared, the rarest first."""
+"""Words of a prompt to compare, rarest first."""
 
 
 class Neighbours:
     """Groups of prompts, and the nearest ones that passed."""
 
     def __init__(self, prompts: Sequence[Prompt]) -> None:
-        """`prompts`: in an order that does not hang on who passed; LINKED of them are taken."""
+        """`prompts`: in an order independent of who passed; LINKED of them are used."""
         self._prompts = prompts[:LINKED]
         self._counted = Counter(word for each in self._prompts for word in _words(each))
         self._places: dict[str, list[int]] = defaultdict(list)
@@ -53,7 +53,7 @@ class Neighbours:
         return (each for each in self._prompts if each.passed)
 
     def near(self, prompt: Prompt) -> list[Prompt]:
-        """The nearest prompts that passed; none where no prompt of its group did."""
+        """The nearest prompts that passed; none if no prompt of its group did."""
         if not self._passed.any():
             return []
         likeness = self._likeness(prompt)
@@ -66,8 +66,8 @@ class Neighbours:
         return math.log(len(self._prompts) / self._counted[word])
 
     def _telling(self, prompt: Prompt) -> list[str]:
-        """Words that some of the prompts share and not all, in an order that is always the same: a sum in
-        another one differs in its last bit."""
+        """Words that some but not all of the prompts share, in a fixed order: summing in another order
+        changes the last bit."""
         shared = (word for word in _words(prompt) if 1 < self._counted[word] < len(self._prompts))
         return sorted(shared, key=lambda word: (self._counted[word], word))[:TELLING]
 
@@ -102,10 +102,10 @@ class Neighbours:
 
 
 def exchangeable(prompt: Prompt, by_copies: bool) -> Iterator[tuple[list[Response], list[Response]]]:
-    """Responses that passed and that failed, once each: who grades gives equal texts one reward.
+    """Distinct responses that passed and that failed: a grader gives equal texts one reward. If
 
-    Where that is not so (`by_copies`), a text that passed and failed tells nothing, and what is given often
-    is seldom all wrong, so that only texts that were given equally often are held against each other.
+    it does not (`by_copies`), a text that both passed and failed is uninformative, and a frequent text is
+    rarely always wrong, so only equally frequent texts are compared.
     """
     passed, failed = (
         Counter(each.text for each in side)

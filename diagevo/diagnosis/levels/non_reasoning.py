@@ -1,6 +1,6 @@
-"""Levels 1 and 2 of one response: what is no mistake of reasoning, and what is false when computed.
+"""Levels 1 and 2 for one response: what is not a reasoning mistake, and what is false when
 
-Whether such a kind is a cause is decided over the run: passes must not show it as often.
+computed. Whether such a kind is a cause is decided over the run: passes must show it less often.
 """
 
 import json
@@ -33,7 +33,7 @@ KINDS = {
     "language": "is written in other words than every pass: another language?",
     FALSE: "has a step that does not hold when it is computed",
 }
-"""Kinds by how often an engineer acts on them alone; the first that fits is the cause."""
+"""Kinds, most actionable first; the first that fits is the cause."""
 CUT = 100
 _REFUSED = re.compile(
     r"\b(?:i(?:'m| am) (?:sorry|unable|not able)|i can(?:no|')t (?:help|assist|do|comply|answer)|as an ai\b)",
@@ -56,7 +56,7 @@ _CALL = re.compile(r"^\[tool call\] \S+?\((.*)\)\s*$")
 
 
 def answer_of(response: Response) -> tuple[int, str] | None:
-    """The final answer and its line: boxed, behind its mark, else the last number of the last line."""
+    """The final answer and its line: boxed, after its mark, else the last number of the last line."""
     own = response.own
     for line, text in reversed(own):
         if (boxed := extract_boxed(text)) is not None:
@@ -70,7 +70,7 @@ def answer_of(response: Response) -> tuple[int, str] | None:
 
 
 def right(prompt: Prompt, response: Response) -> tuple[int, str] | None:
-    """The final answer, where our checker calls it equal to the expected one."""
+    """The final answer, if our checker calls it equal to the expected one."""
     found = answer_of(response)
     if prompt.answer is None or found is None or not found[1]:
         return None
@@ -186,7 +186,7 @@ def _is_json(text: str) -> bool:
 
 
 def _opened(text: str) -> str | None:
-    """What is opened and never closed."""
+    """What is opened but never closed."""
     if len(re.findall(r"^\s*```", text, re.MULTILINE)) % 2:
         return "a fence"
     if text.lower().rfind("<think>") > text.lower().rfind("</think>"):

@@ -1,7 +1,7 @@
-"""What is said in many ways: words of which most responses have one, and sentences such as hardly any has.
+"""Paraphrases: sets of words of which most responses have one, and sentences that hardly any other
 
-A mistake is seldom worded twice alike. One that leaves something out lacks every way to say it; one that
-adds something adds another sentence each time.
+response has. A mistake is rarely worded the same way twice. One that leaves something out lacks every
+paraphrase of it; one that adds something adds a different sentence each time.
 """
 
 import re
@@ -15,19 +15,19 @@ from diagevo.diagnosis.levels.inputs import TOKEN, Prompt, Response
 from diagevo.diagnosis.levels.structured_output import Document
 
 LEARNED = 800
-"""Responses from which ways are learned."""
+"""Responses from which paraphrases are learned."""
 RARE, MOST, SHARED, MOSTLY = 0.015, 12, 0.1, 0.7
-"""Share of the responses that a way has at least; ways of a set; share of a way's responses that may have
-another one too; share of all responses that has one of them."""
+"""Minimum share of responses with a paraphrase; maximum size of a set; maximum share of a paraphrase's
+responses that have another one too; minimum share of responses with one of them."""
 UNUSUAL = 0.02
-"""Share of the responses to other prompts that may have a pair of words of an unusual sentence."""
+"""Maximum share of responses to other prompts that have a word pair of an unusual sentence."""
 SHORT = 4
-"""Words below which a sentence says too little."""
+"""Minimum words of a sentence."""
 _SENTENCE = re.compile(r"(?<=[.!?;:])\s+|(?<=[。！？；])")
 
 
 def spread(prompts: Sequence[Prompt]) -> list[tuple[Prompt, Response]]:
-    """LEARNED responses, first one of each prompt; who passed is not looked at."""
+    """LEARNED responses, first one of each prompt; labels are not used."""
     each = [prompt.responses for prompt in prompts]
     every = [
         (prompt, responses[place])
@@ -39,9 +39,9 @@ def spread(prompts: Sequence[Prompt]) -> list[tuple[Prompt, Response]]:
 
 
 def alternatives(responses: Sequence[frozenset[str]]) -> list[tuple[str, ...]]:
-    """Sets of words of which most responses have one, and hardly any two: ways to say the same.
+    """Sets of words of which most responses have one, and hardly any two: paraphrases. Labels
 
-    Who passed is not asked, so that a set alone sets nothing apart.
+    are not used, so that a set alone separates nothing.
     """
     number = len(responses)
     counted = Counter(word for each in responses for word in each)
@@ -75,15 +75,15 @@ def alternatives(responses: Sequence[frozenset[str]]) -> list[tuple[str, ...]]:
 
 
 class Sentences:
-    """Pairs of words in responses, by which a sentence is known that says what hardly any other says.
+    """Pairs of words in responses, which identify unusual sentences. Labels are not used, so that
 
-    Who passed is not asked, so that such a sentence alone sets nothing apart.
+    such a sentence alone separates nothing.
     """
 
     def __init__(
         self, spread: Sequence[tuple[Prompt, Response]], topics: Mapping[str, frozenset[str]]
     ) -> None:
-        """`topics`: of each prompt, by its key, the words that are masked."""
+        """`topics`: the masked words of each prompt, by its key."""
         self._all, self._own = Counter[tuple[str, str]](), Counter[tuple[str, str, str]]()
         for prompt, response in spread:
             pairs = {
@@ -97,7 +97,8 @@ class Sentences:
     def new(
         self, prompt: Prompt, response: Response, topic: frozenset[str]
     ) -> Iterator[tuple[int, str, list[str]]]:
-        """Line, text and words of each sentence most of which hardly any response to another prompt has."""
+        """Line, text and words of each sentence whose word pairs hardly any response to another prompt
+        has."""
         for line, text, words in _sentences(response, topic):
             pairs = list(pairwise(words))
             seldom = [pair for pair in pairs if self._all[pair] <= self._some]
@@ -114,5 +115,5 @@ def _sentences(response: Response, topic: frozenset[str]) -> Iterator[tuple[int,
 
 
 def masked(word: str, topic: frozenset[str]) -> str:
-    """Numbers and the words of the question, so that what is left tells the error and not the topic."""
+    """Numbers and the words of the question, so that what is left shows the error and not the topic."""
     return "#" if word[0].isdigit() else "•" if word in topic and word[0].isalpha() else word

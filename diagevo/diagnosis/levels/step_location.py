@@ -1,4 +1,4 @@
-"""The step in which a failure goes wrong, as far as it can be shown, and the sibling nearest to it."""
+"""The step where a failure goes wrong, as far as it can be shown, and its nearest sibling."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from diagevo.diagnosis.levels.inputs import TOKEN, Prompt, Response
 
 _SIGN = re.compile(r"(?<=[\d)%\s])[-+*/x×÷](?=[\d(\s$.])")
 NEAR = 0.6
-"""Likeness from which a response is a passing one with a change in it."""
+"""Similarity from which a response counts as an edited copy of a passing one."""
 COMPARED = 2_000
-"""Characters that are compared."""
+"""Maximum characters compared."""
 _SOLVED = re.compile(
     r"(?:\bvariable |\bvalue of |(?<![\w/*)]))\$?([a-zA-Z])(?: is|\s*=):?\s*"
     r"\$?(-?(?:[\d,]*\d(?:\.\d+)?|\.\d+))(?!\d*\s*[-+*/x])"
@@ -23,7 +23,7 @@ _ASKED = re.compile(r"\b(?:variable|value of|unknown) \$?([a-zA-Z])\b|\$?\b([xyz
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A step, and why it is named: `shown` where it was computed, else it is the first that differs."""
+    """A step, and why it is named: `shown` if it was computed, otherwise it is the first that differs."""
 
     line: int
     text: str
@@ -32,7 +32,7 @@ class Located:
 
 
 def nearest(response: Response, passed: Sequence[Response]) -> Response | None:
-    """The passing response that shares most words with it, each counted as often as it is there."""
+    """The passing response that shares most words with it, counted with multiplicity."""
     if len(passed) < 2:
         return passed[0] if passed else None
     own = response.counts
@@ -40,12 +40,12 @@ def nearest(response: Response, passed: Sequence[Response]) -> Response | None:
 
 
 def located(prompt: Prompt, response: Response, sibling: Response | None) -> Located | None:
-    """Where the response goes wrong, against a passing one to the same prompt where there is one.
+    """Where the response goes wrong, compared with a passing one to the same prompt, if there is one.
 
     A near copy of the sibling: the first step that differs. Otherwise the first equation that does not hold
     (letters that the sibling solves for have its values), or the first number that comes neither from the
-    question nor from the sibling, and that nothing right is computed from; else the step that gives the
-    wrong end.
+    question nor from the sibling, and that no correct result uses; otherwise the step that gives the
+    wrong result.
     """
     steps = response.steps
     if not steps:
@@ -84,7 +84,7 @@ def located(prompt: Prompt, response: Response, sibling: Response | None) -> Loc
 
 
 def _changed(response: Response, sibling: Response) -> Located | None:
-    """Of a near copy the first step that differs."""
+    """The first step that differs in a near copy."""
     own, other = response.steps, sibling.steps
     if abs(len(own) - len(other)) > 1 or not other:
         return None
@@ -103,9 +103,9 @@ def _changed(response: Response, sibling: Response) -> Located | None:
 
 
 def change(prompt: Prompt, response: Response) -> str | None:
-    """How a near copy of another response, which passed, first differs from it.
+    """How a near copy of a passing response first differs from it. A
 
-    A description and no test: what it says holds, and whether it matters is seen from what else there is.
+    description, not a test: it is true, but whether it matters must be decided from other evidence.
     """
     if response.fields is not None:
         return None  # compared by field
@@ -142,7 +142,7 @@ def change(prompt: Prompt, response: Response) -> str | None:
 
 
 def _parts(own: Sequence[tuple[int, str]], other: Sequence[tuple[int, str]]) -> int:
-    """The first place with other words; two numbers alike in other words are no difference."""
+    """The first place with other words; the same number written differently is not a difference."""
     for place, (_, text) in enumerate(own):
         if place >= len(other):
             return place
@@ -171,13 +171,13 @@ def _first_difference(response: Response, sibling: Response) -> Located | None:
 
 
 def contradicted(named: str, failed: str, passed: str, computed: str | None) -> str | None:
-    """A mark on a step that is called wrong, where what is computed says otherwise.
+    """A flag on a step called wrong, if the computation disagrees.
 
     Args:
-        named: The step, as it was called wrong.
-        failed: The response that it is said to be of.
-        passed: A response that passed, or nothing.
-        computed: The step that was computed to be wrong, where one was.
+        named: The step called wrong.
+        failed: The response that it is attributed to.
+        passed: A response that passed, or empty.
+        computed: The step computed to be wrong, if any.
 
     Returns:
         "no_such_step": it is not in the response. "step_passed": the response that passed has it too.
@@ -198,7 +198,7 @@ def _spaced(text: str) -> str:
 
 
 def _letters(prompt: Prompt, sibling: Response | None) -> Mapping[str, Fraction]:
-    """Values of the letters that the question asks for, as the response that passed has them."""
+    """Values of the letters that the question asks for, from the response that passed."""
     asked = {first or second for first, second in _ASKED.findall(prompt.question)}
     if not asked or sibling is None:
         return {}

@@ -1,6 +1,6 @@
 """Documents in a text: JSON, YAML, XML, CSV and Markdown tables, in a fence or not, as plain values.
 
-What cannot be read is text. Nothing is evaluated, no entity is resolved, and a document is bounded in
+Anything unparsable is text. Nothing is evaluated, no entity is resolved, and a document is bounded in
 characters, values and depth.
 """
 
@@ -17,17 +17,17 @@ from xml.etree import ElementTree
 from diagevo.answers.notation import nesting
 
 LONGEST = 1_000_000
-"""Characters of a text in which documents are looked for."""
+"""Maximum characters of a text searched for documents."""
 MOST_VALUES, DEEPEST = 5_000, 32
-"""Of a document; what is beyond counts as left out."""
+"""Maximum values of a document; the rest counts as left out."""
 MOST_NUMBER = 1e300
 """Beyond it a number is text."""
 LONGEST_YAML = 50_000
-"""Its parser takes a second for so many."""
+"""Maximum characters of YAML: its parser takes a second for this many."""
 DEEPEST_YAML = 300
-"""Brackets in brackets: the parser takes seconds for 2 kB of them."""
+"""Maximum nesting of brackets: the parser takes seconds for 2 kB of them."""
 ATTEMPTS = 8
-"""Places at which JSON within a sentence is tried: each failing one may read to the end."""
+"""Maximum positions at which JSON within a sentence is tried: each failing one may read to the end."""
 _OPENS = re.compile(r"^\s*(?:```|~~~)\s*([\w+-]*)\s*$")
 _JSON = re.compile(r"\{\s*[\"}]|\[\s*\{\s*\"")
 _RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*$")
@@ -35,28 +35,28 @@ _YAML = re.compile(r"^(?:\s*- |\s*(?:- )?[a-z_][a-z0-9_]*:(?: |$)|\s*#|\s*$|---$
 _KEYED = re.compile(r"^[a-z_][a-z0-9_]*:(?: |$)", re.MULTILINE)
 _HEAD = re.compile(r"[^\W\d][\w.()/%-]{0,39}")
 LEFT_OUT = "…"
-"""In place of what is deeper, or beyond MOST_VALUES."""
+"""Replaces values that are deeper, or beyond MOST_VALUES."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What stands in some lines of a text, as dicts, lists, strings, numbers, truth values and None."""
+    """A document in some lines of a text, as dicts, lists, strings, numbers, booleans and None."""
 
     value: Any
     lines: range
-    """Of the lines that were given."""
+    """Relative to the given lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Lines that begin like JSON and are none: they count as text."""
+    """Lines that begin like JSON but are not: they count as text."""
 
     line: int
     why: str
 
 
 def read(lines: Sequence[str]) -> Document | Unreadable | None:
-    """The last document of a text; where there is none, what is nearly one."""
+    """The last document of a text; if there is none, an almost valid one."""
     if sum(map(len, lines)) > LONGEST:
         return None
     found = unreadable = None
@@ -73,7 +73,7 @@ def read(lines: Sequence[str]) -> Document | Unreadable | None:
 
 
 def _fenced(lines: Sequence[str]) -> Iterator[tuple[str, range]]:
-    """The language and the lines of each closed fence, its marks included."""
+    """The language and the lines of each closed fence, including its marks."""
     start, language = None, ""
     for place, line in enumerate(lines):
         if (mark := _OPENS.match(line)) is None:
@@ -86,7 +86,7 @@ def _fenced(lines: Sequence[str]) -> Iterator[tuple[str, range]]:
 
 
 def _parsed(language: str, lines: Sequence[str]) -> Any:
-    """The value of a fence; None where it holds no document."""
+    """The value of a fence; None if it contains no document."""
     text = "\n".join(lines).strip()
     match language:
         case "json" | "jsonc" | "json5" | "jsonl" | "":
@@ -145,7 +145,7 @@ def _of_lines(lines: Sequence[str]) -> Document | None:
 
 
 def _is_keyed(lines: Sequence[str]) -> bool:
-    """Whether all lines are of YAML, and more than one begins with a key."""
+    """Whether all lines look like YAML, and more than one begins with a key."""
     return all(_YAML.match(line) for line in lines) and len(_KEYED.findall("\n".join(lines))) > 1
 
 
@@ -154,7 +154,7 @@ def _keyed(lines: Sequence[str]) -> Any:
 
 
 def _json(text: str) -> Any:
-    """The value of a whole text; of JSON lines the list of theirs."""
+    """The value of a whole text; for JSON lines, the list of their values."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -173,7 +173,7 @@ def _json(text: str) -> Any:
 
 @cache
 def _loader() -> Any:
-    from ruamel.yaml import YAML  # slow to load, and seldom needed
+    from ruamel.yaml import YAML  # slow to import, and rarely needed
 
     return YAML(typ="safe")
 
@@ -202,7 +202,7 @@ def _xml(text: str) -> Any:
 
 
 def _element(element: ElementTree.Element, depth: int) -> Any:
-    """Attributes and children as fields, children of one name as a list; without either its text."""
+    """Attributes and children as fields, same-named children as a list; its text if it has neither."""
     text = (element.text or "").strip()
     if not len(element) and not element.attrib:
         return text
@@ -217,7 +217,7 @@ def _element(element: ElementTree.Element, depth: int) -> Any:
 
 
 def _table(lines: Sequence[str]) -> list[dict[str, str]] | None:
-    """A Markdown table by its rule under the head."""
+    """A Markdown table, recognized by the rule under its header."""
     rows = [line.strip() for line in lines if line.strip()]
     if len(rows) < 3 or not _RULE.match(rows[1]) or "|" not in rows[0]:
         return None
@@ -227,7 +227,7 @@ def _table(lines: Sequence[str]) -> list[dict[str, str]] | None:
 
 
 def _csv(lines: Sequence[str]) -> list[dict[str, str]] | None:
-    """Rows of as many cells as a head of names has."""
+    """Rows with as many cells as the header."""
     rows = [line for line in lines if line.strip()]
     if len(rows) < 2:
         return None
@@ -246,7 +246,7 @@ def _csv(lines: Sequence[str]) -> list[dict[str, str]] | None:
 
 
 def _bounded(value: Any) -> Any:
-    """MOST_VALUES values of it, DEEPEST deep; dates and the like as text."""
+    """At most MOST_VALUES values, DEEPEST deep; dates and similar values as text."""
     left = MOST_VALUES
 
     def kept(value: Any, depth: int) -> Any:

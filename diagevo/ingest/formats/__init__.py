@@ -1,9 +1,9 @@
-"""The rollout files of trainers, the logs of evaluations, and rows of one's own: `read` gives steps, in
+"""The rollout files of trainers, the logs of evaluations, and your own rows: `read` yields steps, in
 order.
 
-One step is in memory at a time. A step whose file is still written is left for later: with `wait` until a
-later step has begun, else where its file ends inside a line. Each format has one type for its rows, and what
-is not of that type is refused with its file and line.
+One step is in memory at a time. A step whose file is still being written is left for later: with `wait`
+until a later step has begun, otherwise if its file ends inside a line. Each format has one type for its rows,
+and a row that does not fit is refused with its file and line.
 """
 
 import re
@@ -51,8 +51,8 @@ TRAINERS: Mapping[Format, tuple[Sequence[str], str, str]] = {
         "trainers:trl",
     ),
 }
-"""Where the files of steps are, the pattern of their names with the step's number, and `module:function` of
-what reads one, imported when it is used. The pattern matches a whole name; one with a / matches a whole
+"""The globs of step files, the pattern of their names with the step's number, and the `module:function`
+that reads one, imported when used. The pattern matches a whole name; one with a / matches a whole
 path."""
 EVALUATIONS: Mapping[Format, str] = {
     "lm-eval": "evaluations:lm_eval",
@@ -80,11 +80,11 @@ def read(
 ) -> Iterator[RolloutStep]:
     """The steps of the files at `path`, by number.
 
-    `reward` names the field that is the reward, where it is not the format's own, `mapped` where the
-    fields of `jsonl` stand. `wait` follows a training
-    that still writes. `on_cut` receives the name of a file that is left out because it ends inside a line,
-    `on_note` at the end what the files cannot tell. Raises ConfigError where there is nothing of the format,
-    or a line that is not.
+    `reward` names the reward field if not the format's default, `mapped` the paths of the fields of
+    `jsonl`. `wait` follows a training that is still
+    writing. `on_cut` receives the name of a file that is left out because it ends inside a line, `on_note` at
+    the end what the files cannot tell. Raises ConfigError if there is nothing in the format, or an invalid
+    line.
     """
     if not path.exists():
         raise ConfigError(f"there is no {path}", hint="name a folder of rollout files, or one of them")
@@ -135,7 +135,7 @@ def _steps(
     wait: Wait | None,
     on_cut: Notify,
 ) -> Iterator[RolloutStep]:
-    """A file a step. While somebody waits, the newest file may grow: it is read once a newer one is there."""
+    """One file per step. While waiting, the newest file may grow: it is read once a newer one exists."""
     done = -1
     while True:
         files = files_of(path, globs, name)
@@ -152,7 +152,7 @@ def _steps(
         if wait is None:
             return
         if not wait():
-            wait = None  # take what is there, and end
+            wait = None  # take what exists, and end
 
 
 def _whole(
@@ -170,7 +170,7 @@ def _whole(
 
 
 def files_of(path: Path, globs: Sequence[str], name: str) -> dict[int, Path]:
-    """Files by their step's number. Raises ConfigError where one of their names is no file's."""
+    """Files by their step's number. Raises ConfigError if one of them is not a file."""
     files = [path] if path.is_file() else sorted(file for glob in globs for file in path.glob(glob))
     found: dict[int, Path] = {}
     for file in files:

@@ -1,4 +1,4 @@
-"""Tables of cells: CSV and TSV as spreadsheets, pandas and others write them."""
+"""CSV and TSV as written by spreadsheets, pandas and others."""
 
 import codecs
 import csv
@@ -23,13 +23,13 @@ def cells(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     csv.field_size_limit(LONGEST)
     before, texts = 0, _texts(file)
     first = next(texts, "")
-    named = re.fullmatch(r"sep=(.)\s*", first)  # a line for Excel alone
+    named = re.fullmatch(r"sep=(.)\s*", first)  # a line only for Excel
     while first.isspace() or before < (named is not None):
         before, first = before + 1, next(texts, "")
     delimiter = named[1] if named else _delimiter(first, "\t," if ".tsv" in file.suffixes else ",\t")
     found = csv.reader(chain([first], texts), strict=True, delimiter=delimiter)
     try:
-        # pandas leaves the name of its index out, spreadsheets that of a column that somebody emptied.
+        # pandas leaves out the name of its index, and spreadsheets that of an emptied column.
         names = [name.strip() or f"Unnamed: {place}" for place, name in enumerate(next(found, []))]
         twice = next((name for name, times in Counter(names).items() if times > 1), None)
         if twice is not None:
@@ -50,7 +50,7 @@ def cells(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _texts(file: Path) -> Iterator[str]:
-    """The lines of a file as text; old Macs and some exports end them with a carriage return alone."""
+    """The lines of a file as text; old Macs and some exports end them with only a carriage return."""
     lines = (line for _, _, line in lines_of(file))
     first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
     alone = b"\r" in first.rstrip(b"\r\n")
@@ -59,18 +59,18 @@ def _texts(file: Path) -> Iterator[str]:
 
 
 def _delimiter(header: str, usual: str) -> str:
-    """What parts the header into most names, of commas, tabs and what spreadsheets write where a comma is a
-    decimal's."""
+    """The delimiter that splits the header into most names: comma, tab, or what spreadsheets use where the
+    comma is the decimal sign."""
 
     def names(delimiter: str) -> int:
         return len(next(csv.reader([header], delimiter=delimiter), []))
 
-    return max(f"{usual};|", key=names)  # of equal ones the first
+    return max(f"{usual};|", key=names)  # the first on ties
 
 
 def reward_of(value: Any) -> Any:
-    """A spreadsheet's reward: an empty cell is none, and half of Europe writes 0,5. 1,000 is refused: it is
-    one there, and a thousand elsewhere."""
+    """A spreadsheet's reward: an empty cell is none, and half of Europe writes 0,5. 1,000 is refused: it
+    means one there, and a thousand elsewhere."""
     if not isinstance(value, str):
         return value
     text = value.strip()

@@ -1,6 +1,6 @@
-"""What tools for evaluations export: a document or a table, a response with its scores an item.
+"""The exports of evaluation tools: a document or a table, with one response and its scores per
 
-Each tool has one function from an item to a rollout. All of one export are one step; the same prompt answered
+item. Each tool has one function from an item to a rollout. One export is one step; the same prompt answered
 several times is a group, whatever the tool calls the repetitions.
 """
 
@@ -25,7 +25,7 @@ Item = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What an item says. `scores` by name; None stands for a response that was not scored or never came."""
+    """The content of an item. `scores` by name; None means a response that was not scored or is missing."""
 
     prompt: Any
     response: Any
@@ -36,20 +36,21 @@ class Scored:
     tags: tuple[str, ...] = ()
     model: str | None = None
     passed: str | None = None
-    """The score that is the tool's own verdict: it counts where none is named."""
+    """The tool's own verdict: the default score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A tool's file: where its items are, the fields that every one of them has, and who reads one."""
+    """A tool's file: where its items are, the fields that all of them have, and the function that reads
+    one."""
 
     within: tuple[str, ...]
     fields: tuple[str, ...]
     read: Callable[[Item], Scored]
     write: str
-    """How the tool writes it."""
+    """How to export it from the tool."""
     beside: Callable[[Item], bool] = lambda _: False
-    """Whether an item is no response, but stands beside them."""
+    """Whether an item is not a response."""
 
 
 def _promptfoo(item: Item) -> Scored:
@@ -98,7 +99,7 @@ def _langsmith(item: Item) -> Scored:
 
 
 def _langfuse(item: Item) -> Scored:
-    """An item of an experiment, as the API gives it with `fields=io,scores`."""
+    """An item of an experiment, as returned by the API with `fields=io,scores`."""
     scores = [one for one in item.get("scores") or () if isinstance(one, dict)]
     return Scored(
         prompt=_only(item["input"]),
@@ -111,7 +112,7 @@ def _langfuse(item: Item) -> Scored:
 
 
 def _phoenix(item: Item) -> Scored:
-    """A run of an experiment, as the server gives it as JSON."""
+    """A run of an experiment, in the server's JSON."""
     notes = [one for one in item["annotations"] or () if isinstance(one, dict)]
     return Scored(
         prompt=_only(item["input"]),
@@ -127,12 +128,12 @@ def _phoenix(item: Item) -> Scored:
 
 
 _EXPECTED = ("expected", "expected_output", "target", "answer", "label", "reference", "ground_truth")
-"""What a field of a data set's row is called that no model is shown."""
+"""Names of a data set's fields that are not shown to the model."""
 
 
 def _weave(item: Item) -> Scored:
-    """A call of `Evaluation.predict_and_score`, whose row of the data set was expanded. What is not named as
-    expected is the prompt."""
+    """A call of `Evaluation.predict_and_score`, with its data set row expanded. Fields not named as an
+    expected answer are the prompt."""
     example, output = item["inputs"].get("example"), _object(item, "output")
     if not isinstance(example, dict):
         raise ConfigError(
@@ -191,7 +192,7 @@ def read_export(tool: str, path: Path, reward: str | None) -> Iterator[RolloutSt
     """The step of an export's files, JSON or CSV.
 
     `reward` is a score as the tool names it; None: the tool's own verdict, or the only score. Raises
-    ConfigError where there are several, or an item is not the tool's.
+    ConfigError if there are several, or an item is not the tool's.
     """
     export = EXPORTS[tool]
     files = (
@@ -212,7 +213,7 @@ promptfoo, deepeval, langsmith, langfuse, phoenix, weave = (
 
 
 def items(file: Path, export: Export) -> Iterator[tuple[str, Item]]:
-    """Each item with its place. Raises ConfigError where the file has none."""
+    """Each item with its place. Raises ConfigError if the file has none."""
     for place, row in documents(file):
         inner = _inside(row, export)
         if inner is not row and not isinstance(inner, list):
@@ -239,7 +240,7 @@ def is_of(document: Mapping[str, Any], export: Export) -> bool:
 
 
 def _inside(document: Any, export: Export) -> Any:
-    """Where a tool has its items; None where the document has no such place."""
+    """The list of a tool's items; None if the document has no such place."""
     for name in export.within:
         document = document.get(name) if isinstance(document, dict) else None
     return document
@@ -269,7 +270,7 @@ def _rollout(place: str, export: Export, item: Item, reward: str | None) -> Inge
         one = export.read(item)
     except ConfigError as error:
         raise ConfigError(f"{place}: {error.message}", hint=error.hint) from error
-    except (AttributeError, TypeError) as error:  # a list in the place of an object, a number of a list
+    except (AttributeError, TypeError) as error:  # a list in place of an object, a number in place of a list
         raise _of_another_type(place, export, error) from error
     if one.response is None or not one.scores:
         return None
@@ -301,7 +302,7 @@ def _object(item: Item, name: str) -> Mapping[str, Any]:
 
 
 def _only(value: Any) -> Any:
-    """What an object with one field holds; of several fields the object itself, as JSON where it is no
+    """The value of an object with one field; with several, the object itself, as JSON unless it is a
     conversation."""
     if isinstance(value, dict) and len(value) == 1:
         return _only(next(iter(value.values())))

@@ -1,9 +1,9 @@
-"""The logs of evaluations: lm-eval's samples, the records of OpenAI's evals, and Inspect's by its own reader.
-All of one model are one step.
+"""The logs of evaluations: lm-eval's samples, the records of OpenAI's evals, and Inspect's through its own
+reader. All logs of one model are
 
-An evaluation of lm-eval has one response a document, so groups come of the same evaluation run several times,
-each with a seed of its own; a row stands once for each of the task's filters. Of Inspect the epochs of a
-sample are a group.
+one step. An lm-eval evaluation has one response per document, so groups come from running the same evaluation
+several times, each with its own seed; a row appears once for each of the task's filters. In Inspect the
+epochs of a sample are a group.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from diagevo.ingest.formats.rows import Reward, answer, named, number, step_of
 from diagevo.ingest.json_lines import TIMES, UNPACKED, CutLine, regular, rows
 from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
 
-# An extra of its own, which the checks run without.
+# A separate extra, which the checks run without.
 # pyright: reportMissingImports=false
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class SampleRow(msgspec.Struct):
 
 
 class RecordedEvent(msgspec.Struct):
-    """What happened to a sample of OpenAI's evals: it was asked (`sampling`), graded (`match`) or measured
+    """An event of a sample in OpenAI's evals: it was asked (`sampling`), graded (`match`) or measured
     (`metrics`)."""
 
     sample_id: str | None
@@ -48,16 +48,16 @@ class RecordedEvent(msgspec.Struct):
 
 
 class Results(msgspec.Struct):
-    """What lm-eval writes of a whole evaluation, beside its samples."""
+    """lm-eval's results of a whole evaluation, next to its samples."""
 
     model_name: str | None = None
 
 
 def lm_eval(path: Path, reward: str | None) -> Iterator[RolloutStep]:
-    """`samples_TASK_DATE.jsonl` of `--log_samples`, a document a line, with what its metrics gave.
+    """`samples_TASK_DATE.jsonl` of `--log_samples`, one document per line, with its metrics.
 
-    `reward` is a metric as lm-eval's results name it, `exact_match,strict-match`; None: the only one. Raises
-    ConfigError where there are several, or several models, or a row holds no response.
+    `reward` is a metric as named in lm-eval's results, `exact_match,strict-match`; None: the only one. Raises
+    ConfigError if there are several, or several models, or a row has no response.
     """
     files = (
         [path] if path.is_file() else sorted([*path.glob("samples_*.jsonl"), *path.glob("*/samples_*.jsonl")])
@@ -75,7 +75,7 @@ def lm_eval(path: Path, reward: str | None) -> Iterator[RolloutStep]:
         raise ConfigError(f"{path} has evaluations of several models: {', '.join(models)}", hint=hint)
     name, _, filter_ = (reward or "").partition(",")
     found: list[IngestedRollout | None] = []
-    known: dict[tuple[str, str], str] = {}  # where each metric of a filter stands first
+    known: dict[tuple[str, str], str] = {}  # where each metric of a filter appears first
     for file in files:
         regular(file)
         task = file.stem.removeprefix("samples_").rpartition("_")[0]
@@ -102,11 +102,11 @@ def lm_eval(path: Path, reward: str | None) -> Iterator[RolloutStep]:
 
 
 def _models(files: list[Path]) -> list[str]:
-    """What the `results_DATE.json` beside them name as evaluated. Raises ConfigError for one that is none."""
+    """The models named in the `results_DATE.json` next to them. Raises ConfigError for an invalid one."""
     found: set[str] = set()
     for file in {each.with_name(f"results_{each.stem.rpartition('_')[2]}.json") for each in files}:
         if not file.exists():
-            continue  # the samples alone were copied
+            continue  # only the samples were copied
         regular(file)
         try:
             results = msgspec.json.decode(file.read_bytes(), type=Results)
@@ -153,7 +153,8 @@ def _rollout(
 
 
 def _response(place: str, resps: list[Any]) -> str | None:
-    """The response; None where the document was answered several times, for the metric is of all together."""
+    """The response; None if the document was answered several times, because the metric covers all of
+    them."""
     match resps:
         case [[str(response)]]:
             return response
@@ -179,8 +180,8 @@ def _prompt(place: str, given: Any) -> str:
 def openai_evals(path: Path, reward: str | None) -> Iterator[RolloutStep]:
     """Files of `oaieval --record_path`: the run's `spec`, events of samples, a `final_report`.
 
-    `reward` is a field of a sample's match or metrics; None: whether it matched. Raises ConfigError for what
-    is no such file, and for a sample that was asked several times, where nothing says which one was graded.
+    `reward` is a field of a sample's match or metrics; None: whether it matched. Raises ConfigError for any
+    other file, and for a sample that was asked several times if nothing says which answer was graded.
     """
     files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
     if not files:
@@ -256,7 +257,7 @@ def inspect(path: Path, reward: str | None) -> Iterator[RolloutStep]:
     """Logs in `.eval` or `.json`.
 
     `reward` is a scorer, or a `scorer.key` whose value has several; None: the only one. Raises ConfigError
-    where there are several, or several models, or what Inspect cannot read.
+    if there are several, or several models, or Inspect cannot read it.
     """
     try:
         from inspect_ai.log import read_eval_log
@@ -285,7 +286,7 @@ def inspect(path: Path, reward: str | None) -> Iterator[RolloutStep]:
             found += [_of_inspect(file, sample, reward, log.eval.task) for sample in samples]
         except ConfigError:
             raise
-        except Exception as error:  # whatever a damaged file makes Inspect say
+        except Exception as error:  # whatever a damaged file makes Inspect raise
             raise ConfigError(
                 f"{file}: Inspect cannot read it: {error}", hint="see: inspect log dump FILE"
             ) from error
@@ -296,7 +297,7 @@ def inspect(path: Path, reward: str | None) -> Iterator[RolloutStep]:
 
 
 def _check_parts(file: Path) -> None:
-    """Inspect's reader looks at no checksum, and takes whatever a part unpacks to."""
+    """Inspect's reader checks no checksums, and accepts whatever a part unpacks to."""
     if not is_zipfile(file):
         return
     most = max(UNPACKED, TIMES * file.stat().st_size)
@@ -324,14 +325,14 @@ def _of_inspect(file: Path, sample: "EvalSample", reward: str | None, task: str)
     given = turns[:first] or sample.input
     prompt = messages(given if isinstance(given, str) else [_message(turn) for turn in given])
     response = messages([_message(turn) for turn in turns[first:]])
-    target = sample.target  # Inspect's word for none is "", and a single answer may stand in a list
+    target = sample.target  # Inspect uses "" for none, and a single answer may be in a list
     expected = target[0] if isinstance(target, list) and len(target) == 1 else target or None
     return IngestedRollout(prompt, response, value, answer(place, expected), f"{task}/{sample.id}")
 
 
 def score_of(place: str, scores: Mapping[str, Any], reward: str | None) -> float | None:
-    """The score that `reward` names, or the only one. A word counts as Inspect counts it: C is 1, P a half, I
-    and N are 0; one that it does not know is 0 to it, and refused here."""
+    """The score that `reward` names, or the only one. A word counts as in Inspect: C is 1, P a half, I and N
+    are 0; Inspect counts an unknown one as 0, but here it is refused."""
     known: dict[str, Any] = {}
     for name, value in scores.items():
         parts = value.items() if isinstance(value, dict) else [("", value)]
@@ -351,7 +352,7 @@ def score_of(place: str, scores: Mapping[str, Any], reward: str | None) -> float
 
 
 def _message(turn: Any) -> dict[str, Any]:
-    """A message in the form of OpenAI's, which tells a tool's call from a text."""
+    """A message in OpenAI's form, which distinguishes a tool call from text."""
     content: list[Any] = []
     thought: list[str] = []
     for part in [turn.content] if isinstance(turn.content, str) else turn.content:

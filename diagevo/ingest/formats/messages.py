@@ -1,9 +1,9 @@
-"""Messages as text: what was said, thought and called, and what came back. It is data, whatever it says.
+"""Messages as text: text, thoughts, calls and their results. It is data, whatever it says. The messages
 
-The messages of OpenAI's two interfaces, of Anthropic, Gemini and Bedrock differ in their names alone, so they
-are read by the names of their fields: text and thoughts as they are, a call of a tool as `[tool call] f(…)`,
-its result as a turn of the tool, and every other field that holds a text behind its name: `[refusal] …`,
-`[image] …`. Only what `_BOOKKEEPING` and `_OPAQUE` list is left out. What has another form is refused.
+of OpenAI's two APIs, of Anthropic, Gemini and Bedrock differ only in field names, so they are read by the
+names of their fields: text and thoughts as they are, a call of a tool as `[tool call] f(…)`,
+its result as a turn of the tool, and every other text field after its name: `[refusal] …`, `[image] …`.
+Only the fields in `_BOOKKEEPING` and `_OPAQUE` are left out. Any other form is refused.
 """
 
 import json
@@ -26,7 +26,7 @@ _OUTER = re.compile(rf"\A(?:\s*{_ENDS.pattern})+|(?:{_ENDS.pattern}\s*)+\Z")
 
 Message = dict[str, Any]
 Piece = str | Turn
-"""A line of the speaker's own, or what a tool returned in between."""
+"""The speaker's own line, or a tool result in between."""
 
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "reasoning_details")
 _TEXTS = ("text", "content", "parts")
@@ -35,7 +35,7 @@ _CALLS = ("function_call", "tool_calls", "tool_call", "tool_use")
 _SAYS = {*_FIRST, *_CALLS, "refusal", "audio"}
 """A message has one of these."""
 _PLAIN = ("text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "message")
-"""Types of a part that is read by its fields."""
+"""Types of parts that are read by their fields."""
 _MEDIA = {
     "image": "image|image_url|input_image|image_file|images",
     "audio": "audio|input_audio|audio_url",
@@ -63,13 +63,13 @@ _OPAQUE = re.compile(
     r"id|uuid|(?!file_id)\w+_id|signature|thought_signature|encrypted_(?:content|index|stdout)|redacted_content"
     r"|fingerprint|cache_control|cache_point|logprobs|top_logprobs|tokens|token_ids|media_type|mime_type"
 )
-"""Names that hold no text wherever they stand: what a service needs to know its own again."""
+"""Field names without text anywhere: a service's own identifiers."""
 _BOOKKEEPING = re.compile(
     rf"{_OPAQUE.pattern}|type|role|index|object|status|created|created_at|timestamp|model|usage|finish_reason"
     r"|stop_reason|stop_sequence|is_error|service_tier|container|diagnostics"
     r"|context_management|input_transformations"
 )
-"""The same of a message, and of the parts that are known."""
+"""The same for a message, and for known parts."""
 _REPLY = (
     "id",
     "object",
@@ -83,18 +83,18 @@ _REPLY = (
 )
 """Of a whole reply, what is the service's own."""
 _PROSE = re.compile(r"index|object|status|usage|finish_reason|stop_reason|is_error|container|diagnostics")
-"""Those that hold a word of the service, or what somebody wrote."""
+"""Fields with either a keyword of the service or someone's text."""
 _VALUES = {"detail": ("auto", "low", "high", "original"), "phase": ("commentary", "final_answer")}
-"""Names whose values of these are the service's."""
+"""Field names with these values belong to the service."""
 _BLOBS = ("data", "bytes", "b64_json", "file_data")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_\r\n-]*")
 _FAILED = ("error", "failed")
 _WRAPS = {*_KINDS, *_TEXTS, *_BLOBS, "url", "uri", "file_uri", "file_url", "file_id", "source", "s3_location"}
-"""Names of which a single one within a part says no more than its value."""
+"""Field names that add nothing to the value if they are the only one in a part."""
 _BLOB = re.compile(r"data:[^,]*;base64,.*|(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9+/=_-]{256,}", re.DOTALL)
-"""Base64 has letters of both kinds and digits within 256 bytes of a picture; a sequence of genes has not."""
+"""Base64 of a picture has both letter cases and digits within 256 bytes; a gene sequence does not."""
 _FORMS = (*_PLAIN, "base64", "url", "file", "content", "image_url", "auto", "low", "high", "original")
-"""Types within a part that its other fields tell anyway, and how closely a picture is looked at."""
+"""Types in a part that are redundant with its other fields, and the detail level of a picture."""
 _JSON = re.compile(r"\s*(?:\[\s*)?\{\s*\"")
 _PRINTED = re.compile(r"\s*(?:\[\s*)?\{'(?:role|content)': ")
 
@@ -102,7 +102,7 @@ _PRINTED = re.compile(r"\s*(?:\[\s*)?\{'(?:role|content)': ")
 def messages(value: Any) -> str:
     """A prompt or completion as text: itself, the content of its only message, or each under its role.
 
-    Raises ConfigError for what is neither.
+    Raises ConfigError for anything else.
     """
     try:
         if (found := conversation(value)) is not None:
@@ -116,12 +116,12 @@ def messages(value: Any) -> str:
 
 
 def printed(value: Any) -> bool:
-    """Whether these are messages as Python prints them, which is no JSON."""
+    """Whether these are messages as Python prints them, which is not JSON."""
     return isinstance(value, str) and bool(_PRINTED.match(value)) and value.rstrip()[-1:] in ("]", "}")
 
 
 def text_of(place: str, value: Any) -> str:
-    """The same; what is neither is refused with its place."""
+    """The same; anything else is refused with its place."""
     try:
         return messages(value)
     except ConfigError as error:
@@ -134,8 +134,8 @@ def _neither(why: str, value: Any) -> ConfigError:
 
 
 def conversation(value: Any) -> list[Message] | None:
-    """The messages of a list, of one message, or of `{"messages": …}`, also where a text is one of these as
-    JSON; None where there are none."""
+    """The messages of a list, of one message, or of `{"messages": …}`, also if a text is one of these as
+    JSON; None if there are none."""
     if isinstance(value, str):
         if not _JSON.match(value) or value.rstrip()[-1:] not in ("]", "}"):
             return None
@@ -146,7 +146,7 @@ def conversation(value: Any) -> list[Message] | None:
         # A model may answer in JSON: it is a conversation only where each object is plainly a message.
         return found if found and all(map(_is_message, found)) else None
     if isinstance(value, dict):
-        if value.get("object") == "chat.completion":  # a whole reply of OpenAI's, as gateways log it
+        if value.get("object") == "chat.completion":  # a whole OpenAI reply, as gateways log it
             value = {**_beside(value), **_only_choice(value.get("choices"))}
         if set(value) != {"messages"}:
             return [only] if _is_message(only := _unpacked(value)) else None
@@ -157,7 +157,7 @@ def conversation(value: Any) -> list[Message] | None:
 
 
 def _only_choice(choices: Any) -> Message:
-    """The message of the one choice; nothing where there are several, or none."""
+    """The message of the only choice; nothing if there are several, or none."""
     only = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
     message = only.get("message") if isinstance(only, dict) else None
     return message if isinstance(message, dict) else {}
@@ -172,7 +172,7 @@ def _beside(reply: Message) -> Message:
 
 def _unpacked(item: Message) -> Message:
     """A message as role and content: ShareGPT's, LlamaIndex's, Cohere's of version 1, OpenInference's, and
-    LangChain's, which stands in `data`, or in `kwargs` beside its class."""
+    LangChain's, which is in `data`, or in `kwargs` next to its class."""
     if "role" not in item and isinstance(item.get("from"), str) and "value" in item:
         role, said = _SHAREGPT.get(item["from"], (item["from"], "content"))
         return {**_without(_without(item, "from"), "value"), "role": role, said: item["value"]}
@@ -197,8 +197,8 @@ def _renamed(block: Message) -> Message:
 
 
 def _nested(value: Any) -> Any:
-    """OpenInference's fields out of the name that each message, call and part of content stands in, also
-    where the names are joined by dots."""
+    """OpenInference's fields, taken out of the name that wraps each message, call and content part, also
+    if the names are joined by dots."""
     if isinstance(value, list):
         return [_nested(each) for each in value]
     if not isinstance(value, dict):
@@ -223,7 +223,7 @@ def _is_message(item: Message) -> bool:
 
 
 def _says(message: Message) -> bool:
-    """Whether it has content, or what may stand for it."""
+    """Whether it has content, or a substitute for it."""
     fields = ((_snake(name), value) for name, value in message.items())
     return any(name in _TEXTS or (name in _SAYS and value) for name, value in fields)
 
@@ -236,8 +236,8 @@ def _is_item(item: Message) -> bool:
 
 
 def unpadded(value: Any) -> Any:
-    """Without the nulls within: a table's column has the fields of every message and of every tool's
-    arguments, null where they are another's."""
+    """Without nested nulls: a table's column has the fields of all messages and of all tools'
+    arguments, null where they belong to others."""
     if isinstance(value, list):
         return [unpadded(each) for each in value]
     if isinstance(value, dict):
@@ -246,7 +246,7 @@ def unpadded(value: Any) -> Any:
 
 
 def written(found: Sequence[Message]) -> str:
-    """The messages, each under its role; of a single one its content. Raises ValueError for what is none."""
+    """The messages, each under its role; of a single one its content. Raises ValueError for anything else."""
     turns: list[Turn] = []
     before = False
     for message in found:
@@ -265,18 +265,18 @@ def written(found: Sequence[Message]) -> str:
 
 
 def unmarked(text: str) -> str:
-    """A text that went through the template of ChatML or Llama 3, without its marks: its turns as messages
-    are written."""
+    """A text rendered by ChatML's or Llama 3's template, without its marks: its turns, written like
+    messages."""
     if "<|" not in text or not _MARKED.search(text):
         return text
     if not _TURN.search(text):
-        return _OUTER.sub("", text).strip()  # one within is spoken of
+        return _OUTER.sub("", text).strip()  # one inside the text is only mentioned
     begun, found = templated(text)
     return found[0].text if len(found) == 1 and not begun else joined(found, begun)
 
 
 def templated(text: str) -> tuple[str, list[Turn]]:
-    """What stands before the first mark of a template, and the turns after it."""
+    """The text before the first template mark, and the turns after it."""
     before, *marked = _TURN.split(text)
     found = zip(marked[::2], marked[1::2], strict=True)
     return _without_end(before), [Turn(role, text) for role, part in found if (text := _without_end(part))]
@@ -287,7 +287,7 @@ def _without_end(part: str) -> str:
 
 
 def _turns(message: Message) -> Iterator[Turn]:
-    """What a message says, and in between the turns of tools whose results stand in it."""
+    """A message's text, interleaved with the turns of tools whose results it contains."""
     fields = _named(message)
     role, name = _text(fields.get("role"), "role"), _text(fields.get("name"), "name")
     if not role and isinstance(kind := fields.get("type"), str):
@@ -299,7 +299,7 @@ def _turns(message: Message) -> Iterator[Turn]:
         raise ValueError("a message without content")
     else:
         if role.lower() in NAMED:
-            fields.pop("name", None)  # it stands before the turn
+            fields.pop("name", None)  # it precedes the turn
         pieces = chain(["[error]"] if role == "tool" and _failed(fields) else [], _fields(fields))
     lines: list[str] = []
     turns = 0
@@ -317,7 +317,7 @@ def _turns(message: Message) -> Iterator[Turn]:
 
 
 def _fields(fields: Mapping[str, Any]) -> Iterator[Piece]:
-    """A message or a part by its fields: thoughts, text, whatever else there is, calls."""
+    """A message or a part by its fields: thoughts, text, anything else, calls."""
     shown: list[str] = []
     for name in [each for each in _FIRST if each in fields]:
         for each in _parts(fields[name]):
@@ -344,14 +344,14 @@ def _fields(fields: Mapping[str, Any]) -> Iterator[Piece]:
 
 
 def _thought(said: Piece) -> Piece:
-    """What was thought, between the marks that a model writes itself: no part of what was answered."""
+    """Thoughts, between the marks that a model itself writes: not part of the answer."""
     if not isinstance(said, str) or not said or (said.startswith("<think>") and said.endswith("</think>")):
         return said
     return f"<think>\n{said.replace('</think>', '< /think>')}\n</think>"
 
 
 def _parts(value: Any) -> Iterator[Piece]:
-    """A text, a part, or a list of both. Raises ValueError for what is neither."""
+    """A text, a part, or a list of both. Raises ValueError for anything else."""
     for each in value if isinstance(value, list) else [value]:
         if isinstance(each, str):
             yield each
@@ -362,7 +362,7 @@ def _parts(value: Any) -> Iterator[Piece]:
 
 
 def _part(part: Message) -> Iterator[Piece]:
-    """A part by its type, or where it has none by its fields."""
+    """A part by its type, or if it has none, by its fields."""
     fields = _named(part)
     kind = _snake(_text(fields.get("type"), "type"))
     if kind in _KINDS:
@@ -389,7 +389,10 @@ def _part(part: Message) -> Iterator[Piece]:
 
 
 def _call(kind: str, given: Any) -> Iterator[str]:
-    """A tool's name and its arguments as the model wrote them, and what else the call has. It may be JSON."""
+    """A tool's name and its arguments as the model wrote them, and the call's other fields.
+
+    It may be JSON.
+    """
     call = _json(given)
     if not isinstance(call, dict):
         if not isinstance(given, str):
@@ -403,7 +406,7 @@ def _call(kind: str, given: Any) -> Iterator[str]:
     name = _text(fields.pop("name", None) or fields.pop("tool_name", None), "name")
     arguments = next((fields.pop(each) for each in _ARGUMENTS if each in fields), None)
     rest = {each: value for each, value in fields.items() if not _says_nothing(each, value)}
-    if not name and arguments is None and rest:  # a service's own tool, named by the type of its call
+    if not name and arguments is None and rest:  # a service's built-in tool, named by the type of its call
         name, arguments, rest = kind, {each: _cleaned(value) for each, value in rest.items()}, {}
     yield f"[tool call] {_line(name)}({_given(arguments)})"
     yield from (_marked(each, value) for each, value in rest.items() if _has_text(value))
@@ -417,7 +420,7 @@ def _given(arguments: Any) -> str:
 
 
 def _json(value: Any) -> Any:
-    """What a text holds, where it is JSON."""
+    """The value of a text, if it is JSON."""
     try:
         return loads(value.encode()) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -425,7 +428,7 @@ def _json(value: Any) -> Any:
 
 
 def _result(fields: dict[str, Any]) -> Turn:
-    """What a tool gave back, as its own turn; an object that it gave as JSON."""
+    """A tool's result, as a separate turn; an object as JSON."""
     lines = ["[error]"] if _failed(fields) else []
     for name, value in fields.items():
         if name in _OUTPUTS and not isinstance(value, str | list):
@@ -442,10 +445,10 @@ def _result(fields: dict[str, Any]) -> Turn:
 
 
 def _says_nothing(name: str, value: Any) -> bool:
-    """Whether a field is the service's own: by its name, unless somebody wrote a sentence into it."""
+    """Whether a field belongs to the service: by its name, unless it contains a sentence."""
     if name in _VALUES:
         return isinstance(value, str) and value in _VALUES[name]
-    if name == "caller":  # what called a tool within a program
+    if name == "caller":  # the caller of a tool within a program
         return isinstance(value, dict) and value.keys() <= {"type", "tool_id"}
     written = isinstance(value, str) and _PROSE.fullmatch(name) is not None and len(value.split()) > 1
     return not written and _BOOKKEEPING.fullmatch(name) is not None
@@ -460,14 +463,14 @@ def _marked(name: str, value: Any) -> str:
 
 
 def _kind(name: str, value: Any) -> str:
-    """Gemini's data says what it is in its MIME type."""
+    """Gemini's data names its kind in its MIME type."""
     mime = _named(value).get("mime_type") if isinstance(value, dict) else None
     kind = mime.partition("/")[0] if isinstance(mime, str) else ""
     return kind if kind in _MEDIA else _KINDS[name]
 
 
 def _words(value: Any) -> str:
-    """A text as it is, and anything else as JSON, without what is no text."""
+    """A text as it is, and anything else as JSON, without non-text values."""
     found = _cleaned(value)
     return found if isinstance(found, str) else "" if found is None else json.dumps(found, ensure_ascii=False)
 
@@ -493,14 +496,14 @@ def _cleaned(value: Any, name: str = "") -> Any:
 
 
 def _within(value: Any, name: str) -> Any:
-    """A field; what a tool was given, or gave, is whole."""
+    """A field; a tool's arguments and results are kept whole."""
     if isinstance(value, dict) and name in _WHOLE:
         return _unblobbed(value) or None
     return _cleaned(value, name)
 
 
 def _unblobbed(value: Any) -> Any:
-    """What a tool gave, whole: only pictures and the like are their digest."""
+    """A tool's whole result, with only embedded media replaced by their digests."""
     if isinstance(value, str):
         return _digest(value) if _BLOB.fullmatch(value) else value
     if isinstance(value, list):
@@ -509,12 +512,12 @@ def _unblobbed(value: Any) -> Any:
 
 
 def _digest(data: str) -> str:
-    """Tells two pictures apart."""
+    """A short digest that distinguishes pictures."""
     return blake2b(data.encode(), digest_size=4).hexdigest()
 
 
 def _has_text(value: Any) -> bool:
-    """Whether a text stands in it; numbers alone are no part of what was said."""
+    """Whether it contains text; numbers alone are not content."""
     if isinstance(value, str):
         return value != ""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -522,7 +525,7 @@ def _has_text(value: Any) -> bool:
 
 
 def _named(fields: Message) -> dict[str, Any]:
-    """Fields that are there, by names in one style."""
+    """The present fields, with names in one style."""
     return {_snake(name): value for name, value in fields.items() if value is not None}
 
 
@@ -530,7 +533,7 @@ def _without(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {each: value for each, value in fields.items() if each != name}
 
 
-@lru_cache(4096)  # the names of fields are few, and looked up in every message
+@lru_cache(4096)  # there are few field names, and they are looked up in every message
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda letter: f"_{letter[0].lower()}", name).replace("-", "_")
 
@@ -542,5 +545,5 @@ def _text(value: Any, name: str) -> str:
 
 
 def _line(text: str) -> str:
-    """On one line, so that no name passes for a message."""
+    """On one line, so that no name can pass for a message."""
     return " ".join(text.split())

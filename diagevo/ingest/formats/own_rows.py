@@ -1,5 +1,5 @@
-"""Rows of one's own, in order of their steps: JSON Lines or CSV (also compressed), a JSON array, Parquet, or
-a data set's folder.
+"""Your own rows, in order of step: JSON Lines or CSV (also compressed), a JSON array, Parquet, or a data
+set's folder.
 
 Each field of a rollout is found by a path into the row: `prompt`, or `messages.0.content` for a row of
 another shape; `messages.:-1` is all messages but the last, and `samples.*.content` makes a rollout of each
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 FIELDS = ("prompt", "response", "reward", "group", "answer", "step", "feedback", "tags")
 STEPS = ("global_step", "train_step", "training_step", "iteration", "iter", "rollout_id")
-"""Names under which trainers write a step."""
+"""Trainers' names for a step."""
 MODELS = ("model", "model_name", "model_id", "engine", "provider")
-"""Names under which rows say who wrote the response, also as an object; the first that is there counts."""
+"""Names of the field with the response's model, which may be an object; the first one present counts."""
 ASIDE = (
     "system", "system_prompt", "instruction", "instructions", "input", "context", "passage", "documents",
     "history", "options", "choices", "tools", "functions", "images", "reasoning", "reasoning_content",
@@ -50,12 +50,12 @@ ASIDE = (
 NAMES = ("*.jsonl", "*.csv", "*.tsv", "*.jsonl.gz", "*.csv.gz", "*.jsonl.zst", "*.csv.zst", "*.parquet")
 TABLES = (".parquet", ".arrow")
 OWN = 40
-"""Characters of a response from which it is no chance that its prompt ends with it."""
+"""Minimum length of a response for which it is no coincidence that its prompt ends with it."""
 TAG = 200
-"""Characters of a tag."""
+"""Maximum characters of a tag."""
 _NEEDED = FIELDS[:3]
 _OPTIONAL = frozenset({"feedback", "tags"})
-"""What a row may lack though it is mapped: passes have no test log."""
+"""Mapped fields that a row may lack: passes have no test log."""
 _EXPECTED = {
     "reward": "one number",
     "step": "a whole number from 0 to 2^31 - 1",
@@ -63,13 +63,13 @@ _EXPECTED = {
     "tags": f"a text of up to {TAG} characters, a number, or a list or an object of them",
 }
 _PLACE = re.compile(r"-?\d{1,9}|(?:-?\d{1,9})?:(?:-?\d{1,9})?", re.ASCII)
-"""Of an item in a list, or of several: `:-1`, all but the last."""
+"""An index into a list, or a slice: `:-1`, all but the last."""
 _ABSENT = object()
 T = TypeVar("T")
 _PASSED = ("true", "correct", "yes", "pass", "passed", "right", "success")
 _FAILED = ("false", "incorrect", "no", "fail", "failed", "wrong", "failure")
 _WORDS = dict.fromkeys(("C", *_PASSED), 1.0) | dict.fromkeys(("I", "N", *_FAILED), 0.0) | {"P": 0.5}
-"""Words for a reward, and Inspect's letters: correct, partly so, incorrect, no answer."""
+"""Words for a reward, and Inspect's letters: correct, partly correct, incorrect, no answer."""
 _NUMBER = re.compile(
     r"(tensor\()?([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:nan|inf|infinity))"
     r"(?(1)(?:, \w+=[\w.:']+)*\))",
@@ -100,13 +100,13 @@ class SavedFile(msgspec.Struct):
 
 
 class Saved(msgspec.Struct, rename={"data_files": "_data_files"}):
-    """What `save_to_disk` says of its folder."""
+    """The state file that `save_to_disk` writes."""
 
     data_files: list[SavedFile]
 
 
 class RowReader:
-    """Rollouts of rows. `mapped` has the paths of fields that stand elsewhere than under their own names."""
+    """Rollouts of rows. `mapped` has the paths of fields that are not under their own names."""
 
     def __init__(self, mapped: Mapping[str, str], tables: "TableReader | None") -> None:
         self._mapped = mapped
@@ -123,29 +123,29 @@ class RowReader:
         self._steps: bool | None = None
         """Whether rows have steps: all do, or none."""
         self._like: dict[str, set[Any]] = {}
-        """Of fields that look like a step and are not mapped, the first two values."""
+        """The first two values of unmapped fields that look like a step."""
         self._read = self._own = self._blank = 0
         """Rollouts, those whose prompt ends with the response, and those without one."""
         self._skipping = 0
-        """Rows with items of a list between the prompt's and the response's, which nobody reads."""
+        """Rows with unread list items between the prompt's and the response's."""
         every = self._every()
         self._aside = dict.fromkeys(ASIDE, 0) | {n: -1 for path in every for n in (path[0], ".".join(path))}
         """Rows in which one of these holds something that nobody reads; below 0: it is read."""
         self._found: set[str] = set()
-        """Of the optional fields those that a row has."""
+        """The optional fields that some row has."""
         self.repeated: Counter[int] = Counter()
-        """By step, the rows that are an earlier one of it in every field."""
+        """By step, rows identical to an earlier one."""
         self._rows: set[int] = set()
         """Those of the step that is read."""
         self._names: Iterable[str] = ()
         """The fields of the row that is read."""
         self._step = -1
         self._kind = ""
-        """Of the file that is read: a table's nulls and empty cells are no values."""
+        """For the file being read: a table's nulls and empty cells count as missing."""
 
     @property
     def _fields(self) -> str:
-        """Of the row that is read, for an error."""
+        """Fields of the current row, for an error."""
         return listed(sorted(self._names), 20)
 
     def _every(self) -> list[tuple[str, ...]]:
@@ -197,7 +197,7 @@ class RowReader:
                 yield step, self._rollout(place, one)
 
     def _samples(self, place: str, row: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-        """The row once, or once for each place in the lists that stars stand for."""
+        """The row once, or once for each item of the starred lists."""
         if not self._starred:
             yield place, 0
             return
@@ -269,7 +269,7 @@ class RowReader:
             yield place, decoded(file, place, line, decoder)
 
     def notes(self) -> Iterator[str]:
-        """What was read, and seems to be something else: one step that is several, a prompt that is more."""
+        """Suspicions about the mapping: one step that is really several, a prompt that contains more."""
         if 2 * self._own > self._read:
             yield (
                 f"{self._own:,} of {count(self._read, 'prompt')} end with their own response, so that none is"
@@ -297,7 +297,7 @@ class RowReader:
             )
 
     def check_found(self, path: Path) -> None:
-        """Raise ConfigError where a field is mapped that no row has."""
+        """Raise ConfigError if a mapped field is in no row."""
         for field in sorted(_OPTIONAL & set(self._mapped) - self._found):
             raise ConfigError(
                 f"{path} has no {self._mapped[field]} in any row, which is its {field}",
@@ -359,7 +359,7 @@ class RowReader:
         return one
 
     def _tagged(self, place: str, name: str, value: Any, *, inside: bool = False) -> list[str]:
-        """A text as it is; what is no text, or stands in an object, behind its name, as level=3."""
+        """A text as it is; anything else, or a field of an object, after its name, as level=3."""
         if value is _ABSENT or value is None or value == "":
             return []
         if isinstance(value, list):
@@ -387,7 +387,7 @@ class RowReader:
             raise self._other(place, field, values[field], _EXPECTED[field]) from error
 
     def _other(self, place: str, field: str, value: Any, expected: str) -> ConfigError:
-        """What is wrong with a field, in the file's own words."""
+        """What is wrong with a field, quoting the file."""
         problem = f"{place}: its {field} is not {expected}: {str(value)[:80]}"
         name = self._mapped.get(field, field)
         if isinstance(value, dict):
@@ -419,7 +419,7 @@ def _missing(place: str, field: str, path: tuple[str, ...], known: Iterable[str]
 
 
 def worded(place: str, reward: str, other: str) -> float | None:
-    """A reward that was written as text: a number, a tensor of one, or an evaluation's word."""
+    """A reward written as text: a number, a one-element tensor, or an evaluation's word."""
     text = reward.strip()
     word = _WORDS.get(text, _WORDS.get(text.lower()))
     if word is not None:
@@ -440,7 +440,7 @@ def read(
     on_cut: Callable[[str], None],
     on_note: Callable[[str], None],
 ) -> Iterator[RolloutStep]:
-    """Rows in order of their steps; where none has one, all are of step 1. Raises ConfigError, with file and
+    """Rows in order of step; if none has one, all belong to step 1. Raises ConfigError, with file and
     line."""
     mapped = {**({"reward": reward} if reward else {}), **(mapped or {})}
     files = [path] if path.is_file() else _files(path)
@@ -461,7 +461,7 @@ def read(
 
 
 def _tables(files: Sequence[Path]) -> "AbstractContextManager[TableReader | None]":
-    """What reads tables, where one of the files is one."""
+    """The table reader, if one of the files is a table."""
     if not any(file.suffix in TABLES for file in files):
         return nullcontext()
     from diagevo.ingest.formats.table_reader import TableReader
@@ -470,7 +470,8 @@ def _tables(files: Sequence[Path]) -> "AbstractContextManager[TableReader | None
 
 
 def _files(folder: Path) -> list[Path]:
-    """Files of rows, or those of a data set that `datasets` saved, which may have left others beside them."""
+    """Files of rows, or those of a data set that `datasets` saved, which may have left others next to
+    them."""
     if (folder / "dataset_dict.json").is_file():
         splits = sorted(each.parent.name for each in folder.glob("*/state.json"))
         raise ConfigError(
@@ -506,20 +507,20 @@ def _steps(
                 found.append(rollout)
         except CutLine:
             on_cut(file.name)
-            return  # the step is not whole
+            return  # the step is incomplete
     if found:
         yield step_of(step, source, found, reader.repeated[step])
 
 
 def _model(value: Any) -> str | None:
-    """A model's name: a text, or what an object calls itself."""
+    """A model's name: a text, or an object's name field."""
     if isinstance(value, dict):
         value = next((value[name] for name in ("name", "id", *MODELS) if value.get(name)), None)
     return value if isinstance(value, str) else None
 
 
 def _between(row: Mapping[str, Any], prompt: tuple[str, ...], response: tuple[str, ...]) -> bool:
-    """Whether both are items of one list (messages.0.content and messages.-1.content) and others between."""
+    """Whether both are items of one list (messages.0.content and messages.-1.content) with others between."""
     at = next((i for i, names in enumerate(zip(prompt, response, strict=False)) if len(set(names)) > 1), 0)
     items = _listed(_at(row, prompt[:at], 0)) if at else None
     places = [path[at] for path in (prompt, response)]
@@ -531,7 +532,7 @@ def _between(row: Mapping[str, Any], prompt: tuple[str, ...], response: tuple[st
 
 
 def _listed(value: Any) -> Any:
-    """A cell that holds a list or an object as JSON."""
+    """A cell with a list or an object as JSON."""
     if isinstance(value, str) and value[:1] in ("[", "{"):
         try:
             return msgspec.json.decode(value)
@@ -552,7 +553,7 @@ def _path(name: str) -> tuple[str, ...]:
 
 
 def _place(key: str) -> int | slice:
-    """A place in a list, or several: -1, :-1."""
+    """An index into a list, or a slice: -1, :-1."""
     first, part, last = key.partition(":")
     return slice(int(first) if first else None, int(last) if last else None) if part else int(key)
 
@@ -565,7 +566,7 @@ def _at(value: Any, path: tuple[str, ...], sample: int) -> Any:
     if (name := ".".join(path)) in value:
         return value[name]
     for key in path:
-        if isinstance(value, str) and value[:1] in ("[", "{"):  # a table's cell may hold JSON
+        if isinstance(value, str) and value[:1] in ("[", "{"):  # a table's cell may contain JSON
             try:
                 value = msgspec.json.decode(value)
             except (msgspec.DecodeError, RecursionError):

@@ -1,8 +1,8 @@
-"""prime-rl's `rollouts/step_N/train`: an episode a line, a trace an agent, its messages as a graph.
+"""prime-rl's `rollouts/step_N/train`: one episode per line, one trace per agent, its messages as a
 
-`all` has every episode, by the step that went on while it arrived; `effective` has what a step trained on,
-which may end inside a group, and has no group whose rewards are all equal. So `effective` says when a group
-is whole, and `all` what it holds.
+graph. `all` has every episode, by the step during which it arrived; `effective` has what a step trained on,
+which may end inside a group, and lacks groups whose rewards are all equal. So `effective` says when a group
+is complete, and `all` what it contains.
 """
 
 from pathlib import Path
@@ -19,8 +19,8 @@ from diagevo.ingest.rollout_steps import IngestedRollout, RolloutStep
 GLOBS = [f"{root}step_*/train/effective/traces.jsonl" for root in ("", "rollouts/")]
 NAME = r".*step_(\d+)/train/effective/traces\.jsonl"
 LATE = 9
-"""Steps after which a group that was never trained on is taken as it is. prime-rl voids what is more than
-eight versions old (`max_off_policy_steps`)."""
+"""Steps after which a group that was never trained on is taken as it is. prime-rl discards rollouts more
+than eight versions old (`max_off_policy_steps`)."""
 
 
 class Named(msgspec.Struct):
@@ -28,7 +28,7 @@ class Named(msgspec.Struct):
 
 
 class EpisodeHead(msgspec.Struct):
-    """An episode, as far as its group goes."""
+    """The part of an episode that identifies its group."""
 
     group: Named | None = None
 
@@ -39,7 +39,7 @@ class TraceReward(msgspec.Struct):
 
 
 class MessageNode(msgspec.Struct):
-    """A message of the graph; its parent stands before it."""
+    """A message of the graph; its parent precedes it."""
 
     message: dict[str, Any]
     parent: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -73,7 +73,7 @@ Place = tuple[Path, int, int]
 
 
 class EpisodeReader:
-    """Reads the steps one after the other: each file of `effective`, with what `all` holds of its groups."""
+    """Reads the steps in order: each file of `effective`, with its groups' episodes from `all`."""
 
     def __init__(self, reward: str | None) -> None:
         self.reward = reward
@@ -81,17 +81,17 @@ class EpisodeReader:
         self._taken = -1
         """The last step whose `all` was read."""
         self._arrived: dict[str, tuple[int, list[Place]]] = {}
-        """Groups that no step has yet: when their first episode arrived, and their lines."""
+        """Groups without a step yet: when their first episode arrived, and their lines."""
         self._filed: set[str] = set()
 
     @property
     def waiting(self) -> int:
-        """Groups that have arrived, and may not be whole."""
+        """Groups that have arrived, and may be incomplete."""
         return len(self._arrived)
 
     def load(self, file: Path, step: int) -> RolloutStep:
-        """The groups that this step is the first to train on, and those that nothing has trained on since
-        they arrived long ago. Raises CutLine where the file is not whole."""
+        """The groups that this step is the first to train on, and those that arrived long ago and were
+        never trained on. Raises CutLine if the file is incomplete."""
         shipped: dict[str, list[Place]] = {}
         alone: list[Place] = []
         for line, start, text in raw(file):
@@ -108,7 +108,7 @@ class EpisodeReader:
         return step_of(step, f"step_{step}/{file.name}", self._rollouts(places))
 
     def _arrive(self, file: Path, step: int) -> None:
-        """Take in what arrived up to this step."""
+        """Load what arrived up to this step."""
         if step > max(self._all, default=-1):
             folder = file.parents[3]
             names = folder.glob("step_*/train/all/traces.jsonl")
@@ -121,7 +121,7 @@ class EpisodeReader:
                     if group is not None and group.id not in self._filed:
                         self._arrived.setdefault(group.id, (number_, []))[1].append((file, line, start))
             except CutLine:
-                pass  # the last episode before a crash: its group is never whole
+                pass  # the last episode before a crash: its group is never complete
         self._taken = max(self._taken, step)
 
     def _rollouts(self, places: list[Place]) -> list[IngestedRollout | None]:

@@ -1,4 +1,4 @@
-"""Which format a path is of, by what only its writer writes: names of files, and fields of the first row."""
+"""Detects the format of a path by what only its writer produces: file names, and fields of the first row."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ _READ = {".json", ".jsonl", ".csv", ".tsv"}
 def recognised(path: Path) -> tuple[Format, str]:
     """The one format that fits, and why.
 
-    Raises ConfigError where none or several do.
+    Raises ConfigError if none or several do.
     """
     if not path.exists():
         raise ConfigError(f"there is no {path}", hint="name a folder of rollout files, or one of them")
@@ -38,10 +38,10 @@ def recognised(path: Path) -> tuple[Format, str]:
         )
     if not row:
         hint = f"diagevo ingest FORMAT {name}, of the formats that diagevo ingest --help lists"
-        raise ConfigError(f"{path} is of no format that is known", hint=hint)
+        raise ConfigError(f"{path} has no known format", hint=hint)
     fields = listed(sorted(row), 20)
     raise ConfigError(
-        f"{path} is of no format that is known: its first row has {fields}",
+        f"{path} has no known format: its first row has {fields}",
         hint=f"say where each field stands: diagevo ingest jsonl {name}"
         f" --map prompt=FIELD,response=FIELD,reward=FIELD (of {fields})",
     )
@@ -78,7 +78,7 @@ def _matching(path: Path, glob: str) -> Iterator[Path]:
 
 
 def _first_row(path: Path) -> Mapping[str, Any]:
-    """Of the first file that is JSON or a table; empty where there is none that can be read."""
+    """The first row of the first JSON file or table; empty if none can be read."""
     files = [path] if path.is_file() else sorted(path.iterdir())
     for file in files:
         if file.suffix in _TABLES and file.is_file():

@@ -1,4 +1,4 @@
-"""What the rows of every format share: a reward, an expected answer, and how their types are made."""
+"""Shared by the rows of every format: a reward, an expected answer, and the construction of row types."""
 
 import json
 import math
@@ -16,9 +16,9 @@ from diagevo.text.escaping import json_text
 ANOTHER = "name the format that wrote it: diagevo ingest --help lists them"
 Reward = float | bool | None
 BatchedReward = Reward | Annotated[list[float | bool | None], msgspec.Meta(min_length=1, max_length=1)]
-"""NeMo-RL's, in a list of its own."""
+"""NeMo-RL's, in a one-element list."""
 LAST_STEP = 2**31 - 1
-"""The last that an event may have."""
+"""The largest step that an event may have."""
 _WEIGHTED = re.compile(r"\s*(-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)\s*\*(.*)", re.IGNORECASE)
 
 
@@ -42,14 +42,14 @@ def terms(reward: str) -> list[tuple[float, str]]:
 
 
 def total(parts: Iterable[tuple[float, float | None]]) -> float | None:
-    """Weights times rewards, without those that are none, as trainers add theirs; None where all are."""
+    """Weights times rewards, skipping missing ones, as trainers add theirs; None if all are missing."""
     there = [weight * value for weight, value in parts if value is not None]
     return sum(there) if there else None
 
 
 def with_reward(row: type[Row], reward: str, type_: Any = Reward) -> type[Any]:
     """The row's type, with its reward, of `type_`, in this field, or the sum of these. Raises ConfigError
-    where a field is another one."""
+    if a field is not a reward."""
     parts = terms(reward)
     for _, field in parts:
         if field in row.__struct_encode_fields__ and field != "reward":
@@ -74,7 +74,7 @@ def with_reward(row: type[Row], reward: str, type_: Any = Reward) -> type[Any]:
 
 
 def number(value: BatchedReward) -> float | None:
-    """The reward; None where there is none: null, NaN or infinite."""
+    """The reward; None if missing: null, NaN or infinite."""
     if isinstance(value, list):
         value = value[0]
     return None if value is None or not math.isfinite(value) else float(value)
@@ -87,7 +87,7 @@ def scored(
     answer: str | None = None,
     group: str | int | None = None,
 ) -> IngestedRollout | None:
-    """A rollout; None where it has no reward."""
+    """A rollout; None if it has no reward."""
     value = number(reward)
     return (
         None
@@ -97,7 +97,7 @@ def scored(
 
 
 def answer(place: str, value: Any) -> str | None:
-    """An expected answer as text; what is no text is written as JSON, and NaN is a table's word for none."""
+    """An expected answer as text; other values become JSON, and NaN in a table means none."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, float) and math.isnan(value):
@@ -111,7 +111,7 @@ def answer(place: str, value: Any) -> str | None:
 
 
 def step_number(file: Path, digits: str) -> int:
-    """The step in a file's name. Raises ConfigError for one that no trainer has reached."""
+    """The step in a file's name. Raises ConfigError for one that no trainer can reach."""
     if len(digits) > 19 or int(digits) > LAST_STEP:
         raise ConfigError(
             f"{file.name[:40]}… names a step above 2^31 - 1",
@@ -121,7 +121,7 @@ def step_number(file: Path, digits: str) -> int:
 
 
 def named(files: Sequence[Path]) -> str:
-    """The source of a step that several files make."""
+    """The source of a step made of several files."""
     return files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
 
 

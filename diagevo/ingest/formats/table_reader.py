@@ -1,4 +1,4 @@
-"""Tables: Parquet files, the Arrow files of a data set, and what torch saved, a row at a time."""
+"""Tables: Parquet files, the Arrow files of a data set, and files saved by torch, a row at a time."""
 
 import json
 import os
@@ -20,14 +20,14 @@ KINDS = {".parquet": "Parquet", ".arrow": "Arrow", ".pt": "torch's file"}
 
 
 class Columns(msgspec.Struct):
-    """What the reader says of a file first."""
+    """The reader's first line about a file."""
 
     columns: list[str]
     numbers: list[str]
 
 
 class TableReader:
-    """Reads files in a program beside this one: see `table_rows`."""
+    """Reads files in a separate process: see `table_rows`."""
 
     def __init__(self) -> None:
         self._program: subprocess.Popen[bytes] | None = None
@@ -40,22 +40,25 @@ class TableReader:
         self.end()
 
     def read(self, file: Path, columns: Sequence[str]) -> tuple[Columns, Iterator[bytes]]:
-        """The file's columns, and each row's JSON: these of its columns, and all numbers.
+        """The file's columns, and each row's JSON: the requested columns, and all
 
-        Raises CutLine where the file is not whole, ConfigError, and MissingDependencyError.
+        numbers. Raises CutLine if the file is incomplete, ConfigError, and MissingDependencyError.
         """
         _whole(file)
         with extra("polars", f"reading {file}"):
-            if file.suffix != ".pt" and find_spec("polars") is None:  # the program imports it, not this one
+            if file.suffix != ".pt" and find_spec("polars") is None:  # the other process imports it
                 raise ImportError(name="polars")
         if self._reading:
-            self.end()  # what it has still to say is of a file that nobody reads on
+            self.end()  # its remaining output is about a file that nobody reads any more
         self._reading = True
         lines = self._lines(file, columns)
         return msgspec.json.decode(next(lines), type=Columns), lines
 
     def _lines(self, file: Path, columns: Sequence[str]) -> Iterator[bytes]:
-        """What the program says of the file, up to its end. Raises ConfigError where it complains or dies."""
+        """The process's output for the file, up to its end.
+
+        Raises ConfigError if it reports an error or dies.
+        """
         program = self._started()
         assert program.stdin is not None
         assert program.stdout is not None
@@ -63,7 +66,7 @@ class TableReader:
             program.stdin.write(json.dumps([str(file.absolute()), columns]).encode() + b"\n")
             program.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended, and says nothing below
+            pass  # it has exited, and the next read is empty
         while (line := program.stdout.readline()).endswith(b"\n"):
             if line == b"null\n":
                 self._reading = False
@@ -108,16 +111,16 @@ def decoded(file: Path, row: int, text: bytes, decoder: msgspec.json.Decoder[Any
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
-            return msgspec.convert(json.loads(text), decoder.type)  # NaN is no JSON
+            return msgspec.convert(json.loads(text), decoder.type)  # NaN is not JSON
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}, row {row}: {error}", hint=ANOTHER) from error
 
 
 def _whole(file: Path) -> None:
-    """Raises CutLine where a file has no end yet, and ConfigError for what is none."""
+    """Raises CutLine if a file has no end yet, and ConfigError if it is not of this kind."""
     regular(file)
     if file.suffix == ".arrow":
-        return  # how long it is stands in no place
+        return  # its length is stored nowhere
     if file.suffix == ".pt":
         with file.open("rb") as stream:
             if not b"PK\3\4".startswith(stream.read(4)):

@@ -1,11 +1,11 @@
-"""Parquet, Arrow and torch's files, read in a program of its own: a few bytes may mean gigabytes, or end the
-program that reads.
+"""Reads Parquet, Arrow and torch files in a separate process: a few bytes may expand to gigabytes, or crash
+the reader.
 
     python -m diagevo.ingest.formats.table_rows
 
 For each `[file, columns]` on stdin, lines of JSON on stdout: all columns and which of them are numbers, then
-each row with the numbers and the columns asked for, and null; or what is wrong, in brackets. The program may
-take so much more memory than it had when it began, and a file so many bytes of text for each of its own.
+each row with the numbers and the columns asked for, and null; or an error, in brackets. The process may use
+only a limited amount of memory beyond its start, and a file only a limited number of text bytes per byte.
 """
 
 import json
@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 MEMORY = 768 * 2**20
-"""Bytes of address space that the reader may take."""
+"""Maximum bytes of address space that the reader may add."""
 COLUMNS = 2_000
-"""Of a file: a row is read in time that grows with them, and all its numbers are. A trainer writes dozens."""
+"""Maximum columns of a file: the time to read a row grows with them. A trainer writes dozens."""
 ROWS = 64
 """Rows in memory at once."""
 LEAST, FACTOR = 16 * 2**20, 100
-"""A file's text may have so many bytes, and so many for each byte of the file."""
+"""Maximum bytes of a file's text, and per byte of the file."""
 WHOLE = {".arrow": 4, ".pt": 16}
-"""These are read whole, and may take so many bytes more for each of their own."""
+"""These are read whole, and may use this many more bytes per byte."""
 
 
 def answer(name: str, requested: Sequence[str]) -> Iterator[Any]:
@@ -60,7 +60,7 @@ def answer(name: str, requested: Sequence[str]) -> Iterator[Any]:
 
 @cache
 def _polars() -> None:
-    """Its threads are there before the limit."""
+    """Its threads start before the limit is set."""
     import polars
 
     polars.DataFrame({"warm": [[{"a": "b"}]]}).lazy().collect()
@@ -77,7 +77,7 @@ def _table(name: str, requested: Sequence[str]) -> _Rows:
         frame = polars.scan_parquet(name)
     elif _begins(name, b"ARROW1"):  # Feather, and what polars and pandas write
         frame = polars.read_ipc(name).lazy()
-    else:  # as the Hugging Face hub's data sets are kept
+    else:  # as the Hugging Face hub stores data sets
         frame = polars.read_ipc_stream(name).lazy()
     # A float of 32 bits is the decimal that it was written as: .9 reaches --pass-at 0.9.
     frame = frame.with_columns(polars.col(polars.Float32).cast(polars.String).cast(polars.Float64))
@@ -97,7 +97,7 @@ def _begins(name: str, mark: bytes) -> bool:
 
 
 def _pickled(name: str, size: int, requested: Sequence[str]) -> _Rows:
-    """The dictionaries in `samples` of what `torch.save` wrote, without torch, tensors and classes."""
+    """The dictionaries in `samples` of a `torch.save` file, without torch, tensors and classes."""
     with zipfile.ZipFile(name) as packed:
         [entry] = [each for each in packed.infolist() if each.filename.rpartition("/")[2] == "data.pkl"]
         if entry.file_size > LEAST + FACTOR * size:
@@ -111,7 +111,7 @@ def _pickled(name: str, size: int, requested: Sequence[str]) -> _Rows:
 
 
 class Inert:
-    """In the place of every object that a pickle asks for: it does nothing, whatever is done to it."""
+    """Replaces every object that a pickle requests: it does nothing, whatever is done to it."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -143,7 +143,7 @@ def _text(value: Any) -> str:
 
 
 _BEGAN: list[int] = []
-"""Bytes of address space that the program had when it began."""
+"""Bytes of address space at the start."""
 
 
 def _limit(more: int) -> None:
@@ -166,7 +166,7 @@ def main() -> None:
                 _write(reply)
         except MemoryError:
             _write([f"reading it takes more than {MEMORY >> 20} MiB; write it as smaller files"])
-        except Exception as error:  # polars raises of many kinds, and the parent waits for an answer
+        except Exception as error:  # polars raises many types, and the parent waits for an answer
             _write([str(error).strip() or type(error).__name__])
         sys.stdout.flush()
 

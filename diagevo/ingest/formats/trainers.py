@@ -1,7 +1,7 @@
-"""The rollout files of trainers, a function each: what a file (of AReaL a folder) of a step holds.
+"""The rollout files of trainers, one function each: the content of a step's file (for AReaL, a
 
-Each raises ConfigError for what is not of its format, with file and line, and CutLine where the file is not
-whole.
+folder). Each raises ConfigError for anything not in its format, with file and line, and CutLine if the file
+is incomplete.
 """
 
 import re
@@ -52,8 +52,8 @@ class VerlRow(Row):
 
 
 def verl(file: Path, step: int, reward: str | None, tables: TableReader) -> RolloutStep:
-    """verl's `trainer.rollout_data_dir`. Of an agent loop a session is a rollout, whatever number of outputs
-    it has."""
+    """verl's `trainer.rollout_data_dir`. In an agent loop a session is one rollout, however many outputs it
+    has."""
     found: list[tuple[int, VerlRow]] = list(typed(file, with_reward(VerlRow, reward or "score")))
     if other := next(((n, row.step) for n, row in found if row.step not in (None, step)), None):
         raise ConfigError(
@@ -79,7 +79,7 @@ def verl(file: Path, step: int, reward: str | None, tables: TableReader) -> Roll
 def _session(
     file: Path, turns: Sequence[tuple[int, VerlRow]], group: str | int | None
 ) -> IngestedRollout | None:
-    """A session's outputs in order, with what came between them: verl credits the last one's score."""
+    """A session's outputs in order, with the text between them: verl credits the last one's score."""
     (line, first), (_, last) = turns[0], turns[-1]
     response = unmarked(first.output)
     if len(turns) > 1:
@@ -100,8 +100,7 @@ class ArealRow(Row):
 
 def areal(folder: Path, step: int, reward: str | None, tables: TableReader) -> RolloutStep:
     """AReaL's `rollout/{version}/{task}.jsonl`: a task has the samples of one prompt, in the folder of the
-    last version of the policy that wrote to them. Where each task has one sample, those of a prompt are its
-    group."""
+    last policy version that wrote to them. If each task has one sample, those of a prompt are its group."""
     files = sorted(folder.glob("*.jsonl"), key=lambda file: (len(file.stem), file.stem))
     if not files:
         raise ConfigError(f"{folder} has no rollout file: expected TASK.jsonl", hint=ANOTHER)
@@ -121,26 +120,27 @@ def areal(folder: Path, step: int, reward: str | None, tables: TableReader) -> R
 
 def _common_prompt(prompts: list[str]) -> str:
     """The prompt of a task's samples. AReaL counts a prompt's end from the number of trained tokens,
-    so the first turns of an answer in several stand in `prompt`: then it is the lines that all begin with."""
+    so the first turns of a multi-turn answer are in `prompt`: then it is the lines that all samples begin
+    with."""
     first, last = min(prompts, default=""), max(prompts, default="")
     common = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first if common == len(first) else first[: first.rfind("\n", 0, common) + 1]
 
 
 class NemoRow(Row):
-    """A rollout. The writer puts each field into a list of its own, as a batch of one."""
+    """A rollout. The writer wraps each field in a list, as a batch of one."""
 
     content: list[str | list[str]]
     filtered_rewards: BatchedReward | msgspec.UnsetType = msgspec.UNSET
-    """With `use_dynamic_sampling`: the rewards of these rollouts. `rewards` are then of the whole batch
-    before the filter, so they stand beside other rollouts."""
+    """With `use_dynamic_sampling`: the rewards of these rollouts. `rewards` then cover the whole batch
+    before the filter, so they do not match these rollouts."""
     token_ids: list[int | list[int]] | None = None
     token_loss_mask: list[float | bool | list[float | bool]] | None = None
 
 
 def nemo_rl(file: Path, step: int, reward: str | None, tables: TableReader) -> RolloutStep:
     """NeMo-RL's `train_data_step*.jsonl`: content is the messages' texts without their roles, and the mask
-    says where the first answer begins. Groups differ by their prompts' tokens."""
+    marks where the first answer begins. Groups differ by their prompts' tokens."""
     field = reward or "rewards"
     found: list[tuple[str, list[str], BatchedReward]] = []
     row: NemoRow
@@ -157,7 +157,7 @@ def nemo_rl(file: Path, step: int, reward: str | None, tables: TableReader) -> R
             given = row.filtered_rewards
         found.append((_prompt_tokens(row), content, given))
     prompts, firsts = {key for key, _, _ in found if key}, {content[0] for _, content, _ in found}
-    # A system prompt of its own, the same for several prompts, belongs to the prompt.
+    # A system prompt shared by several prompts belongs to the prompt.
     prompt_turns = 2 if len(firsts) < len(prompts) else 1
     rollouts = [
         scored(given, "\n\n".join(content[:prompt_turns]), _turns(content[prompt_turns:]), group=key or None)
@@ -167,19 +167,19 @@ def nemo_rl(file: Path, step: int, reward: str | None, tables: TableReader) -> R
 
 
 def _turns(content: list[str]) -> str:
-    """The turns of the policy, and what the environment says after each but the last."""
+    """The policy's turns, and the environment's text after each but the last."""
     if len(content) == 1:
         return content[0]
     return joined(Turn(("assistant", "environment")[i % 2], text) for i, text in enumerate(content))
 
 
 def _flat(values: list) -> list:
-    """What a batch of one holds."""
+    """The content of a batch of one."""
     return values[0] if len(values) == 1 and isinstance(values[0], list) else values
 
 
 def _prompt_tokens(row: NemoRow) -> str:
-    """The prompt's tokens, hashed: those before the first one that is trained on. "" where none are there."""
+    """The prompt's tokens, hashed: those before the first one that is trained on. "" if there are none."""
     if row.token_ids is None or row.token_loss_mask is None:
         return ""
     tokens, mask = _flat(row.token_ids), _flat(row.token_loss_mask)
@@ -188,7 +188,7 @@ def _prompt_tokens(row: NemoRow) -> str:
 
 
 class SlimeSample(msgspec.Struct):
-    """A sample: a rollout, or with others of its `rollout_id` a part of one."""
+    """A sample: a rollout, or part of one with others of its `rollout_id`."""
 
     prompt: Any
     response: str
@@ -199,8 +199,8 @@ class SlimeSample(msgspec.Struct):
 
 
 def slime(file: Path, step: int, reward: str | None, tables: TableReader) -> RolloutStep:
-    """slime's `--save-debug-rollout-data` and `--dump-details`, which torch saved. Of an execution that left
-    several samples the last one's reward counts."""
+    """slime's `--save-debug-rollout-data` and `--dump-details`, which torch saved. If an execution left
+    several samples, the last one's reward counts."""
     _, lines = tables.read(file, SlimeSample.__struct_fields__)
     decoder = msgspec.json.Decoder(SlimeSample)
     executions: dict[tuple[int | None, int], list[tuple[str, SlimeSample]]] = {}
@@ -222,7 +222,7 @@ def slime(file: Path, step: int, reward: str | None, tables: TableReader) -> Rol
 
 
 def _keyed(place: str, given: Reward | dict[str, Any], reward: str | None) -> Reward:
-    """The reward of several by their names, or the only one."""
+    """The named reward, or the only one."""
     if not isinstance(given, dict):
         if reward is not None and given is not None:
             hint = "leave --reward out"
@@ -250,8 +250,8 @@ class TrlRow(Row):
 
 
 def trl(file: Path, step: int, reward: str | None, tables: TableReader) -> RolloutStep:
-    """TRL's `log_completions`: a file a logging step, with prompt, completion, a column a reward function,
-    extras and the advantage."""
+    """TRL's `log_completions`: one file per logging step, with prompt, completion, one column per reward
+    function, extras and the advantage."""
     columns, lines = tables.read(file, ("prompt", "completion", "answer", "solution"))
     decoder = msgspec.json.Decoder(with_reward(TrlRow, _reward_column(file, columns, reward)))
     found: list[IngestedRollout | None] = []
@@ -265,7 +265,7 @@ def trl(file: Path, step: int, reward: str | None, tables: TableReader) -> Rollo
 
 
 def _reward_column(file: Path, columns: Columns, reward: str | None) -> str:
-    """The column that is the reward, or the sum of some."""
+    """The reward column, or the sum of several."""
     names = columns.columns
     if not {"prompt", "completion", "advantage"} <= set(names):
         raise ConfigError(
@@ -294,8 +294,8 @@ def _reward_column(file: Path, columns: Columns, reward: str | None) -> str:
 
 
 def without_repeats(steps: Iterator[RolloutStep], on_note: Callable[[str], None]) -> Iterator[RolloutStep]:
-    """Without the steps that log a batch again: TRL writes its last generation at every logging step. At the
-    end, says what the files cannot tell."""
+    """Drops steps that log a batch again: TRL writes its last generation at every logging step. At the end,
+    notes what the files cannot tell."""
     before: Sequence[IngestedRollout] = ()
     numbers: list[int] = []
     steps_of: dict[bytes, list[int]] = {}
