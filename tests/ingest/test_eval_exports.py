@@ -201,9 +201,7 @@ def test_what_fits_nothing_or_two_is_refused(tmp_path: Path) -> None:
     (tmp_path / "1.jsonl").rename(tmp_path / "rows.jsonl")
     assert recognised(tmp_path)[0] == "jsonl"
     (tmp_path / "rows.jsonl").write_text('{"question": "p", "said": "r"}\n')
-    with pytest.raises(
-        ConfigError, match="no known format: its first row has question, said"
-    ) as none:
+    with pytest.raises(ConfigError, match="no known format: its first row has question, said") as none:
         recognised(tmp_path)
     assert "--map" in str(none.value.hint)
     with pytest.raises(ConfigError, match="there is no"):
