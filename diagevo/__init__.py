@@ -1,6 +1,6 @@
 """DiagEvo: diagnosis-guided self-play with an event-sourced memory of error causes.
 
-The memory as a library, for a trainer of your own:
+The memory as a library, for your own trainer:
 
     import diagevo
 
@@ -9,7 +9,7 @@ The memory as a library, for a trainer of your own:
     plan = schedule.draw(256, seed=7)      # free, targeted(cause) or stitched(cause, mastered)
     memory.score(candidates)               # votes of every candidate; promotions follow
     memory.observe(failures)               # failed trajectories of the kept questions; idempotent
-    memory.diagnosed(diagnoses)            # what the diagnostician said, in any order
+    memory.diagnosed(diagnoses)            # the diagnostician's verdicts, in any order
     memory.settle(failure_id, ...)         # one by one: matched, or a new cause
     memory.commit()                        # → ε₂, p₂
 
@@ -146,20 +146,20 @@ def open(
 def read(
     url: str = "sqlite:///runs/diagevo.db", run: str | None = None, *, root: "Path | None" = None
 ) -> "RunFrames":
-    """Read a run, also while it is being played, without writing to its database.
+    """Read a run, even while it is being played, without writing to its database.
 
     Args:
         url: A SQLAlchemy URL or the path of an SQLite file.
-        run: Its name; None or "latest" is the run that was written to last.
+        run: Its name; None or "latest" means the most recently written run.
         root: The folder of the runs (default: as in `open`).
 
     Returns:
         The run, whose methods give polars frames (extra `polars`): `causes`, `history`,
-        `rounds`, `candidates`, `failures`, `steps`, `groups`, `events`; `why` tells a cause's
-        evidence and needs no extra.
+        `rounds`, `candidates`, `failures`, `steps`, `groups`, `events`; `why` returns a
+        cause's evidence and needs no extra.
 
     Raises:
-        StoreError: The database is missing, or of another revision.
+        StoreError: The database is missing, or at another revision.
         NotFoundError: It has no such run.
     """
     from diagevo.memory.frames import RunFrames
@@ -178,16 +178,16 @@ def load(
     reward: str | None = None,
     pass_at: float | None = None,
 ) -> "NotebookRun":
-    """Read an evaluation, or another trainer's rollouts, into the log, as `diagevo ingest` does. The same
-    file again changes nothing.
+    """Read an evaluation, or another trainer's rollouts, into the log, as `diagevo ingest` does. Loading
+    the same file again changes nothing.
 
     Args:
         path: A file or a folder.
-        run: The run's name; None is the file's.
+        run: The run's name; the default is the file's.
         url: A SQLAlchemy URL or the path of an SQLite file; a missing file is created.
-        format: What wrote it; None recognises it.
-        map: Of rows of your own, the path of each field.
-        reward: The field of the reward, where it is not the format's own.
+        format: What wrote it; by default it is
+        detected. map: For your own rows, the path of each
+        field. reward: The reward field, if not the format's default.
         pass_at: The lowest reward that passes (default: 0.5).
 
     Returns:
@@ -195,7 +195,7 @@ def load(
         `read` give polars frames (extra `polars`).
 
     Raises:
-        ConfigError: The format is not known, or a row is not of it.
+        ConfigError: The format is unknown, or a row does not fit it.
     """
     from pathlib import Path
 

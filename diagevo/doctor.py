@@ -1,4 +1,5 @@
-"""What an install, a machine or a configuration lacks for an audit, a run or an evaluation, and the fix."""
+"""Checks what an install, a machine or a configuration lacks for an audit, a run or an evaluation, with
+fixes."""
 
 import importlib.util
 import os
@@ -56,22 +57,22 @@ TRAINING = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at."""
+    """One check."""
 
     name: str
     state: State
     found: str
     fix: str = ""
-    """What to do or to run; empty where nothing is to be done."""
+    """What to do or to run; empty if nothing is needed."""
 
 
 def run_checks(
     purpose: Purpose, *, database: str, home: Path, configured: Callable[[], Config]
 ) -> list[Check]:
-    """All that `purpose` needs, one thing after the other. Nothing is changed.
+    """Checks everything that `purpose` needs. Nothing is changed. `database`
 
-    `database` is a URL or a file, `home` the folder of the runs. `configured` reads the configuration, for
-    train and eval alone; where it raises a DiagEvoError, that is what is missing.
+    is a URL or a file, `home` the folder of the runs. `configured` reads the configuration, only for train
+    and eval; a DiagEvoError that it raises becomes a failed check.
     """
     found = [*_versions(purpose), *_store(database, home)]
     if purpose == "audit":
@@ -144,7 +145,7 @@ def _folders(database: Database) -> list[Path]:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest above it that exists."""
+    """The folder, or its nearest existing ancestor."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder
@@ -198,7 +199,7 @@ def _devices(config: Config) -> Iterator[Check]:
 
 
 def _attention(hardware: HardwareConfig) -> Check:
-    """Which attention training takes (training/attention.py); nothing is fetched to find out."""
+    """The attention that training would use (training/attention.py), found without fetching anything."""
     here = next((name for name in ("flash-attn", "kernels") if _installed(name)), None)
     if hardware.attention in ("sdpa", "eager") or (hardware.attention == "auto" and hardware.device == "cpu"):
         asked = hardware.attention
@@ -214,7 +215,7 @@ def _attention(hardware: HardwareConfig) -> Check:
 
 
 def _vllm(config: Config) -> Iterator[Check]:
-    """Is it here, and can it answer for both policies?"""
+    """Is it installed, and can it serve both policies?"""
     if config.hardware.colocate_vllm and importlib.util.find_spec("vllm") is None:
         fix = "pip install 'diagevo[vllm]', or --set hardware.colocate_vllm=false"
         yield Check("vllm", "missing", "not installed", fix)
@@ -223,7 +224,7 @@ def _vllm(config: Config) -> Iterator[Check]:
 
 
 def _memory(config: Config, card: int) -> Check:
-    """Whether the plan fits GPUs of so many bytes."""
+    """Whether the plan fits GPUs with this many bytes."""
     shapes = shapes_of(config)
     if shapes is None:
         fix = "download the models first: their config.json says what they take"
@@ -247,7 +248,7 @@ def _memory(config: Config, card: int) -> Check:
 
 
 def _validation(config: Config) -> Iterator[Check]:
-    """Whether there is a set to choose the checkpoint by. What lies on the hub is not asked for here."""
+    """Whether there is a validation set for choosing the checkpoint. The hub is not queried here."""
     questions = config.validation.questions
     if questions is None:
         fix = f"--set validation.questions={BENCHMARK}validation"
@@ -266,7 +267,7 @@ def _validation(config: Config) -> Iterator[Check]:
 
 
 def _executor(config: Config) -> Iterator[Check]:
-    """What holds the programs of a model here, where a method runs any."""
+    """What contains a model's programs here, if the method runs any."""
     if config.method != "absolute-zero" or config.world is not None:
         return
     try:
@@ -284,7 +285,7 @@ def _executor(config: Config) -> Iterator[Check]:
 
 
 def _cluster(config: Config) -> Iterator[Check]:
-    """Whether the cluster is there, and has room for the ranks and what they read."""
+    """Whether the cluster is reachable, and has room for the ranks and their models."""
     hardware = config.hardware
     if hardware.cluster == "local":
         here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -311,13 +312,13 @@ def _cluster(config: Config) -> Iterator[Check]:
 
 
 def _fullest(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> tuple[int, int]:
-    """The node with the least memory for its ranks: how many they are, and its bytes."""
+    """The node with the least memory per rank: its number of ranks, and its bytes."""
     found = [(min(node.gpus, hardware.processes), node.memory) for node in nodes if node.gpus and node.memory]
     return min(found, key=lambda each: each[1] / each[0], default=(0, 0))
 
 
 def _host(config: Config, ranks: int, there: int) -> Iterator[Check]:
-    """Whether the ranks of a machine find room in its memory."""
+    """Whether a machine's memory has room for its ranks."""
     shapes = shapes_of(config)
     if config.hardware.device != "cuda" or shapes is None or not ranks:
         return
@@ -389,7 +390,7 @@ def _services(config: Config) -> Iterator[Check]:
 
 
 def _endpoint(name: str, url: str, key: str | None, variable: str) -> Check:
-    """Ask the endpoint for its models: it costs nothing. Through a proxy where a run asks through it."""
+    """Ask the endpoint for its models, which costs nothing; through a proxy if a run would use it."""
     from diagevo.sampling.connection import httpx, outside
     from diagevo.sampling.service import redirected
 

@@ -30,7 +30,7 @@ class ConfigError(DiagEvoError):
 
 
 class AmbiguousError(ConfigError):
-    """A piece of a text fits several things. `candidates`: their words by id, which a model may have
+    """Part of a text matches several things. `candidates`: their texts by id, which a model may have
     written."""
 
     def __init__(self, message: str, candidates: Mapping[str, str], left: int) -> None:
@@ -48,7 +48,7 @@ class NotFoundError(DiagEvoError):
 
 
 class MissingDependencyError(DiagEvoError):
-    """An extra, a GPU, a driver or a model folder that the work needs is not there."""
+    """A required extra, GPU, driver or model folder is missing."""
 
     exit_code = 4
     kind = "missing"
@@ -56,9 +56,9 @@ class MissingDependencyError(DiagEvoError):
 
 @contextmanager
 def extra(name: str, what: str) -> Iterator[None]:
-    """Around the import of a package that only some installs have.
+    """Wraps the import of an optional package. Raises
 
-    Raises MissingDependencyError where it is not there: `what` needs it, and the extra that brings it.
+    MissingDependencyError if it is missing, naming `what` needs it and the extra that provides it.
     """
     try:
         yield
@@ -77,7 +77,7 @@ class StoreError(DiagEvoError):
 
 
 class DamagedError(StoreError):
-    """What is stored is not what DiagEvo writes. `position` is the event's, where it is one."""
+    """Stored data is not what DiagEvo writes. `position` is the event's, if it is one."""
 
     kind = "damaged"
 
@@ -88,7 +88,7 @@ class DamagedError(StoreError):
 
 
 class ChangedTextError(DamagedError):
-    """A stored text is not the one that its digest names: the fault that verify finds, met while reading."""
+    """A stored text does not match its digest: the fault that verify finds, encountered while reading."""
 
     exit_code = 1
     kind = "fault"
@@ -104,19 +104,19 @@ class StaleWriterError(StoreError):
 
 
 class HeldError(StoreError):
-    """Somebody else writes this run: another process, or another Memory of this one."""
+    """Somebody else is writing this run: another process, or another Memory in this one."""
 
     kind = "held"
 
 
 class ConflictError(StoreError):
-    """An event of this id is recorded already, with other content."""
+    """An event with this id is already recorded, with other content."""
 
     kind = "conflict"
 
 
 class OutOfOrderError(StoreError):
-    """A step that the order of a round does not allow now."""
+    """A step that is not allowed at this point of a round."""
 
     kind = "out_of_order"
 
@@ -135,18 +135,18 @@ class ServiceError(DiagEvoError):
 
 
 class RefusedError(ServiceError):
-    """The service answered that the request is at fault: made again, it is refused again."""
+    """The service rejected the request as invalid: repeating it would fail again."""
 
 
 class NodeLostError(ServiceError):
-    """A node of the cluster went away with work of ours on it."""
+    """A cluster node running our work was lost."""
 
     kind = "node_lost"
 
 
 class OutOfMemoryError(DiagEvoError):
-    """A device had too little memory. `setting` is the key that says how much is held at once, `held` the
-    least value of it that would have held as much."""
+    """A device ran out of memory. `setting` is the key that limits how much is held at once, `held` the
+    smallest value that would have allowed as much."""
 
     exit_code = 1
     kind = "out_of_memory"
@@ -157,7 +157,10 @@ class OutOfMemoryError(DiagEvoError):
 
 
 class WrongTrainingError(DiagEvoError):
-    """A training phase found that it trains on wrong numbers. `measures`: what it measured up to there."""
+    """A training phase found that it trains on wrong numbers.
+
+    `measures`: its measurements up to that point.
+    """
 
     exit_code = 1
     kind = "wrong_training"
@@ -168,11 +171,11 @@ class WrongTrainingError(DiagEvoError):
 
 
 AGAIN = "run the same command again (diagevo train with --resume): answers so far are kept"
-"""The next step where a question to a model was not answered: several commands ask."""
+"""The next step if a model did not answer a request, for several commands."""
 
 
 class StoppedSafely(DiagEvoError):
-    """Stopped at a safe point, from which the same command goes on; `diagevo train` with `--resume`."""
+    """Stopped at a safe point, from which the same command continues; `diagevo train` with `--resume`."""
 
     exit_code = 75
     kind = "stopped"

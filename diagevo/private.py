@@ -1,7 +1,7 @@
-"""Folders and files of a run, which only their owner may read: it holds a model's every text, and its
-configuration.
+"""Folders and files of a run that only their owner may read: they contain all model texts, and the
+configuration. A
 
-A stricter umask stays as it is; a laxer one makes nothing of these readable for others.
+stricter umask is kept; a laxer one makes none of these readable for others.
 """
 
 import os
@@ -11,33 +11,33 @@ from pathlib import Path
 
 
 def private_folder(folder: Path) -> None:
-    """Make the folder and those above it that are missing, each for this user alone. One that is there keeps
-    its rights: somebody chose them."""
+    """Create the folder and its missing parents, each for this user only. An existing one keeps its
+    permissions: somebody chose them."""
     if not folder.is_dir():
         private_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def open_to_others(path: Path) -> bool:
-    """Whether others may read what is there, as of a version that did not close it."""
+    """Whether others may read it, as after a version that did not restrict it."""
     return path.exists() and bool(path.stat().st_mode & 0o077)
 
 
 def private(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file, as `opener` of `open`: a new one for this user alone."""
+    """Open a file, as `opener` of `open`: a new one for this user only."""
     return os.open(path, flags, 0o600)
 
 
 def private_file(file: Path) -> None:
-    """Make an empty file for this user alone, unless it is there."""
+    """Create an empty file for this user only, unless it exists."""
     with open(file, "ab", opener=private):
         pass
 
 
 @contextmanager
 def atomic_file(file: Path) -> Generator[Path]:
-    """A file for this user alone under another name, which gets its own, in one step, once the block is
-    through; removed where that fails. Raises OSError."""
+    """A file for this user only, under a temporary name; renamed atomically at the end of the block, or
+    removed on failure. Raises OSError."""
     part = file.with_name(f"{file.name}.part")
     private_folder(file.parent)
     part.unlink(missing_ok=True)
@@ -46,20 +46,20 @@ def atomic_file(file: Path) -> Generator[Path]:
         yield part
         os.replace(part, file)
     finally:
-        for end in ("", "-journal", "-wal", "-shm"):  # what SQLite leaves beside a file that it cannot finish
+        for end in ("", "-journal", "-wal", "-shm"):  # what SQLite leaves next to an unfinished file
             with suppress(OSError):
                 part.with_name(part.name + end).unlink()
 
 
 def close_to_others(folder: Path) -> None:
-    """Take the rights of others from what a library wrote into a folder."""
+    """Remove others' permissions from what a library wrote into a folder."""
     for path in folder.rglob("*"):
         if not path.is_symlink():
             path.chmod(path.stat().st_mode & 0o700)
 
 
 def sync_names(folder: Path) -> None:
-    """Have the names of a folder's files on the disk before returning: a new file's name is its folder's."""
+    """Flush a folder's directory entries to disk: a new file's name belongs to its folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

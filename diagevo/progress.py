@@ -1,8 +1,8 @@
-"""What a run tells whoever watches it: plain values, no terminal, no models.
+"""A run's reports to its observers: plain values, no terminal, no models.
 
 `run.train` calls an `Observer`; the command line implements it as a live view, plain lines or JSON lines. An
-observer only reads: it returns nothing, and the run is the same whoever watches. All calls come from the
-run's main thread and from rank 0 alone.
+observer only reads: it returns nothing, and does not affect the run. All calls come from the run's main
+thread, on rank 0 only.
 """
 
 import math
@@ -27,7 +27,7 @@ _playing: ContextVar[str] = ContextVar("playing", default="sampling")
 
 @contextmanager
 def playing(name: str) -> Iterator[None]:
-    """For the length of a block: what is played, as a cluster's own views are to name it."""
+    """While a block runs, sets the name of the work shown in a cluster's own views."""
     token = _playing.set(name)
     try:
         yield
@@ -36,19 +36,19 @@ def playing(name: str) -> Iterator[None]:
 
 
 def now_playing() -> str:
-    """What was named last with `playing`."""
+    """The last name set by `playing`."""
     return _playing.get()
 
 
 STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
 """The stages of a round, in order."""
 WARM_START = "warm-start"
-"""The stage that comes before those of round 1, where one is configured."""
+"""The stage before those of round 1, if configured."""
 
 VALIDATION = "validation"
-"""Reported as one more stage: a round's solver is measured; in round 0 the model that the run begins with."""
+"""Reported as an extra stage: measuring a round's solver; in round 0 the starting model."""
 ORDER = (*STAGES, VALIDATION)
-"""What a round is shown to consist of."""
+"""The displayed stages of a round."""
 
 PAPER_SHARES: Mapping[str, float] = MappingProxyType(
     {"challenger": 27.1, "candidates": 10.9, "votes": 30.3, "solver": 25.9, "diagnosis": 5.7}
@@ -58,18 +58,17 @@ PAPER_SHARES: Mapping[str, float] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class RoundFigures:
-    """One committed round in figures, for every screen, page and frame. None is what was not measured."""
+    """The figures of one committed round, for every screen, page and frame. None means not measured."""
 
     round: int
     position: int
-    """Of its commit in the log."""
+    """The position of its commit in the log."""
     failures: int
     """F: failures counted under Active causes after the commit."""
     z: Fraction | None
     """F over its reference; None while every round so far had F = 0."""
     epsilon_next: Fraction
-    """What the next round is drawn with: not the commit's where the run was configured anew in between, as a
-    fork is."""
+    """ε of the next round: not the commit's if the run was reconfigured in between, as a fork is."""
     active: int
     mastered: int
     nodes: int
@@ -88,17 +87,17 @@ class RoundFigures:
     invalid: Mapping[str, int]
     """Invalid candidates by reason: unreadable, unanswered, outside_world, held_out, too_long."""
     without_box: float | None = None
-    """Share of the votes' responses that gave no answer; None where no question was asked."""
+    """Share of the votes' responses without an answer; None if no question was asked."""
     undecided: int = 0
-    """Pairs of answers that stand apart because comparing them came to no verdict."""
+    """Pairs of answers that count as different because comparing them reached no verdict."""
     labels_true: float | None = None
-    """Share of the kept labels that are true; this and the next three where the truth is known."""
+    """Share of the kept labels that are true; this and the next three only if the truth is known."""
     failures_judged: int | None = None
     """Observed failures of questions whose truth is known."""
     against_false_labels: int | None = None
-    """Of them those against a label that is false."""
+    """Those of them against a false label."""
     right: int | None = None
-    """Of these those that give the true answer."""
+    """Those of these that give the true answer."""
     mean_at_k: float | None = None
     """Mean accuracy of the solver's samples at T = 1 on the validation set, after the round."""
     greedy: float | None = None
@@ -110,11 +109,11 @@ class RoundFigures:
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     """Wall time by stage."""
     rollouts: int = 0
-    """Of another trainer; what of them passed its own check."""
+    """Of another trainer; the share that passed its own check."""
     passes: int = 0
     pass_rate: float | None = None
     superseded_by: int | None = None
-    """The round that repeats its groups, where it counts no more."""
+    """The round that repeats its groups, if it no longer counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +127,13 @@ class StageProgress:
 
 
 class Observer:
-    """Receives what a run does, as it does it. This one ignores it."""
+    """Receives the progress of a run. This one ignores it."""
 
     def on_event(self, event: str, **what: object) -> None:
         """Each of the calls below, by its name and its arguments."""
 
     def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
-        """A run goes on: what its stages took so far by round, and the cause that was found last."""
+        """A run resumes: the times of its stages so far by round, and the newest cause."""
         self.on_event("resumed", seconds=seconds, newest_cause=newest_cause)
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
@@ -146,7 +145,7 @@ class Observer:
         self.on_event("stage_started", round=round, stage=stage, attempt=attempt, total=total)
 
     def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
-        """How far it is now."""
+        """The current progress."""
         self.on_event("stage_progress", round=round, stage=stage, **asdict(progress))
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
@@ -158,13 +157,13 @@ class Observer:
         self.on_event("round_finished", round=round, figures=figures)
 
     def message(self, text: str) -> None:
-        """A line for the person who watches: a path of a log file, a restart, a warning."""
+        """A line for the user: the path of a log file, a restart, a warning."""
         self.on_event("message", text=text)
 
 
 @contextmanager
 def handling_stops(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """For the length of a block: what SIGINT (Ctrl-C) and SIGTERM do."""
+    """While a block runs, handles SIGINT (Ctrl-C) and SIGTERM."""
     before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -174,26 +173,26 @@ def handling_stops(handler: Callable[[int, FrameType | None], None]) -> Iterator
 
 
 PATIENCE = 20.0
-"""Seconds from the request to stop in which work under way may still end; then it is broken off."""
+"""Seconds after a stop request in which running work may finish; then it is aborted."""
 
 
 class StopFlag:
-    """Asks a run to stop at its next safe point, or after `PATIENCE` wherever it is.
+    """Tells a run to stop at its next safe point, or after `PATIENCE` wherever it
 
-    Set from a signal handler or another thread, read by whatever takes long.
+    is. Set from a signal handler or another thread, read by anything that takes long.
     """
 
     def __init__(self, hint: str = "continue with: diagevo train --resume") -> None:
-        """`hint`: how what was stopped is taken up again."""
+        """`hint`: how to resume what was stopped."""
         self._hint = hint
         self._asked_at: float | None = None
 
     def set(self) -> None:
-        """Asked a second time, nothing is waited for."""
+        """On the second request, nothing is waited for."""
         self._asked_at = time.monotonic() if self._asked_at is None else -math.inf
 
     def set_overdue(self) -> None:
-        """As where the patience of another process is used up."""
+        """Used when the patience of another process has run out."""
         self._asked_at = -math.inf
 
     def __bool__(self) -> bool:
@@ -201,33 +200,33 @@ class StopFlag:
 
     @property
     def overdue(self) -> bool:
-        """Whether what is under way is to be broken off."""
+        """Whether running work must be aborted."""
         return self._asked_at is not None and time.monotonic() - self._asked_at >= PATIENCE
 
     def check(self, where: str | None = None) -> None:
-        """At a safe point: raises StoppedSafely once a stop was asked for."""
+        """At a safe point: raises StoppedSafely once a stop was requested."""
         if self:
             raise StoppedSafely(f"stopped {where or f'in {now_playing()}'}, as asked", hint=self._hint)
 
     def check_overdue(self) -> None:
-        """In the midst of work that will be done again: raises StoppedSafely where it is to be broken off."""
+        """In the middle of repeatable work: raises StoppedSafely if it must be aborted."""
         if self.overdue:
             self.check()
 
 
 PROGRESS = "progress.json"
-"""In a run's folder: how far it is, for whoever looks from another process (`diagevo view`)."""
+"""The progress file in a run's folder, for readers in another process (`diagevo view`)."""
 SECONDS = 0.5
-"""Between two writes for the replies of a stage; a training step is written at once."""
+"""Minimum seconds between two writes for the replies of a stage; a training step is written at once."""
 MESSAGES = 50
-"""The last messages that are kept."""
+"""Number of last messages kept."""
 POINTS = 200
-"""Rewards of a stage at most: of more steps every second one, and so on."""
+"""Maximum rewards of a stage: with more steps every second one, and so on."""
 
 
 @dataclass(slots=True)
 class StageAttempt:
-    """An attempt at a stage of the round that is played."""
+    """An attempt at a stage of the current round."""
 
     stage: str
     attempt: int = 1
@@ -241,7 +240,7 @@ class StageAttempt:
 
 
 class RunProgress(Observer):
-    """Keeps what is reported of a run, for displays, and in `file` for whoever looks from another process."""
+    """Keeps a run's reports, for displays, and in `file` for readers in another process."""
 
     def __init__(self, run: str, file: Path | None = None) -> None:
         self.run, self.file = run, file
@@ -249,33 +248,33 @@ class RunProgress(Observer):
         self.epsilon: Fraction | None = None
         self.failures: int | None = None
         self.stages: list[StageAttempt] = []
-        """Of this round, in the order in which they began."""
+        """Of this round, in starting order."""
         self.notes: dict[str, Mapping[str, object]] = {}
-        """Summaries of the complete ones."""
+        """Summaries of the completed ones."""
         self.messages: list[str] = []
         self.history: list[RoundFigures] = []
         self.newest_cause: str | None = None
         self.opened, self.started = time.monotonic(), 0.0
         """When the run was opened here, and when the stage began."""
         self.first: tuple[float, int] | None = None
-        """When a resumed stage first reported progress, and how far it was then."""
+        """When a resumed stage first reported progress, and its progress then."""
         self.earlier: dict[int, dict[str, float]] = {}
-        """Stages that the log has of a run that is resumed, by round."""
+        """A resumed run's stages in the log, by round."""
         self.before: dict[str, float] = {}
-        """Stages of the last committed round: what the time left is estimated from."""
+        """Stages of the last committed round, from which the time left is estimated."""
         self.played: dict[str, float] = {}
         """Stages of all rounds."""
         self._written = 0.0
 
     @property
     def now(self) -> StageAttempt:
-        """The stage under way; one without a name between two."""
+        """The running stage; one without a name between two stages."""
         last = self.stages[-1:]
         return last[0] if last and last[0].seconds is None else StageAttempt("")
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Stages of this round that are complete."""
+        """Seconds of this round's completed stages."""
         return {one.stage: one.seconds for one in self.stages if one.seconds is not None}
 
     def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
@@ -340,14 +339,17 @@ class RunProgress(Observer):
             self.played[stage] = self.played.get(stage, 0.0) + spent
 
     def _attempt(self, stage: str) -> StageAttempt:
-        """The attempt under way; a stage that was reported before this process began has a row of its own."""
+        """The running attempt; a stage reported before this process began has its own row."""
         found = next((one for one in reversed(self.stages) if one.stage == stage), None)
         if found is None:
             self.stages.append(found := StageAttempt(stage))
         return found
 
     def _write(self) -> None:
-        """A reader finds the old file or the new one. A disk that is full costs the picture, not the run."""
+        """Atomic: a reader finds the old file or the new one.
+
+        A full disk costs only the display, not the run.
+        """
         if self.file is None:
             return
         last = self.history[-1] if self.history else None
@@ -379,12 +381,12 @@ class RunProgress(Observer):
         return time.monotonic() - self.started if self.now.stage else 0.0
 
     def whole(self) -> float:
-        """Seconds of the run: of the stages in the log, and since it was opened here."""
+        """Seconds of the run: of the stages in the log, plus since it was opened here."""
         logged = sum(sum(stages.values()) for stages in self.earlier.values())
         return logged + time.monotonic() - self.opened
 
     def stage_left(self) -> float | None:
-        """Seconds left in the stage: from its own pace, else from the round before."""
+        """Seconds left in the stage: from its own pace, or from the round before."""
         now = self.now
         if not now.stage:
             return None
@@ -415,7 +417,7 @@ class RunProgress(Observer):
 
 
 def _in_words(done: RoundFigures) -> str:
-    """A committed round, for the page of the run that is played."""
+    """A committed round, for the live page."""
     others = sorted((name, number) for name, number in done.verdicts.items() if name != "kept" and number)
     dropped = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in others)
     return (

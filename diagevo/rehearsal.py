@@ -1,7 +1,8 @@
-"""A run's first minutes with tiny models of the same architecture and tokenizer, in the run's own places.
+"""A run's first minutes with tiny models of the same architecture and tokenizer, in the run's own
 
-What would cost hours on a node is found here: that every rank and engine gets its GPU, that they find
-each other, that a prompt has its form and a reply its end, that votes are drawn between rollouts and update.
+placement. It finds faults that would cost hours on a node: that every rank and engine gets its GPU, that they
+find each other, that prompts have the right format and replies an end, that votes are drawn between rollouts
+and update.
 """
 
 import shutil
@@ -33,7 +34,10 @@ _REPLY = "It is 4."
 
 
 def rehearse(config: Config, home: Path) -> Iterator[Check]:
-    """Each part as it is played. `home`: the folder of the runs, which all nodes see; nothing stays there."""
+    """Yields each check as it runs.
+
+    `home`: the folder of the runs, which all nodes share; nothing stays there.
+    """
     private_folder(home)
     folder = Path(tempfile.mkdtemp(prefix=".rehearsal-", dir=home))
     try:
@@ -62,7 +66,7 @@ def _played(part: str, play: Callable[[], str]) -> Iterator[Check]:
 
 
 def _make(config: Config, folder: Path) -> str:
-    """Two layers of the width of a few heads, with random weights, beside the model's own tokenizer."""
+    """Two layers with the width of a few heads, random weights, and the model's own tokenizer."""
     made = [
         f"{_small(_source(role), folder / name)} of {role.model}"
         for name, role in (("challenger", config.roles.challenger), ("solver", config.roles.solver))
@@ -71,7 +75,7 @@ def _make(config: Config, folder: Path) -> str:
 
 
 def _source(role: PolicyRole) -> Path:
-    """Where config.json and the tokenizer are; from the hub they come without the weights."""
+    """The folder of config.json and the tokenizer; from the hub they are fetched without the weights."""
     found = config_file(role.model)
     if found is not None and (role.model in SMALL or Path(role.model).expanduser().is_dir()):
         return found.parent
@@ -98,7 +102,7 @@ def _small(source: Path, folder: Path) -> str:
 
 
 def _tiny(config: Config, folder: Path) -> Config:
-    """The run's configuration, in which only models, lengths and numbers of questions are others."""
+    """The run's configuration, with other models, lengths and numbers of questions."""
     grpo = config.challenger_grpo
     batch = max(2, -(-config.hardware.processes // grpo.group))
     roles = config.roles.model_copy(
@@ -132,7 +136,8 @@ def _prompts(config: Config, folder: Path) -> str:
 
 
 def _texts(config: Config, folder: Path) -> Iterator[Check]:
-    """Whether a reply ends with its turn, and whether the template leaves open if the model thinks first."""
+    """Whether a reply ends with its turn, and whether the template leaves it open if the model thinks
+    first."""
     tokenizer = load_tokenizer(folder, config.sampling.chat_template_kwargs)
     turns = [{"role": "user", "content": QUESTIONS[0]}, {"role": "assistant", "content": _REPLY}]
     after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(_REPLY)[2].lstrip()
@@ -180,7 +185,7 @@ def _at_once(config: Config) -> Iterator[Check]:
 
 
 def _card() -> float | None:
-    """Bytes of the smallest GPU of this machine; None where it has none, as the head of a cluster."""
+    """Bytes of this machine's smallest GPU; None if it has none, like the head of a cluster."""
     import torch
 
     gpus = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
@@ -188,7 +193,7 @@ def _card() -> float | None:
 
 
 def _train(roles: Roles, folder: Path) -> str:
-    """Two steps of the challenger, whose reward asks the frozen solver as a run's does."""
+    """Two steps of the challenger, whose reward samples the frozen solver as in a real run."""
     config, hardware = roles.config, roles.config.hardware
     rows = [
         TrainingRow(f"r{k}", [{"role": "user", "content": QUESTIONS[k % len(QUESTIONS)]}])
@@ -219,7 +224,7 @@ def _train(roles: Roles, folder: Path) -> str:
 
 
 def _answer(roles: Roles, folder: Path) -> str:
-    """As in the stages in which nothing trains."""
+    """Sampling as in stages without training."""
     asked = [roles.templates.solver(question) for question in QUESTIONS]
     with closing(roles.open_sampler(folder / "trained")) as sampler:
         groups = sampler.sample(asked, n=4, params=SamplingParams(max_new_tokens=_NEW), seed=0)
@@ -227,7 +232,7 @@ def _answer(roles: Roles, folder: Path) -> str:
 
 
 class Rehearsed:
-    """A reward that asks the frozen solver in the place of the challenger's."""
+    """A reward that samples the frozen solver, in place of the challenger's."""
 
     def __init__(self, sampler: Sampler, asked: Sequence[Prompt]) -> None:
         self._sampler = sampler
@@ -242,7 +247,7 @@ class Rehearsed:
 
 
 def reward(config: Mapping[str, Any], folder: str, stop: StopFlag, engine: Engine | None = None) -> Rehearsed:
-    """`Rehearsed` in a process of training."""
+    """`Rehearsed` in a training process."""
     roles = Roles(Config.model_validate(config), Path(), stop=stop)
     asked = [roles.templates.solver(question) for question in QUESTIONS]
     return Rehearsed(who_votes(roles, Path(folder) / "solver", engine), asked)

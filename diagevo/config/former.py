@@ -1,12 +1,12 @@
-"""What settings of stored configurations are called today: a log keeps the names that it was written with."""
+"""Current names of settings in stored configurations: a log keeps the names that it was written with."""
 
 import copy
 from collections.abc import Mapping
 from typing import Any
 
 RENAMED: dict[str, str] = {}
-"""Former name → today's, both dotted: a line a rename, with the version that made it. A former name is never
-given to another setting."""
+"""Former name → current one, both dotted: one line per rename, with its version. A former name is never
+reused for another setting."""
 
 _ANY = object()
 LEFT: dict[str, Any] = {
@@ -21,12 +21,12 @@ LEFT: dict[str, Any] = {
     "hardware.train_gpus": _ANY,
     "validation.baseline_temperature": _ANY,
 }
-"""Settings that are gone, and the value that says what is always done now; any, where machine or measurement
-alone read them (before 0.1.0)."""
+"""Removed settings, with the value that equals today's fixed behaviour; any value for those that affected
+only machine or measurement (before 0.1.0)."""
 
 
 def in_todays_names(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored configuration as it would be written today. What it holds beyond that stays where it is."""
+    """A stored configuration as it would be written today. Unknown keys stay where they are."""
     found = copy.deepcopy(dict(stored))
     for old, new in RENAMED.items():
         (*path, name), (*target, now) = old.split("."), new.split(".")

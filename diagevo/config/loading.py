@@ -1,4 +1,4 @@
-"""The configuration of a run from all places it can come from, and where each value came from.
+"""The configuration of a run from all its sources, and where each value came from.
 
 Highest first: `--set`, DIAGEVO_… variables, the file of `--config`, ./diagevo.yaml, the user's file, the
 profile, the defaults of the models.
@@ -47,7 +47,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A configuration, and where each of its values was written."""
+    """A configuration, and the source of each value."""
 
     config: Config
     sources: Mapping[KeyPath, Source]
@@ -76,7 +76,7 @@ def user_file(environ: Mapping[str, str]) -> Path:
 
 
 def profile_text(name: str) -> str:
-    """The YAML of a profile, with its comments. Raises ConfigError for a name that is none."""
+    """The YAML of a profile, with its comments. Raises ConfigError for an unknown name."""
     if name not in PROFILES:
         raise ConfigError(f"there is no profile {name}", hint=f"one of: {', '.join(PROFILES)}")
     return (files("diagevo.config") / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
@@ -98,9 +98,8 @@ METHODS = ("r-zero", "r-few", "absolute-zero", "darc", "spice")
 
 
 def put_method(layers: Sequence[Layer], world: Any = None) -> None:
-    """Where a layer, highest first, names another method than the paper's, put the method's values into it,
-    below what the layer itself says. A world has a scale and prompts of its own; `world` is the one that
-    lies below the layers."""
+    """If a layer, highest first, names a method other than the paper's, add the method's values to it,
+    below the layer's own. A world has its own scale and prompts; `world` is the one below the layers."""
     named = next((layer for layer in layers if ("method",) in layer.values), None)
     if named is None or named.values["method",] not in METHODS:
         return
@@ -110,7 +109,7 @@ def put_method(layers: Sequence[Layer], world: Any = None) -> None:
     own = values_of_method(name)
     for path, value in own.values.items():
         below = next((layer.values[path] for layer in layers if path in layer.values), None)
-        # Weights that read a method's prompts stand in for the shipped ones, never for a model of one's own.
+        # Weights that read a method's prompts replace the shipped ones, never the user's own model.
         kept = path[-1] == "model" and below not in (None, SMALL_MODEL)
         if path not in named.values and not kept:
             named.put(path, value, own.sources[path])
@@ -130,10 +129,10 @@ def resolve(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Resolved:
-    """The configuration as it stands here and now.
+    """The configuration as it is here and now.
 
     `file`, `settings` and `profile` are the options of the command line; `environ` and `folder` default to
-    the process's. Raises ConfigError: which key, where it is written, and the nearest right one.
+    the process's. Raises ConfigError: which key, where it is written, and the closest valid one.
     """
     environ = os.environ if environ is None else environ
     layers = own_layers(file=file, settings=settings, environ=environ, folder=folder)
@@ -152,7 +151,7 @@ def own_layers(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> list[Layer]:
-    """What the user says here and now, highest first: all but profile and defaults. Raises as `resolve`."""
+    """The user's own layers, highest first: everything but profile and defaults. Raises as `resolve`."""
     environ = os.environ if environ is None else environ
     layers = [from_settings(tuple(settings)), from_environment(environ)]
     file = file or (Path(environ["DIAGEVO_CONFIG"]) if environ.get("DIAGEVO_CONFIG") else None)
@@ -167,7 +166,7 @@ def own_layers(
 
 
 def of_profile(name: str) -> Resolved:
-    """A profile alone, without anything of this machine."""
+    """A profile alone, without anything from this machine."""
     named = Layer()
     named.put(("profile",), name, Source("profile", f"profile {name}"))
     return _resolved([named, _of_profile(name)])
@@ -190,7 +189,7 @@ def _refuse_unknown(stored: Mapping[str, Any], run: str) -> None:
 
 
 def of_run(stored: Mapping[str, Any], run: str) -> Resolved:
-    """The configuration that a run has in its log. Raises ConfigError where `train` did not write it."""
+    """The configuration in a run's log. Raises ConfigError if `train` did not write it."""
     sources = dict.fromkeys(keys(), Source("run", f"run {run}"))
     _refuse_unknown(stored, run)
     try:
@@ -204,7 +203,7 @@ def of_run(stored: Mapping[str, Any], run: str) -> Resolved:
 
 
 def _defaults() -> Layer:
-    """The defaults of whole sections, so that a file may give one key of a section alone."""
+    """The defaults of whole sections, so that a file may set a single key of a section."""
     layer = Layer()
     for name, info in Config.model_fields.items():
         if isinstance(info.default, Section):
@@ -213,7 +212,7 @@ def _defaults() -> Layer:
 
 
 def _resolved(layers: Sequence[Layer]) -> Resolved:
-    """Lay the layers over one another, highest first, and validate."""
+    """Merge the layers, highest first, and validate."""
     put_method(layers)
     written = Layer()
     for layer in reversed([*layers, _defaults()]):
@@ -232,7 +231,7 @@ def _resolved(layers: Sequence[Layer]) -> Resolved:
 
 
 def apply_overrides(stored: Mapping[str, Any], given: Layer, run: str) -> Config:
-    """The configuration `stored` of a run with what is given over it. Raises ConfigError for a wrong value,
+    """A run's `stored` configuration with the given values applied. Raises ConfigError for a wrong value,
     with where it was written."""
     sources = {path: given.sources.get(path, Source("run", f"run {run}")) for path in keys()}
     _refuse_unknown(stored, run)
@@ -246,7 +245,7 @@ def apply_overrides(stored: Mapping[str, Any], given: Layer, run: str) -> Config
 
 def refuse_secrets(config: Config, sources: Mapping[KeyPath, Source]) -> None:
     """Raise ConfigError for a password, key or token in any value: a run's log keeps its configuration for
-    ever. It is no rule of the models, or a run that stored one once could not be read."""
+    ever. It is not a rule of the models, or a run that once stored one could not be read."""
     tree = config.model_dump(mode="json")
     for path in keys():
         if holds_secret(value_at(tree, path)):
@@ -283,7 +282,7 @@ def _placed(source: Source, path: KeyPath) -> str:
 
 
 def shown_value(path: KeyPath, given: Any) -> str:
-    """A refused value, for the end of an error; nothing where it may be a secret."""
+    """A refused value, for the end of an error; nothing if it may be a secret."""
     if not isinstance(given, str | int | float) or (path[-1:] and path[-1].endswith(("_url", "_env"))):
         return ""
     try:
@@ -294,13 +293,13 @@ def shown_value(path: KeyPath, given: Any) -> str:
 
 
 def _names(what: str, path: KeyPath) -> bool:
-    """Whether an error of the whole configuration speaks of the key, or of a section that it is in."""
+    """Whether an error of the whole configuration mentions the key, or its section."""
     words = {word.strip(",.:") for word in what.split()}
     return any(dotted(path[:depth]) in words for depth in range(1, len(path) + 1))
 
 
 def explained(error: ValidationError, sources: Mapping[KeyPath, Source]) -> ConfigError:
-    """Say of each wrong value where it was written and what it must be; what may be a secret is not shown."""
+    """State for each wrong value where it was written and what it must be; possible secrets are not shown."""
     lines = []
     for found in error.errors(include_url=False):
         path = tuple(str(part) for part in found["loc"])

@@ -1,4 +1,4 @@
-"""The sections that an audit or an ingest reads too, beside what all sections share: separate, so that
+"""The sections that an audit or an ingest also reads, and the base of all sections: separate, so that
 neither imports the training settings (`models`)."""
 
 from collections.abc import Mapping
@@ -60,14 +60,14 @@ class Section(BaseModel):
     @field_validator("*")
     @classmethod
     def _of_64_bits(cls, value: Any) -> Any:
-        """The log's JSON goes no further."""
+        """The limit of the log's JSON."""
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ValueError("an integer of at most 18 digits is needed")
         return value
 
 
 def unknown_keys(values: Any, section: type[Section], above: str = "") -> list[str]:
-    """Of the values of a section: each key that no setting has, dotted."""
+    """The keys in a section's values that are not settings, dotted."""
     if not isinstance(values, Mapping):
         return []
     found: list[str] = []
@@ -120,7 +120,7 @@ class ScheduleConfig(Section):
     stitching: Literal["node", "random", "off"] = Field(
         default="node",
         description="Where the Mastered partner comes from: the same node, anywhere, or none. A pair from "
-        "anywhere has a prompt of its own, which names both areas.",
+        "anywhere has a separate prompt, which names both areas.",
     )
 
     @model_validator(mode="after")
@@ -177,7 +177,7 @@ class MemoryConfig(Section):
 
 
 class IngestConfig(Section):
-    """How another trainer's rollouts are read (`diagevo ingest`). A trainer of our own has no use for it."""
+    """How another trainer's rollouts are read (`diagevo ingest`). Not used by our own trainer."""
 
     steps_per_round: int = Field(
         default=12,
@@ -197,5 +197,5 @@ class IngestConfig(Section):
     )
     map: dict[str, str] | None = Field(
         default=None,
-        description="Where the fields of a plain rollout stand in a row; None: under their names.",
+        description="Paths of a plain rollout's fields in a row; None: under their names.",
     )

@@ -3,7 +3,7 @@
 Sources: the paper's tables of GRPO settings, co-evolution settings and thresholds (appendix "Training
 Hyperparameters"); where the paper is silent, the README's fidelity table.
 
-Long, but one file: two thirds are sentences of the fields, and the pages of settings have its order.
+Long, but one file: two thirds are descriptions of the fields, and the pages of settings follow its order.
 """
 
 from pathlib import Path
@@ -23,12 +23,12 @@ from diagevo.text.redaction import holds_secret, is_variable
 
 
 def is_url(text: str) -> bool:
-    """Whether it names a service: without a scheme a client would say nothing of what is wrong."""
+    """Whether it names a service: without a scheme a client's error would be unclear."""
     return text.startswith(("http://", "https://"))
 
 
 def _an_address(url: str | None) -> str | None:
-    """A configuration is shown and stored, so a URL in it must not hold a secret."""
+    """A configuration is shown and stored, so a URL in it must not contain a secret."""
     if url is not None and not is_url(url):
         raise ValueError("a URL begins with http:// or https://")
     if url is not None and ("@" in url or holds_secret(url)):
@@ -44,7 +44,7 @@ def _a_name(variable: str) -> str:
 
 Endpoint = Annotated[str | None, AfterValidator(_an_address)]
 KeyVariable = Annotated[str, AfterValidator(_a_name)]
-"""The *name* of an environment variable: secrets never stand in a configuration."""
+"""The *name* of an environment variable: secrets never go into a configuration."""
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 
 
@@ -90,37 +90,39 @@ class DiagnosisConfig(Section):
 
 
 class AbsoluteZeroConfig(Section):
-    """Tasks about programs, of the method of that name; its defaults are those of its release."""
+    """Tasks about programs, for the method of that name; the defaults are those of its release."""
 
-    shown: int = Field(default=6, ge=1, description="Past tasks that a prompt for a new one shows.")
+    shown: int = Field(default=6, ge=1, description="Past tasks shown in a prompt for a new one.")
     inputs: int = Field(
         default=10,
         ge=2,
         le=16,
-        description="Inputs of a program that is to be found; the solver is shown the first half.",
+        description="Inputs of a program that is to be found; the solver sees the first half.",
     )
-    buffer: int = Field(default=16384, ge=1, description="The newest tasks, from which the shown are drawn.")
+    buffer: int = Field(
+        default=16384, ge=1, description="The newest tasks, from which the shown ones are drawn."
+    )
 
 
 class DarcConfig(Section):
-    """Questions from documents by difficulty, of the method of that name."""
+    """Questions from documents by difficulty, for the method of that name."""
 
     questioner_rounds: int = Field(
         default=3,
         ge=1,
-        description="The first so many rounds train the challenger alone; after them it stays as it is, and "
-        "the solver trains.",
+        description="This many first rounds train only the challenger; after that it is frozen, and the "
+        "solver trains.",
     )
     near: float = Field(
         default=0.6,
         ge=-1,
         le=1,
-        description="Of two questions of a pool with this cosine or more one is left out.",
+        description="If two questions of a pool have this cosine or more, one is left out.",
     )
 
 
 class GRPOConfig(Section):
-    """Settings of one policy's GRPO phase. Equal for both roles but for the number of steps."""
+    """Settings of one policy's GRPO phase. Equal for both roles except for the number of steps."""
 
     max_steps: int = Field(ge=0, description="Maximum optimizer steps per round.")
     batch_questions: int = Field(
@@ -130,8 +132,8 @@ class GRPOConfig(Section):
     advantage: Literal["group", "part"] = Field(
         default="group",
         description="What a reward is compared with. group: the other completions of its prompt; part: all "
-        "of the step that are of the same kind of task, weighed by their tokens (REINFORCE++), so that a "
-        "group of 1 will do.",
+        "completions of the step with the same kind of task, weighted by their tokens (REINFORCE++), so "
+        "that a group of 1 is enough.",
     )
     learning_rate: float = Field(default=1e-6, gt=0, description="AdamW, constant schedule.")
     weight_decay: float = Field(default=1e-2, ge=0, description="AdamW's decoupled decay.")
@@ -144,28 +146,28 @@ class GRPOConfig(Section):
         default="dapo",
         description="What a step's loss is divided by. dapo: its tokens; grpo: completions, each "
         "divided by its own tokens; dr_grpo: completions, each divided by the longest allowed. cispo: as "
-        "dapo, and a ratio weighs its token, at most 1 + clip_high, without a gradient of its own.",
+        "dapo, but a ratio only weights its token, at most 1 + clip_high, without its own gradient.",
     )
     importance_sampling_level: Literal["token", "sequence"] = Field(
         default="token",
-        description="What has a probability ratio of its own: a token, or a completion (GSPO).",
+        description="The unit of a probability ratio: a token, or a completion (GSPO).",
     )
     advantage_scale: Literal["std", "none"] = Field(
         default="std",
-        description="What a group's rewards, less their mean, are divided by: their standard deviation, or "
-        "nothing (Dr. GRPO).",
+        description="What a group's rewards, minus their mean, are divided by: their standard deviation, "
+        "or nothing (Dr. GRPO).",
     )
     sampler_correction: float | None = Field(
         default=None,
         gt=0,
-        description="Truncated importance sampling (TIS): a token weighs its probability in the trainer over "
-        "that in the sampler, at most this; None: off.",
+        description="Truncated importance sampling (TIS): a token is weighted by its probability in the "
+        "trainer over that in the sampler, at most this; None: off.",
     )
     updates: int = Field(
         default=1,
         ge=1,
-        description="Optimizer updates per step: its completions are taken in so many parts, and ratios are "
-        "to the policy that drew them.",
+        description="Optimizer updates per step: its completions are split into this many parts, and ratios "
+        "are relative to the policy that drew them.",
     )
     delta: float | None = Field(
         default=3.0,
@@ -191,7 +193,7 @@ class GRPOConfig(Section):
 
 
 class WarmStartConfig(Section):
-    """Supervised steps before round 1, for a model that does not know the form of the answers yet."""
+    """Supervised steps before round 1, for a model that does not know the format of the answers yet."""
 
     documents: str | None = Field(
         default=None,
@@ -208,7 +210,7 @@ class WarmStartConfig(Section):
 
 
 class TrainingConfig(Section):
-    """What both policies' phases share: which weights train, and what ends a phase that goes wrong."""
+    """Shared by both policies' phases: which weights train, and what ends a phase that goes wrong."""
 
     lora: int | None = Field(
         default=None,
@@ -239,13 +241,13 @@ class SamplingConfig(Section):
     max_prompt_tokens: int = Field(default=2048, ge=1, description="Longer prompts are refused.")
     chat_template_kwargs: dict[Identifier, bool | int | float | str] = Field(
         default={},
-        description="What the policies' chat template is told, e.g. {enable_thinking: false}: a hybrid model "
+        description="Arguments of the policies' chat template, e.g. {enable_thinking: false}: a hybrid model "
         "otherwise thinks, and its answers are cut off.",
     )
 
 
 class HardwareConfig(Section):
-    """Where the policies train. The defaults fit a laptop; a profile for GPUs names its own."""
+    """Where the policies train. The defaults fit a laptop; a profile for GPUs sets its own."""
 
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto uses a GPU if there is one."
@@ -262,13 +264,13 @@ class HardwareConfig(Section):
         default=1,
         ge=1,
         description="Processes that train and sample, one per GPU; with Ray, on all nodes together. On one "
-        "machine CUDA_VISIBLE_DEVICES says which GPUs.",
+        "machine CUDA_VISIBLE_DEVICES selects the GPUs.",
     )
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
         description="Numbers of the arithmetic; weights that train stay float32. auto: bfloat16 on a GPU, "
         "float32 on a CPU, where bfloat16 is faster only with AMX or AVX512-BF16. float16, on a GPU alone, "
-        "sees smaller updates and scales the loss. vLLM computes in them too.",
+        "sees smaller updates and scales the loss. vLLM uses the same.",
     )
     threads: int | None = Field(
         default=None,
@@ -290,7 +292,7 @@ class HardwareConfig(Section):
         default=None,
         ge=2,
         description="Ranks that share one copy of the training state; None: all. As many as a node has "
-        "GPUs: layers are gathered within it, and gradients alone go between nodes (HSDP).",
+        "GPUs: layers are gathered within it, and only gradients go between nodes (HSDP).",
     )
     attention: Literal["auto", "sdpa", "eager", "flash_attention_2"] = Field(
         default="auto",
@@ -298,14 +300,14 @@ class HardwareConfig(Section):
     )
     colocate_vllm: bool = Field(
         default=False,
-        description="Rollouts, votes, candidates and validation by vLLM inside the processes that train "
-        "(`vllm` extra): one a process, for the whole run.",
+        description="Rollouts, votes, candidates and validation by vLLM inside the training processes "
+        "(`vllm` extra): one per process, for the whole run.",
     )
     vllm_memory: float = Field(
         default=0.3,
         gt=0,
         lt=1,
-        description="Share of a GPU that vLLM takes. It sleeps during updates; with "
+        description="Share of a GPU for vLLM. It sleeps during updates; with "
         "training.lora it stays awake, because it holds the base that both use.",
     )
     report_to: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = Field(
@@ -330,7 +332,7 @@ class PolicyRole(Section):
 
 class DiagnosticianRole(Section):
     engine: Literal["openai", "local", "rules:arithmetic", "rules:placebo"] = Field(
-        description="A served language model, grouping by likeness (ingested runs), the world's rules, or"
+        description="A served language model, grouping by similarity (ingested runs), the world's rules, or"
         " causes drawn at random (control)."
     )
     model: str = Field(default="Qwen/Qwen3-4B-Instruct-2507", description="The model's name at the endpoint.")
@@ -357,7 +359,7 @@ class EmbedderRole(Section):
         description="Where vectors come from."
     )
     model: str = Field(
-        default="text-embedding-v4", description="Name or folder; the thresholds belong to a model."
+        default="text-embedding-v4", description="Name or folder; the thresholds depend on the model."
     )
     dimension: int = Field(default=1024, ge=2, description="Length of a vector.")
     base_url: Endpoint = Field(default=None, description="OpenAI-compatible endpoint.")
@@ -372,12 +374,13 @@ class EmbedderRole(Section):
 
 
 class JudgeRole(Section):
-    """Who says whether a question is related to its document, for methods that make questions from them."""
+    """Judges whether a question is related to its document, for methods that make questions from
+    documents."""
 
     engine: Literal["openai", "rules:arithmetic"] | None = Field(
         default=None,
-        description="A served language model, or the rule of the arithmetic world; None: nobody, so that a "
-        "method that needs one is refused.",
+        description="A served language model, or the rule of the arithmetic world; None: no judge, so that "
+        "a method that needs one is refused.",
     )
     model: str = Field(default="Qwen/Qwen3-4B-Instruct-2507", description="The model's name at the endpoint.")
     base_url: Endpoint = Field(default=None, description="OpenAI-compatible endpoint.")
@@ -392,22 +395,24 @@ class JudgeRole(Section):
 
 
 class AnchorsConfig(Section):
-    """Labelled items of people, for the method `r-few`."""
+    """Human-labelled items, for the method `r-few`."""
 
     file: str | None = Field(
         default=None, description="JSONL of question and answer, or `builtin:arithmetic`; r-few needs one."
     )
-    shown: int = Field(default=5, ge=1, description="A prompt shows none to so many of them, each as likely.")
+    shown: int = Field(
+        default=5, ge=1, description="A prompt shows zero to this many of them, each number equally likely."
+    )
     practised: int | None = Field(
         default=None, ge=0, description="How many of them join the pool of a round; None: all."
     )
     weight: float = Field(
-        default=2.0, ge=0, description="λ: what a right answer to one earns beside 1 (R-Few's)."
+        default=2.0, ge=0, description="λ: what a right answer to one earns in addition to 1 (R-Few's)."
     )
 
 
 class CorpusConfig(Section):
-    """Documents that a challenger is shown, for methods that make questions from them."""
+    """Documents shown to a challenger, for methods that make questions from them."""
 
     file: str | None = Field(
         default=None,
@@ -415,14 +420,14 @@ class CorpusConfig(Section):
         "`builtin:arithmetic`.",
     )
     documents: int | None = Field(
-        default=None, ge=1, description="Only the first so many documents of each kind; None: all."
+        default=None, ge=1, description="Only this many first documents of each kind; None: all."
     )
     characters: int = Field(default=20000, ge=1, description="A longer document keeps its beginning.")
     mathematics: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="How often a document of mathematics is drawn, where the file has both kinds.",
+        description="How often a mathematics document is drawn, if the file has both kinds.",
     )
 
 
@@ -464,8 +469,8 @@ class Config(Section):
     profile: str = Field(default="embedded", description="The profile that supplied the defaults.")
     method: Literal["diagevo", "r-zero", "r-few", "absolute-zero", "darc", "spice"] = Field(
         default="diagevo",
-        description="A method other than diagevo replaces the profile's values by its own, except for keys "
-        "set beside this one.",
+        description="A method other than diagevo replaces the profile's values with its own, except for "
+        "keys that you set yourself.",
     )
     seed: int = Field(
         default=0, ge=0, description="Seed of all random draws; the same seed gives the same run."

@@ -1,6 +1,7 @@
-"""What the paper states, and what was decided where it is silent: the measure of `config show --paper`.
+"""What the paper states, and what was decided where it is silent: the reference of `config show
 
-Every setting stands in exactly one of `STATED` and `NOT_METHOD`: no deviation can be left out by oversight.
+--paper`. Every setting is in exactly one of `STATED` and `NOT_METHOD`: no deviation can be left out by
+oversight.
 """
 
 from collections.abc import Mapping
@@ -125,7 +126,7 @@ STATED: Mapping[str, tuple[Any, str]] = {
     "validation.metric": ("greedy", SILENT),
     "validation.samples": (8, SILENT),
 }
-"""Setting -> (value as the configuration writes it, where it is stated)."""
+"""Setting -> (value as written in a configuration, where it is stated)."""
 
 _PLACE = "where and how fast, not what"
 _GUARD = "stops a run, and changes none"
@@ -183,12 +184,12 @@ NOT_METHOD: Mapping[str, str] = {
     "validation.data": "where the same files lie",
     "validation.temperatures": "a measurement beside the run",
 }
-"""Settings that are no part of the method -> why not. They are never a deviation."""
+"""Settings that are not part of the method -> why not. They are never a deviation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A value that is not the paper's, or not what was decided where the paper is silent."""
+    """A value that differs from the paper's, or from the decision where the paper is silent."""
 
     key: str
     value: Any

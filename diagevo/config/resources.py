@@ -1,5 +1,5 @@
-"""What a run takes: how its ranks are placed on a Ray cluster, what servers are reckoned with, and how
-much work its stages are. Pure."""
+"""The resources of a run: the placement of its ranks on a Ray cluster, the assumed servers, and the
+work of its stages. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from diagevo.config.models import Config, GRPOConfig, HardwareConfig, SamplingConfig
 
 Bundle = dict[str, int]
-"""What one process takes, by Ray's names: GPU, CPU."""
+"""The resources of one process, by Ray's names: GPU, CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +19,22 @@ class ClusterNode:
     cpus: int
     gpus: int
     memory: int = 0
-    """Bytes that it gives to processes; 0: not known."""
+    """Bytes available to processes; 0: unknown."""
 
 
 def on_gpus(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> bool:
-    """Whether a run's models are on GPUs; `auto`: where the cluster has any."""
+    """Whether a run's models are on GPUs; `auto`: if the cluster has any."""
     return hardware.device == "cuda" or (hardware.device == "auto" and any(node.gpus for node in nodes))
 
 
 def rank_bundles(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> list[Bundle]:
-    """A place for each rank: a GPU, or its threads of a CPU."""
+    """One bundle per rank: a GPU, or its CPU threads."""
     each = {"GPU": 1} if on_gpus(hardware, nodes) else {"CPU": hardware.threads or 1}
     return [each] * hardware.processes
 
 
 def refusal(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> tuple[str, str] | None:
-    """Why the ranks cannot start on these nodes, and what fixes it; None where they can."""
+    """Why the ranks cannot start on these nodes, and the fix; None if they can."""
     kind = "GPU" if on_gpus(hardware, nodes) else "CPU"
     [each, *_] = rank_bundles(hardware, nodes)
     places = sum((node.gpus if kind == "GPU" else node.cpus) // each[kind] for node in nodes)
@@ -66,33 +66,33 @@ def gpus_of(hardware: HardwareConfig) -> tuple[int, ...]:
 
 
 def mean_tokens(sampling: SamplingConfig) -> int:
-    """Tokens of prompt and answer that a plan reckons with: an eighth of the longest."""
+    """Mean tokens of prompt and answer assumed by a plan: an eighth of the longest."""
     return max(1, (sampling.max_prompt_tokens + sampling.max_new_tokens) // 8)
 
 
 def on_this_machine(url: str | None) -> bool:
-    """Whether an endpoint is here, so that it takes one of this machine's GPUs."""
+    """Whether an endpoint is on this machine, so that it uses one of its GPUs."""
     return url is not None and urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def lora_slots(rank: int) -> int:
-    """What vLLM takes as the largest rank of its adapters, where ours have `rank`."""
+    """vLLM's maximum adapter rank for adapters of `rank`."""
     return next((allowed for allowed in _LORA_RANKS if allowed >= rank), rank)
 
 
 @dataclass(frozen=True, slots=True)
 class StageWork:
-    """The most that one stage of a round can take."""
+    """The maximum work of one stage of a round."""
 
     stage: str
     steps: int | None
-    """Optimizer steps; None where nothing trains."""
+    """Optimizer steps; None if nothing trains."""
     completions: int
     """Responses drawn from the policies."""
     calls: int
     """Calls of the diagnostician; all of them are upper bounds."""
     seconds: float | None
-    """As measured in an earlier run of the same settings; None where there is none."""
+    """Measured in an earlier run with the same settings; None if there is none."""
     about: str
 
 
@@ -109,13 +109,13 @@ def passes(settings: GRPOConfig, lora: int | None) -> tuple[int, int]:
 
 
 def votes_a_question(config: Config) -> int:
-    """Answers of the frozen solver to each question that the challenger's training draws. DARC's are as many
+    """Answers of the frozen solver to each question drawn in the challenger's training. DARC has as many
     with the document in sight as without."""
     return config.round.challenger_votes * (2 if config.method == "darc" else 1)
 
 
 def rounds_left(config: Config, stage: str, played: int) -> int:
-    """How many rounds play a stage once so many are done. DARC's train one role each."""
+    """How many remaining rounds include a stage. DARC's rounds train one role each."""
     first, last = 0, config.round.rounds
     if config.method == "darc" and stage == "challenger":
         last = config.darc.questioner_rounds

@@ -1,7 +1,7 @@
 """Settings that may change on resume: memory, hardware and time limits, not what the run computes.
 
-In a run that came from outside, where it sends requests, with which keys, by which commands and code, is the
-word of whoever wrote the bundle: it counts only when the user gives it too.
+In an imported run, the endpoints, keys, commands and code were chosen by the bundle's author: they count
+only if the user gives them too.
 """
 
 import copy
@@ -28,11 +28,11 @@ ADJUSTABLE = (
         for name in ("base_url", "api_key_env", "timeout")
     ),
 )
-"""Keys, and the beginning of such; but the precision, with which other numbers are computed."""
+"""Keys and prefixes of keys; except the precision, which changes the results."""
 
 
 def refuse_fixed(given: Layer, run: str) -> None:
-    """Raise ConfigError for a key that says what the run computes."""
+    """Raise ConfigError for a key that changes what the run computes."""
     names = [dotted(path) for path in given.values]
     fixed = [name for name in names if not name.startswith(ADJUSTABLE) or name == "hardware.precision"]
     if fixed:
@@ -44,9 +44,9 @@ def refuse_fixed(given: Layer, run: str) -> None:
 
 
 def adjusted(stored: Mapping[str, Any], given: Layer, run: str) -> tuple[dict[str, Any], Config]:
-    """The configuration of a run, with what is `given`: as the log has it, and checked.
+    """The configuration of a run, with what is `given`: applied to the one in the log
 
-    Raises ConfigError for a key that says what the run computes, and for a value that is none.
+    and validated. Raises ConfigError for a key that changes what the run computes, and for an invalid value.
     """
     refuse_fixed(given, run)
     config = apply_overrides(stored, given, run)
@@ -57,7 +57,7 @@ def adjusted(stored: Mapping[str, Any], given: Layer, run: str) -> tuple[dict[st
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Each key that is another now, with its values."""
+    """Each changed key, with its values."""
     default = {path: field.default for path, field in keys().items()}
 
     def value(tree: Mapping[str, Any], path: KeyPath) -> Any:
@@ -80,14 +80,14 @@ REACHING: tuple[KeyPath, ...] = (
     ("roles", "judge", "api_key_env"),
     ("schedule", "policy"),
 )
-"""What reaches another machine, a secret of the environment, a command line or code."""
+"""Settings that reach another machine, a secret in the environment, a command line or code."""
 
 
 def confirmed(stored: Mapping[str, Any], run: str, provided: Mapping[KeyPath, Any]) -> dict[str, Any]:
     """The configuration of an imported run with these keys as `provided` has them: the values of the user's
     own files, variables and `--set`, by key.
 
-    Raises ConfigError where the run has one, other than the default, that the user did not say.
+    Raises ConfigError if the run has a non-default one that the user did not give.
     """
     values = copy.deepcopy(dict(stored))
     missing = {}
@@ -112,7 +112,7 @@ def confirmed(stored: Mapping[str, Any], run: str, provided: Mapping[KeyPath, An
 
 
 def harmless(path: KeyPath, value: Any) -> bool:
-    """Whether a key of `REACHING` reaches nothing with this value: the default, or a policy of our own."""
+    """Whether a key of `REACHING` is harmless with this value: the default, or a built-in policy."""
     if path == ("schedule", "policy"):
         return value in BUILT_IN
     default = keys()[path].default

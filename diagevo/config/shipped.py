@@ -1,4 +1,4 @@
-"""The profiles that ship, in the order in which help names them; the first is the default."""
+"""The shipped profiles, in the order of the help; the first is the default."""
 
 from typing import Literal, get_args
 

@@ -1,7 +1,7 @@
-"""Where a value of the configuration can stand: YAML text, environment variables, `key.path=value`.
+"""The sources of configuration values: YAML text, environment variables, `key.path=value`. Each
 
-Each place becomes a `Layer`: values by key path, each with where it was written, so that an error and
-`diagevo config show` can name it. A key that does not exist is refused here, with the nearest one that does.
+becomes a `Layer`: values by key path, each with its source, so that an error and `diagevo config show`
+can name it. An unknown key is refused here, with the closest valid one.
 """
 
 import copy
@@ -25,7 +25,7 @@ PREFIX = "DIAGEVO_"
 NOT_CONFIGURATION = frozenset(
     {"DIAGEVO_HOME", "DIAGEVO_DB", "DIAGEVO_RUN", "DIAGEVO_CONFIG", "DIAGEVO_PROFILE"}
 )
-"""Variables of the command line, and no keys."""
+"""Variables of the command line, which are not keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Source:
 
 @dataclass(slots=True)
 class Layer:
-    """The values of one place, by key path."""
+    """The values of one source, by key path."""
 
     values: dict[KeyPath, Any] = field(default_factory=dict)
     sources: dict[KeyPath, Source] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Layer:
         self.sources[path] = source
 
     def nested(self, over: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The values as nested dicts, put over those of a configuration that stays as it is."""
+        """The values as nested dicts, merged over a copy of a configuration."""
         tree: dict[str, Any] = copy.deepcopy(dict(over or {}))
         for path, value in self.values.items():
             inner = tree
@@ -61,7 +61,7 @@ class Layer:
 
 
 def fields(model: type[Section] = Config, above: KeyPath = ()) -> Iterator[tuple[KeyPath, FieldInfo]]:
-    """Every setting that is no section, in the order of the models."""
+    """Every setting that is not a section, in the order of the models."""
     for name, info in model.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
             yield from fields(info.annotation, (*above, name))
@@ -89,7 +89,7 @@ def variable(path: KeyPath) -> str:
 
 
 def nearest(path: KeyPath) -> KeyPath | None:
-    """The existing key or section that a misspelt one most likely means."""
+    """The existing key or section closest to a misspelt one."""
     known = [*keys(), *_sections()]
     if same := [other for other in known if other[-1] == path[-1]]:
         return same[0]
@@ -102,7 +102,7 @@ def nearest(path: KeyPath) -> KeyPath | None:
 
 
 def no_such_key(path: KeyPath, where: str, spell: Any = dotted) -> ConfigError:
-    """What to raise for a key that is none; it names today's name of it, or the nearest one."""
+    """The error for an unknown key; it gives its current name, or the closest one."""
     renamed = RENAMED.get(dotted(path))
     close = nearest(path) if renamed is None else tuple(renamed.split("."))
     if close is None:
@@ -113,7 +113,7 @@ def no_such_key(path: KeyPath, where: str, spell: Any = dotted) -> ConfigError:
 
 
 def _add(layer: Layer, path: KeyPath, value: Any, where: Mapping[KeyPath, str], kind: Kind) -> None:
-    """Put a value, or the values of a section, into the layer. Raises ConfigError for a key that is none."""
+    """Put a value, or the values of a section, into the layer. Raises ConfigError for an unknown key."""
     place = next(where[path[:depth]] for depth in range(len(path), -1, -1) if path[:depth] in where)
     if path in keys():
         layer.put(path, value, Source(kind, place))
@@ -150,7 +150,7 @@ def from_yaml(text: str, name: str, kind: Kind) -> Layer:
 
 
 def _lines(node: Any, above: KeyPath = ()) -> Iterator[tuple[KeyPath, int]]:
-    """The line of every key below a YAML node, as deep as the keys of a configuration stand."""
+    """The line of every key below a YAML node, to the depth of configuration keys."""
     from ruamel.yaml.nodes import MappingNode
 
     if isinstance(node, MappingNode) and len(above) < max(map(len, keys())):
@@ -161,11 +161,11 @@ def _lines(node: Any, above: KeyPath = ()) -> Iterator[tuple[KeyPath, int]]:
 
 
 def from_file(file: Path, kind: Kind) -> Layer:
-    """Read a configuration file. Raises ConfigError where it cannot be read."""
+    """Read a configuration file. Raises ConfigError if it cannot be read."""
     from diagevo.config.yaml_text import BYTES
 
     try:
-        with file.open("rb") as opened:  # it may be a device that never ends
+        with file.open("rb") as opened:  # it may be an endless device
             given = opened.read(BYTES + 1)
         text = given.decode("utf-8", "strict" if len(given) <= BYTES else "replace")
     except OSError as error:
@@ -205,7 +205,7 @@ def from_settings(settings: tuple[str, ...]) -> Layer:
 
 
 def _takes_text(annotation: Any) -> bool:
-    """Whether a field is text or a path, or may be: then `1e3` and `on` are what was written."""
+    """Whether a field may be text or a path: then `1e3` and `on` are taken literally."""
     return annotation in (str, Path) or (
         get_origin(annotation) not in (tuple, dict)
         and any(_takes_text(part) for part in get_args(annotation))
@@ -213,7 +213,7 @@ def _takes_text(annotation: Any) -> bool:
 
 
 def _value(path: KeyPath, text: str, where: str) -> Any:
-    """The value that `text` means for a key: text where text is wanted, else what YAML reads in it."""
+    """The value of `text` for a key: text if the field takes text, otherwise parsed as YAML."""
     from diagevo.config.yaml_text import read
 
     info = keys().get(path)

@@ -21,7 +21,7 @@ HEADER = """\
 
 
 def scalar(value: Any) -> str:
-    """A value on one line of YAML 1.2, without quotes where it reads the same without."""
+    """A value on one line of YAML 1.2, without unnecessary quotes."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     return json.dumps(value, ensure_ascii=False)
@@ -32,7 +32,7 @@ def to_yaml(config: Config) -> str:
 
 
 def template(profile: str) -> str:
-    """A file that chooses a profile and shows every other key, commented out, with what it is for."""
+    """A file that selects a profile and shows every other key, commented out, with its purpose."""
     about = [line for line in profile_text(profile).splitlines() if line.startswith("#")]
     head = f"{HEADER}\nprofile: {profile}\n" + "\n".join(about)
     return head + "\n\n" + _lines(of_profile(profile).config, comments=True)

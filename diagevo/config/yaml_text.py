@@ -14,7 +14,7 @@ from diagevo.text.escaping import storable
 BYTES = 64 * 1024
 
 _NO_VALUE = (ValueError, TypeError, OverflowError, LookupError)
-"""How ruamel.yaml fails at a directive it does not know, at `!!int` without a number, at a list as a key."""
+"""ruamel.yaml's errors for an unknown directive, `!!int` without a number, a list as a key."""
 
 
 class _Constructor(SafeConstructor):
@@ -44,7 +44,7 @@ def read(text: str, name: str) -> tuple[Any, Node | None]:
     parser = None
     try:
         constructor, parser = loader.get_constructor_parser(io.StringIO(text))
-        constructor.composer.warn_double_anchors = False  # an anchor may be named again
+        constructor.composer.warn_double_anchors = False  # an anchor may be redefined
         node = constructor.composer.get_single_node()
         return (None if node is None else constructor.construct_document(node)), node
     except MarkedYAMLError as error:

@@ -1,4 +1,4 @@
-"""The paper's equations, one function each, called alike by play and by every audit of it.
+"""The paper's equations, one function each, called by the loop and by every audit. Only
 
-What may come in: pure functions of plain numbers. No log, no configuration, no model, no file.
+pure functions of plain numbers belong here: no log, no configuration, no model, no file.
 """

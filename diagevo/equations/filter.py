@@ -1,4 +1,4 @@
-"""Double-confidence filtering: what the votes give, the verdict, and the inequality that decided, with its
+"""Double-confidence filtering: counted votes, the verdict, and the inequality that decided, with its
 numbers."""
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def verdict(
 
 
 def reason(p1: Fraction, p2: Fraction, labelled: bool, settings: Filter) -> str:
-    """The constraint that decided the verdict, its numbers put in.
+    """The constraint that decided the verdict, with its numbers.
 
     Args:
         p1: the majority's share of all N responses.
@@ -107,7 +107,7 @@ def failing(rewards: Sequence[float], pass_at: float) -> list[int]:
         pass_at: the least reward that passes.
 
     Returns:
-        The places of the others, rising.
+        The indices of the others, ascending.
     """
     return [sample for sample, reward in enumerate(rewards) if reward < pass_at]
 
@@ -136,7 +136,7 @@ def verdict_of_rewards(passes: int, responses: int) -> Verdict:
 
 
 def reason_of_rewards(passes: int, responses: int) -> str:
-    """What decided `verdict_of_rewards`, its numbers put in."""
+    """What decided `verdict_of_rewards`, with its numbers."""
     if passes == 0:
         return f"none of {responses} rewards passed: there is no reference to compare with"
     if passes == responses:

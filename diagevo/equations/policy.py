@@ -1,7 +1,7 @@
-"""A policy of the schedule: which share is explored freely, and what each other prompt is aimed at. The
-paper's is one of them; another is a class of the same form, named in a configuration.
+"""A policy of the schedule: the share of free exploration, and the aim of each other prompt. The
+paper's is one of them; another is a class with the same interface, named in a configuration.
 
-A policy reads what is committed and nothing else, so that whoever holds the log can ask it again.
+A policy reads only committed data, so that anyone with the log can repeat its decisions.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from diagevo.equations.settings import Settings
 from diagevo.equations.states import Tally
 
 BUILT_IN = ("frequency", "free", "targeted", "fixed")
-"""Names of the paper's policy, and of those of its ablations. Any other name is `file.py:Class`."""
+"""Names of the paper's policy and of its ablations. Any other name is `file.py:Class`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Known:
     """What a policy may read: the memory as committed, and how questions were answered."""
 
     round: int
-    """The round that is drawn for."""
+    """The round to draw for."""
     failures: int
     """F: the sum of f over the Active causes."""
     reference: int | None
@@ -50,7 +50,7 @@ class Known:
     """A mapping for each committed round: P_t(e) of the causes that it aimed at, Mastered by now or not. They
     begin with the first round that such a policy of one's own was named in."""
     weights: tuple[int, ...] = ()
-    """What p of each Active cause is in proportion to; none given: f."""
+    """What p of each Active cause is proportional to; f by default."""
 
     @cached_property
     def edges(self) -> list[int]:
@@ -59,12 +59,12 @@ class Known:
 
 
 class Policy(Protocol):
-    """Made without arguments, once for each round. Both methods must give the same for the same."""
+    """Made without arguments, once for each round. Both methods must be deterministic in their arguments."""
 
     def epsilon(self, known: Known) -> Fraction:
-        """The share of free exploration of a round.
+        """A round's share of free exploration. Not
 
-        Not asked where F = 0: then it is 1.
+        called if F = 0: then it is 1.
 
         Args:
             known: What is committed.
@@ -75,11 +75,11 @@ class Policy(Protocol):
         ...
 
     def draw(self, rng: Random, epsilon: Fraction, known: Known) -> ScheduledCause | None:
-        """What one prompt aims at. Not asked where there is no Active cause.
+        """What one prompt aims at. Not called if there is no Active cause.
 
         Args:
             rng: The only source of chance.
-            epsilon: What `epsilon` gave for the round.
+            epsilon: The result of `epsilon` for the round.
             known: What is committed.
 
         Returns:
@@ -90,10 +90,10 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Frequency:
-    """The paper's, Equations 1 and 2: ε by F / F₁, a cause by its share of F."""
+    """The paper's policy, Equations 1 and 2: ε by F / F₁, a cause by its share of F."""
 
     def weight(self, frequency: int) -> int:
-        """What p of an Active cause is in proportion to, by its f: a whole number above 0."""
+        """What p of an Active cause is proportional to, as a function of its f: a whole number above 0."""
         return frequency
 
     def p_formula(self, f: str, total: str) -> str:
@@ -109,12 +109,12 @@ class Frequency:
         return schedule.epsilon(known.failures, known.reference, known.k)
 
     def epsilon_formula(self, first: str, failures: str, k: str) -> str | None:
-        """ε in symbols or numbers, by those of F₁, F and k; None: it follows from none of them."""
+        """ε in symbols or numbers, given those of F₁, F and k; None: it does not follow from them."""
         return f"{first}/({first} + {failures}/{k})"
 
     @property
     def epsilon_words(self) -> str:
-        """How ε comes about, in words."""
+        """How ε is determined, in words."""
         return "the larger F is beside F₁, the smaller it is"
 
     def draw(self, rng: Random, epsilon: Fraction, known: Known) -> ScheduledCause | None:
@@ -124,7 +124,7 @@ class Frequency:
 
 @dataclass(frozen=True, slots=True)
 class Held(Frequency):
-    """Of the ablations: ε stays, a cause is drawn as in the paper."""
+    """An ablation: ε is fixed, and a cause is drawn as in the paper."""
 
     at: Fraction
 
@@ -141,8 +141,8 @@ class Held(Frequency):
 
 @dataclass(frozen=True, slots=True)
 class AsRecorded(Frequency):
-    """Stands for somebody's class where a log is read, which runs no code: ε is in the log, and p of a cause
-    is known to the class alone. What is shown in its place is the paper's."""
+    """Stands for a user's class when a log is read, which runs no code: ε is in the log, and only the class
+    knows p of a cause. The paper's p is shown instead."""
 
     name: str
 
@@ -162,7 +162,7 @@ def built_in(settings: Settings) -> Frequency | None:
     """The policy that the settings name.
 
     Returns:
-        One of this program's; None where the name is the place of somebody's class.
+        A built-in one; None if the name refers to a user's class.
     """
     match settings.policy:
         case "frequency":
@@ -179,15 +179,15 @@ def built_in(settings: Settings) -> Frequency | None:
 
 
 def described(settings: Settings) -> Frequency:
-    """The policy that the settings name, as a screen or page describes it."""
+    """The policy that the settings name, as described on a screen or page."""
     return built_in(settings) or AsRecorded(settings.policy)
 
 
 def shares(policy: Policy | None, frequencies: Mapping[str, int]) -> dict[str, Share]:
-    """Equation 1, p: f(e) / F of every Active cause, or what the policy weighs f as over its sum.
+    """Equation 1, p: f(e) / F of every Active cause, or the policy's weight of f over the sum of weights.
 
     Args:
-        policy: the round's. One that is no kind of `Frequency` has no p; it is then the paper's.
+        policy: the round's. One that is not a `Frequency` has no p; the paper's is used then.
         frequencies: f by cause.
 
     Returns:
@@ -200,12 +200,12 @@ def shares(policy: Policy | None, frequencies: Mapping[str, int]) -> dict[str, S
 
 
 def epsilon_of(policy: Policy, known: Known) -> Fraction:
-    """ε of the next round by any policy, in [0, 1]; 1 where F = 0, checked first."""
+    """ε of the next round by any policy, in [0, 1]; 1 if F = 0, checked first."""
     return policy.epsilon(known) if known.failures else Fraction(1)
 
 
 def next_epsilon(settings: Settings, failures: int, reference: int | None) -> Fraction | None:
-    """ε of the next round by a policy of this program.
+    """ε of the next round by a built-in policy.
 
     Args:
         settings: they name the policy.
@@ -213,7 +213,7 @@ def next_epsilon(settings: Settings, failures: int, reference: int | None) -> Fr
         reference: F₁; None before the first commit with a failure, whose F will be F₁.
 
     Returns:
-        A Fraction in [0, 1]; None where the policy is somebody's class, whose answer is a fact of the log.
+        A Fraction in [0, 1]; None if the policy is a user's class, whose answer is a fact in the log.
     """
     policy = built_in(settings)
     if failures == 0:

@@ -1,5 +1,5 @@
-"""What a challenger earns in Absolute Zero, SPICE and DARC, whose rewards follow from what was measured of
-each completion. Pure, so that who reads the log works them out again."""
+"""The challenger's rewards in Absolute Zero, SPICE and DARC, which follow from the measurements of each
+completion. Pure, so that an audit can recompute them from the log."""
 
 import math
 from collections.abc import Sequence
@@ -9,24 +9,24 @@ from typing import NamedTuple
 from diagevo.equations.darc_rewards import Measured, ranked_rewards
 
 USELESS, NO_TASK = -0.5, -1.0
-"""Absolute Zero: of a task that none or all answers solve, and of a completion without a task."""
+"""Absolute Zero: for a task that none or all answers solve, and for a completion without a task."""
 INVALID, UNRELATED = -1.0, 0.0
 VARIANCE, SIGMA = Fraction(1, 4), 0.1
-"""SPICE: the best variance of being right, which half of the answers give, and how fast the reward falls off
-it."""
+"""SPICE: the target variance of correctness, reached when half of the answers are right, and the width of
+the reward around it."""
 
 
 class MeasuredProposal(NamedTuple):
-    """What was measured of one completion."""
+    """The measurements of one completion."""
 
     right: int | None
-    """Answers of the frozen solver that are right; None for a completion that has nothing it may be asked."""
+    """Answers of the frozen solver that are right; None for a completion without a usable question."""
     answers: int = 0
     """Of so many."""
     related: bool = True
     """SPICE: whether the judge says that the question belongs to its document."""
     level: int = 0
-    """DARC: the difficulty that was asked for, from 1."""
+    """DARC: the requested difficulty, from 1."""
     document: str = ""
     """DARC: the SHA-256 of the document that was shown."""
 
@@ -36,7 +36,7 @@ class MeasuredProposal(NamedTuple):
 
 
 def learnability(accuracy: Fraction) -> Fraction:
-    """1 − a for a task that some answers solve, 0 for one that none or all do.
+    """1 − a for a task that some answers solve, 0 if none or all do.
 
     Args:
         accuracy: a, the share of the solver's answers that are right, in [0, 1].
@@ -45,13 +45,13 @@ def learnability(accuracy: Fraction) -> Fraction:
 
 
 def proposer_reward(accuracy: Fraction | None) -> float:
-    """What a completion of Absolute Zero's challenger earns.
+    """The reward of a completion by Absolute Zero's challenger.
 
     Args:
-        accuracy: of the solver on its task; None where it has no valid one.
+        accuracy: of the solver on its task; None if it has no valid one.
 
     Returns:
-        Its learnability where that is above 0, −0.5 for a task without any, −1 for no valid task.
+        Its learnability if above 0, −0.5 for a task without any, −1 for no valid task.
     """
     if accuracy is None:
         return NO_TASK
@@ -59,10 +59,10 @@ def proposer_reward(accuracy: Fraction | None) -> float:
 
 
 def question_reward(accuracy: Fraction | None, related: bool = True) -> float:
-    """What a completion of SPICE's challenger earns.
+    """The reward of a completion by SPICE's challenger.
 
     Args:
-        accuracy: p, the share of the reasoner's answers that agree with the challenger's; None where the
+        accuracy: p, the share of the reasoner's answers that agree with the challenger's; None if the
             completion has no valid question.
         related: whether the question is related to the document.
 
@@ -77,7 +77,7 @@ def question_reward(accuracy: Fraction | None, related: bool = True) -> float:
 
 
 def earned(method: str, step: Sequence[MeasuredProposal]) -> list[float] | None:
-    """The rewards of a step's completions; None of a method whose rewards do not follow from these.
+    """The rewards of a step's completions; None for a method whose rewards do not follow from these.
 
     Args:
         method: its name, as configured.

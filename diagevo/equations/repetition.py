@@ -1,6 +1,6 @@
 # scipy comes without types, so that strict mode would only name them.
 # pyright: standard
-"""The repetition penalty: how much of an update batch says the same thing.
+"""The repetition penalty: how much of an update batch repeats itself.
 
 Distances are 1 - sentence BLEU-4 on whitespace tokens; clusters come from average linkage; a question's
 penalty is the share of the batch that its cluster holds.

@@ -1,4 +1,4 @@
-"""How much is explored freely, and which causes are aimed at, in integers and fractions."""
+"""The share of free exploration, and the choice of causes, in integers and fractions."""
 
 import random
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""The numbers that the equations read, and what an ablation holds them at. Plain values."""
+"""The parameters of the equations, including those of ablations. Plain values."""
 
 from fractions import Fraction
 from typing import Literal
@@ -15,19 +15,19 @@ class Settings(msgspec.Struct, frozen=True):
     theta_up: Fraction
     """θ_up: the mean p₁ from which on a cause is Mastered, in [0, 1]."""
     promotion_questions: int
-    """Questions that a promotion needs at least; the paper's |P| > 0 is 1."""
+    """Minimum questions for a promotion; the paper's |P| > 0 is 1."""
     state_updates: bool
     """Whether causes are promoted at all."""
     k: Fraction
-    """At z = k as much is free as targeted; above 0."""
+    """Free and targeted shares are equal at z = k; above 0."""
     policy: str
     """A name of `policy.BUILT_IN`, or the place of a class."""
     fixed_epsilon: Fraction | None
     """ε of the policy `fixed`."""
     stitching: Stitching
-    """Where a targeted cause's Mastered partner comes from: its node, anywhere, or there is none."""
+    """Where a targeted cause's Mastered partner comes from: its node, anywhere, or none."""
     seed: int
-    """Of the draws, where a round is not opened with another."""
+    """Seed of the draws, unless a round is opened with another."""
 
 
 class Filter(msgspec.Struct, frozen=True, cache_hash=True):

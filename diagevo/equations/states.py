@@ -10,7 +10,7 @@ from diagevo.equations.settings import Settings
 
 CauseState = Literal["active", "mastered", "dismissed"]
 """Of an error cause. An Active one is aimed at, a Mastered one is stitched to others (the paper's Section 3);
-one that somebody dismissed, as no fault of the model, is neither and leaves F."""
+one dismissed as not the model's fault is neither and leaves F."""
 Part = Literal["target", "partner"]
 """In a schedule: what questions are aimed at, and what they are stitched to."""
 
@@ -109,7 +109,7 @@ def counted(state: CauseState, frequency: int, failures: int) -> tuple[CauseStat
 
     Returns:
         An Active cause adds Δ to f. A Mastered cause with Δ above 0 becomes Active again with f = Δ. A
-        dismissed cause stays so and adds Δ to f, for the day on which the dismissal is taken back.
+        dismissed cause stays so and adds Δ to f, in case the dismissal is undone.
     """
     if failures == 0:
         return state, frequency
@@ -123,14 +123,13 @@ def counted(state: CauseState, frequency: int, failures: int) -> tuple[CauseStat
 
 
 def reinstated(frequency: int, promoted: bool) -> CauseState:
-    """The state of a cause whose dismissal is taken back, or whose failures are others'. One without failures
+    """The state of a cause whose dismissal is undone, or whose failures were moved away. One without failures
     since its promotion is Mastered until the next; one that was never promoted is Active whatever its f."""
     return "active" if frequency or not promoted else "mastered"
 
 
 def settled(state: CauseState, frequency: int, promoted: bool) -> CauseState:
-    """The state of a cause with this f at a commit. A dismissed one keeps its f for the day on which it is
-    reinstated."""
+    """The state of a cause with this f at a commit. A dismissed one keeps its f in case it is reinstated."""
     match state:
         case "active" | "mastered":
             return reinstated(frequency, promoted)
@@ -141,5 +140,5 @@ def settled(state: CauseState, frequency: int, promoted: bool) -> CauseState:
 
 
 def withdrawn(state: CauseState, frequency: int, promoted: bool) -> tuple[CauseState, int]:
-    """The state and frequency after somebody says that one of the f failures is of another cause."""
+    """The state and frequency after one of the f failures is assigned to another cause."""
     return settled(state, frequency - 1, promoted), frequency - 1

@@ -1,1 +1,1 @@
-"""Programs that a model wrote, run in a process that can do nothing but compute."""
+"""Runs a model's programs in a process that can do nothing but compute."""

@@ -1,4 +1,4 @@
-"""The process in which a model's program runs: it checks the program, walls itself in, runs it, and answers.
+"""The process in which a model's program runs: it checks the program, sandboxes itself, runs it, and answers.
 
 Started by `executor` with nothing but the standard library and this package.
 """
@@ -44,7 +44,7 @@ class _Hint:
 
 
 def _type_of(value: object) -> type:
-    """`type` of one value; of a class it would be `type` itself, which makes classes."""
+    """`type` of one value; for a class it would be `type` itself, which creates classes."""
     if isinstance(value, type):
         raise TypeError("the type of a class is not available")
     return type(value)
@@ -55,9 +55,9 @@ _MAKERS = (copyreg.__dict__["__newobj__"], iter)
 
 
 def _rebuilt(value: object, memo: object, maker: object, *parts: object) -> object:
-    """What `copy` makes of a value that says how it is made; here, by nothing but its class.
+    """How `copy` rebuilds a value with `__reduce__`; here, only through its class. A method
 
-    A method says `getattr`, of an object and a name that a program can choose.
+    reduces to `getattr`, with an object and a name that a program can choose.
     """
     if not (isinstance(maker, type) or any(maker is each for each in _MAKERS)):
         raise TypeError(f"a {type(value).__name__} is not copied")
@@ -65,12 +65,12 @@ def _rebuilt(value: object, memo: object, maker: object, *parts: object) -> obje
 
 
 def _deepcopy(x: object) -> object:
-    """Without the memory of what is copied already, which could answer for what a value is made of."""
+    """Without the memo of copied values, which could replace a value's parts."""
     return copy.deepcopy(x)
 
 
 def _world(modules: Mapping[str, types.ModuleType]) -> dict[str, Any]:
-    """The globals of one run, made anew for each."""
+    """The globals of one run, fresh for each."""
     spaces: dict[str, types.ModuleType] = {}
     for name, names in MODULES.items():
         if name in HINTS or name in modules:
@@ -95,8 +95,8 @@ def _world(modules: Mapping[str, types.ModuleType]) -> dict[str, Any]:
 
 
 def parse_call(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments that an input writes, `1, [2], key="x"`. Raises ProgramRefused for any
-    other."""
+    """The arguments in an input, `1, [2], key="x"`. Raises ProgramRefused for anything
+    else."""
     try:
         tree = ast.parse(f"f({text}\n)", mode="eval").body
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "f":
@@ -109,7 +109,7 @@ def parse_call(text: str) -> tuple[list[Any], dict[str, Any]]:
 
 
 def written(value: object) -> str:
-    """A value as the literal that gives it back. Raises ProgramRefused for any other."""
+    """A value as a literal that evaluates to it. Raises ProgramRefused if there is none."""
     left = [LITERAL_BYTES]
 
     def check(item: object, depth: int) -> None:
@@ -147,7 +147,7 @@ def written(value: object) -> str:
 
 
 def prepare(program: str, calls: list[str]) -> Callable[[Callable[[], None]], list[str]]:
-    """Check the program and load what it imports; the function that is returned plays its calls."""
+    """Check the program and load its imports; the returned function runs its calls."""
     if len(program) > PROGRAM_CHARACTERS:
         raise ProgramRefused("too_long", f"the program is longer than {PROGRAM_CHARACTERS} characters")
     try:
@@ -198,11 +198,11 @@ _NO_MEMORY = b'{"refused": "memory", "why": "it needs more memory"}\n'
 
 
 _QUIET = frozenset(("exec", "sys.unraisablehook", "builtins.id"))
-"""What an allowed program causes: its own start, an error in a generator that ends, a copy."""
+"""Audit events of allowed programs: startup, an error in a generator that ends, a copy."""
 
 
 def _seal() -> None:
-    """The last thing before the program: from here on, all that Python audits ends the process."""
+    """The last step before the program: from here on, any other audit event ends the process."""
     _answer(walls=wall_in())
     write, leave, refused, quiet = os.write, os._exit, _REFUSED_BY_HOOK, _QUIET
 
@@ -212,7 +212,7 @@ def _seal() -> None:
             leave(0)
 
     sys.unraisablehook = lambda _: None
-    sys.stdout = cast("TextIO", None)  # what a module prints is said to nobody
+    sys.stdout = cast("TextIO", None)  # a module's output goes nowhere
     sys.addaudithook(hook)
 
 
@@ -226,4 +226,4 @@ def main() -> None:
         _answer(refused=refused.kind, why=refused.why[:200])
     except MemoryError:
         os.write(1, _NO_MEMORY)
-    os._exit(0)  # no destructor of the program's runs after the answer
+    os._exit(0)  # none of the program's destructors runs after the answer

@@ -1,7 +1,7 @@
-"""Runs a program that a model wrote, and says what it gave or why that does not count.
+"""Runs a model's program, and returns its result or why that does not count. Nothing
 
-Nothing of it is evaluated here: the program goes to a process of its own (`child`), which is started for it
-and killed after it, and what comes back is read as a literal or not at all.
+of it is evaluated here: the program goes to a separate process (`child`), which is started for it and killed
+after it, and its output is read as a literal or not at all.
 """
 
 import ast
@@ -25,10 +25,10 @@ from diagevo.executing.child import LITERAL_BYTES
 from diagevo.executing.walls import CPU_SECONDS
 
 WALL_SECONDS = 10.0
-"""On the clock, for one run. CPU time and memory are limited by the process itself (`child`)."""
+"""Wall-clock limit of one run. CPU time and memory are limited by the process itself (`child`)."""
 MOST_INPUTS = 16
 _ANSWER_BYTES = 8 * LITERAL_BYTES * MOST_INPUTS
-"""More than the longest answer, whose characters JSON may write as six."""
+"""More than the longest answer, whose characters JSON may escape as six."""
 
 Refusal = Literal[
     "banned", "not_executable", "not_deterministic", "not_literal", "timeout", "memory", "too_long"
@@ -56,22 +56,23 @@ main()
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What came of a program: an output for each input, or why there is none."""
+    """The result of a program: an output for each input, or why there is none."""
 
     outputs: tuple[str, ...] = ()
-    """Python literals, each at most 4 kB; empty where the program was refused."""
+    """Python literals, each at most 4 kB; empty if the program was refused."""
     refused: Refusal | None = None
     why: str = ""
-    """In words, at most 200 characters; they may be the model's own."""
+    """An explanation of at most 200 characters; it may quote the model."""
     walls: frozenset[Wall] | None = None
-    """What held the process beside the limits and the allow-lists; None where the program was not begun."""
+    """What contained the process besides the limits and the allow-lists; None if the program was not
+    started."""
 
 
 class PythonExecutor:
     """Runs programs, each twice: two hash seeds and two orders of its inputs must give the same values."""
 
     def __init__(self, workers: int | None = None, seconds: float = WALL_SECONDS) -> None:
-        """`workers`: processes at a time; by default one a core."""
+        """`workers`: concurrent processes; by default one per core."""
         if os.name != "posix":
             raise MissingDependencyError(
                 "programs are run on Linux and macOS alone", hint="use a machine with one of them"
@@ -80,12 +81,12 @@ class PythonExecutor:
         self.seconds = seconds
 
     def walls(self) -> frozenset[Wall]:
-        """What holds a process here, found out by running one."""
+        """What contains a process here, determined by running one."""
         return self.run("def f(x): return x", ["1"]).walls or frozenset()
 
     def run(self, program: str, inputs: Sequence[str]) -> Execution:
-        """Call the program's `f`, or its last function, with each of the inputs: arguments as they are
-        written in a call. The first that is refused refuses them all."""
+        """Call the program's `f`, or its last function, with each of the inputs: arguments as written
+        in a call. If one is refused, all are."""
         if not 0 < len(inputs) <= MOST_INPUTS:
             raise ValueError(f"1 to {MOST_INPUTS} inputs are run at a time, not {len(inputs)}")
         if any(len(each.encode(errors="replace")) > LITERAL_BYTES for each in inputs):
@@ -95,7 +96,7 @@ class PythonExecutor:
             return first
         again = _played(program, list(reversed(inputs)), "1", self.seconds)
         if again.refused in ("memory", "timeout"):
-            return again  # so near its limits that one run was lucky
+            return again  # so close to its limits that one run was lucky
         pairs = zip(first.outputs, reversed(again.outputs), strict=True)
         if again.refused is not None or not all(same_literal(one, other) for one, other in pairs):
             why = "a second run gave another result"
@@ -109,7 +110,7 @@ class PythonExecutor:
 
 
 def read_literal(text: str) -> tuple[object] | None:
-    """The value that a text writes, in a tuple of one; None where it is no Python literal of 4 kB at most."""
+    """The value of a text, in a one-element tuple; None if it is not a Python literal of at most 4 kB."""
     if len(text.encode(errors="replace")) > LITERAL_BYTES:
         return None
     try:
@@ -119,7 +120,7 @@ def read_literal(text: str) -> tuple[object] | None:
 
 
 def same_literal(one: str, other: str) -> bool:
-    """Whether both are literals, and of one value."""
+    """Whether both are literals with the same value."""
     first, second = read_literal(one), read_literal(other)
     return first is not None and second is not None and bool(first == second)
 
@@ -152,7 +153,7 @@ def _played(program: str, inputs: list[str], hash_seed: str, seconds: float) -> 
 
 
 def _answer_of(pipe: int, seconds: float) -> tuple[bytes, bool]:
-    """What is written to a pipe in that time, at most what an answer can be, and whether that was all."""
+    """What is written to a pipe in that time, at most the size of an answer, and whether that was all."""
     deadline = time.monotonic() + seconds
     readable = select.poll()
     readable.register(pipe, select.POLLIN)
@@ -167,7 +168,7 @@ def _answer_of(pipe: int, seconds: float) -> tuple[bytes, bool]:
 
 
 def _read(answer: bytes, code: int, wanted: int) -> Execution:
-    """An answer as text of a stranger: a process that was taken over may have written it."""
+    """An answer, treated as untrusted text: a compromised process may have written it."""
     if len(answer) > _ANSWER_BYTES:
         return Execution(refused="too_long", why="its process wrote more than an answer")
     said: dict[str, object] = {}

@@ -1,7 +1,7 @@
-"""What a model's program may be made of: an allow-list over its syntax tree, its builtins and its modules.
+"""What a model's program may consist of: an allow-list over its syntax tree, its builtins and its modules.
 
-A ban list would have to name every way out. Here what is not listed is refused: a kind of node, an attribute,
-a builtin, a module, a name of a module.
+A ban list would have to name every escape. Here anything not listed is refused: a kind of node, an attribute,
+a builtin, a module, a name in a module.
 """
 
 import ast
@@ -65,11 +65,11 @@ MODULES: Mapping[str, str] = {
     "Sequence Set Text Tuple Type Union",
     "collections.abc": "Callable Generator Hashable Iterable Iterator Mapping Sequence",
 }
-"""What a program may import, and of it."""
+"""The modules that a program may import, with their names."""
 ALSO_LOADED = {"collections": ("heapq",), "statistics": ("heapq",)}
-"""What a module imports only when it is used, which no walled process can."""
+"""What a module imports only on use, which a sandboxed process cannot."""
 HINTS = ("typing", "collections.abc")
-"""Modules of which only the names are needed: real ones would compile the strings in a hint."""
+"""Modules of which only the names are needed: the real ones would compile strings in annotations."""
 
 _BY_STRING = frozenset(("format", "format_map"))
 """They read the attributes that a string names."""
@@ -94,7 +94,7 @@ _OF_INTERPRETER = frozenset(
 
 
 class ProgramRefused(Exception):
-    """The program is not run, or what it did does not count: a kind of `executor.Refusal`, and why."""
+    """The program is not run, or its result does not count: a kind of `executor.Refusal`, and why."""
 
     def __init__(self, kind: str, why: str) -> None:
         super().__init__(kind, why)
@@ -106,9 +106,9 @@ def _banned(why: str) -> ProgramRefused:
 
 
 def check_program(tree: ast.AST) -> None:
-    """Raises ProgramRefused where a program has anything but what is listed above.
+    """Raises ProgramRefused if a program has anything not listed above. Names come
 
-    Names are those of the tree, which Python has brought to their normal form (NFKC) already.
+    from the tree, where Python has already normalized them (NFKC).
     """
     nodes = list(ast.walk(tree))
     bound = {name for node in nodes for name in _bound(node)}
@@ -147,7 +147,7 @@ def _read(node: ast.AST) -> bool:
 
 
 def _strings(node: ast.AST) -> Iterator[str]:
-    """All names in the fields of a node, whatever the field: a later Python may have more."""
+    """All names in any field of a node: a later Python may have more fields."""
     for _, value in ast.iter_fields(node):
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, str):
@@ -180,7 +180,7 @@ def _check_attribute(node: ast.Attribute, allowed: frozenset[str] | set[str]) ->
 
 
 def _plain_fields(text: str) -> bool:
-    """Whether the replacement fields of a format string name values, and nothing of them."""
+    """Whether the replacement fields of a format string name only values, not their attributes."""
     try:
         fields = [(name, spec) for _, name, spec, _ in Formatter().parse(text) if name is not None]
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the kernel takes from a process, so that it can do nothing but compute, whatever runs in it."""
+"""Kernel restrictions on a process, so that it can do nothing but compute, whatever runs in it."""
 
 import ctypes
 import os
@@ -24,17 +24,20 @@ _SYSTEM_CALLS: Mapping[str, tuple[int, tuple[int, ...]]] = {
         (63, 64, 222, 226, 215, 214, 134, 135, 139, 124, 216, 233, 93, 169, 132, 98, 128, 113, 94, 278),
     ),
 }
-"""Of a machine: its audit number, and the calls that computing needs. Any other ends the process."""
+"""For each architecture: its audit number, and the system calls that computing needs.
+
+Any other ends the process.
+"""
 
 
 def limit() -> None:
-    """What holds from the start, whatever is read."""
+    """Limits from the start, before anything is read."""
     for name, most in (("CPU", CPU_SECONDS), ("AS", MEMORY_BYTES), ("FSIZE", 0), ("CORE", 0)):
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
 
 
 def wall_in() -> list[str]:
-    """Give up what the kernel lets a process give up; which of it worked (`executor.WALLS`)."""
+    """Drop what the kernel lets a process drop; returns what worked (`executor.WALLS`)."""
     held: list[str] = []
     libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
     if libc is not None and 0 in (libc.unshare(flags) for flags in (_NEW_NETWORK, _NEW_USER | _NEW_NETWORK)):

@@ -1,5 +1,5 @@
-"""The whole report in a folder: the pages of `diagevo view` with the figures and tables on them, and beside
-them every figure with its data and every table in its formats."""
+"""The whole report in a folder: the pages of `diagevo view` with the figures and tables, and next to them
+every figure with its data and every table in its formats."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
 
 PAGES = 500
-"""Pages of a report at most: the first page has its figures, and `diagevo view --export` writes all."""
+"""Maximum pages of a report: the first page has its figures, and `diagevo view --export` writes all pages."""
 SHOWN_ROWS = 200
-"""Of a figure's data on the page; its CSV file has all."""
+"""Rows of a figure's data on the page; its CSV file has all."""
 Say = Callable[[str], None]
 
 
 def each_run(url: str, names: Iterable[str], say: Say | None = None) -> Iterator[History]:
-    """Runs of a database one after another, each once and closed behind; an empty name is its latest run's.
+    """Runs of a database one after another, each once and closed afterwards; an empty name means the latest
 
-    One that is not there is reported to `say`. Raises NotFoundError where there is none.
+    run. A missing one is reported to `say`. Raises NotFoundError if there is none.
     """
     for name in dict.fromkeys(names):
         try:
@@ -50,7 +50,7 @@ def each_run(url: str, names: Iterable[str], say: Say | None = None) -> Iterator
 def tables_of(
     url: str, materials: Sequence[Material], plan: Plan | None, say: Say
 ) -> dict[TableName, ReportTable]:
-    """The tables that something was measured for: the main one, the report's own time, and a plan's."""
+    """The tables with measurements: the main one, the time table, and a plan's."""
     found: dict[TableName, ReportTable] = {}
     with suppress(NotFoundError):
         found["time"] = time_table(materials[0])
@@ -66,7 +66,7 @@ def tables_of(
 
 
 def named_table(name: TableName, url: str, runs: Sequence[str], plan: Plan | None, say: Say) -> ReportTable:
-    """A table of these runs. Raises NotFoundError where nothing of it was measured."""
+    """A table of these runs. Raises NotFoundError if nothing in it was measured."""
     if (name == "time" or name in ROWS) and len(runs) > 1:
         raise ConfigError(f"the table {name} is of one run", hint=f"name it: --run {runs[0]}")
     if name == "time":
@@ -82,7 +82,7 @@ def named_table(name: TableName, url: str, runs: Sequence[str], plan: Plan | Non
 def _results(
     url: str, runs: Sequence[str], plan: Plan | None, say: Say
 ) -> tuple[list[RunResult], str | None]:
-    """What the runs came to, and the world that any of them was played in."""
+    """The results of the runs, and the world of any of them."""
     found: list[RunResult] = []
     world = None
     for history in each_run(url, runs, None if plan is None else say):
@@ -102,7 +102,7 @@ def build(
     on_figure: Callable[[str], None] = lambda name: None,
 ) -> list[tuple[str, Path]]:
     """Write pages, figures and tables; the files by name, the first page first. The pages are those of
-    `materials`' runs; the overview of the first one has the figures, or what they lack.
+    `materials`' runs; the overview of the first one has the figures, or what is missing for them.
 
     Raises what `view.export` does.
     """
@@ -141,7 +141,7 @@ def _figure(entry: Entry, result: Figure | Missing) -> Drawn:
 
 
 def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """Rows with every column that any of them has; a column is headed as its first cell is set."""
+    """Rows with every column that any of them has; a heading is aligned like its first cell."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     first = rows[0] if rows else {}
     return [

@@ -54,8 +54,8 @@ class _Case:
 
 
 def cases(material: Material) -> list[_Case]:
-    """The promotions, the best told first: one with a stitched question that was kept, over most rounds, from
-    most questions; of equals the earlier."""
+    """The promotions, best example first: with a kept stitched question, over most rounds, from most
+    questions; the earlier on ties."""
     found = []
     for promotion in material.promotions:
         before = [p.round for p in material.promotions if p.cause_id == promotion.cause_id]
@@ -163,7 +163,7 @@ def _chart(parts: Sequence[str], rows: Rows, threshold: Fraction) -> Any:
 
 
 def _end(trajectory: str) -> str:
-    """A long trajectory from its end, where its answer is."""
+    """The end of a long trajectory, where its answer is."""
     text = " ".join(trajectory.split())
     return text if len(text) <= SHOWN else f"… {text[-SHOWN:].partition(' ')[2]}"
 

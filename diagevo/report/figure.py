@@ -1,7 +1,7 @@
 """What a figure is: rows, the chart that shows them, and a caption that says how they were measured.
 
 A colour means the same thing in every figure. Colours within a family differ in lightness, and lines also in
-dash and mark, so that a black-and-white print can be read.
+dash and mark, so that it can be read in black and white.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ CHANGES: Mapping[str, str] = {
     "promoted": STATES["Mastered"],
     "reactivated": STATES["Active"],
 }
-"""What happens to causes, in the colour of the state that they enter; created ones are lighter."""
+"""Changes of causes, in the colour of the state that they enter; created ones are lighter."""
 SERIES: tuple[str, ...] = ("#1B1B1B", "#2A9D8F", "#B5477E", "#8C6D1F", "#7F7F7F")
 """Lines that are neither a state nor a mode, in the order they are named; none has a state's colour."""
 GREY = "#8A8A8A"
@@ -29,7 +29,7 @@ WIDTH, HEIGHT = 420, 260
 
 
 def lightness(colour: str) -> float:
-    """Relative luminance of a #RRGGBB colour in [0, 1]: what is left of it in grey (WCAG 2)."""
+    """Relative luminance of a #RRGGBB colour in [0, 1]: its grey value (WCAG 2)."""
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -50,8 +50,8 @@ def colours(family: Mapping[str, str], present: Any = None) -> Any:
 
 
 def themed(chart: Any) -> dict[str, Any]:
-    """The chart's Vega-Lite specification with the report's look. What no picture can show is shown as in
-    a terminal: the converter ends the process at a control character."""
+    """The chart's Vega-Lite specification with the report's look. Invisible characters are shown as in a
+    terminal: the converter crashes on a control character."""
     axis = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11, "titleFontSize": 12}
     axis |= {"titleFontWeight": "normal", "gridColor": "#E6E6E6", "domainColor": INK, "tickColor": INK}
     axis |= {"labelFlush": False}
@@ -89,8 +89,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that lacks nothing. `chart` draws it, an Altair chart; `rows` are its data, as written beside
-    it."""
+    """A complete figure. `chart` draws it, an Altair chart; `rows` are its data, as written next to it."""
 
     chart: Callable[[], Any]
     rows: Rows
@@ -108,7 +107,7 @@ class Missing:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A figure of the report by name. `draw` takes the materials of one run or several: the first is the
-    report's own, others are drawn beside it where the figure compares runs."""
+    report's own, others are drawn with it if the figure compares runs."""
 
     name: str
     title: str
@@ -120,7 +119,7 @@ def no_rounds(material: Material) -> Missing:
 
 
 def setting(materials: Sequence[Material], rows: Rows) -> str:
-    """Where a figure's rows were measured, for its caption: the first run with some, and those beside it."""
+    """The setting of a figure's rows, for its caption: the first run with some, and the others."""
     shown = {row["run"] for row in rows}
     first, *others = [material for material in materials if material.run_id in shown]
     names = ", ".join(f"run {material.run_id}" for material in others)
@@ -128,14 +127,14 @@ def setting(materials: Sequence[Material], rows: Rows) -> str:
 
 
 def bottom_legend(**more: Any) -> Any:
-    """Every legend stands below its figure, in one line."""
+    """Every legend is below its figure, in one line."""
     alt = altair()
 
     return alt.Legend(orient="bottom", title=None, **more)
 
 
 def span(values: Iterable[float], *, zero: bool = False, most: float | None = None) -> Any:
-    """A scale around the values with room at both ends, not beyond what the unit allows."""
+    """A scale around the values with padding at both ends, within the limits of the unit."""
     alt = altair()
     found = list(values) or [0.0]  # z of a run whose every round had F = 0
     low, high = (0.0 if zero else min(found)), max(found)
@@ -179,8 +178,8 @@ def lines(
 ) -> Any:
     """Lines with marks by round, and error bars where `band` names their columns.
 
-    `field` names the series and `family` their colours; each also has a dash and a mark of its own, told in
-    one legend. With several runs in one figure the dash and the mark tell the run instead. `most` is the
+    `field` names the series and `family` their colours; each also has its own dash and mark, in one legend.
+    With several runs in one figure the dash and the mark identify the run instead. `most` is the
     greatest value that the unit allows.
     """
     alt = altair()
@@ -210,7 +209,7 @@ def lines(
 
 
 def by_order(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each name that has none of its own, in the order they are named."""
+    """A colour for each name without its own, in order."""
     return {name: SERIES[i % len(SERIES)] for i, name in enumerate(dict.fromkeys(names))}
 
 

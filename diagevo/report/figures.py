@@ -1,4 +1,4 @@
-"""The figures of the report, those of the paper, in its order. What else is known of a run is on the pages
+"""The report's figures, which are the paper's, in its order. Everything else about a run is on the pages
 of `diagevo view`."""
 
 from collections.abc import Sequence
@@ -39,7 +39,10 @@ def draw(
     materials: Sequence[Material],
     embedder: "Embedder | None" = None,
 ) -> Figure | Missing:
-    """One of `FIGURES`. `embedder` gives the coverage figure its vectors where the run's cannot be made."""
+    """One of `FIGURES`.
+
+    `embedder` provides vectors for the coverage figure if the run's embedder is unavailable.
+    """
     found = next(known for known in FIGURES if known.name == name)
     if found.draw is question_coverage:
         return question_coverage(materials, embedder)

@@ -18,7 +18,7 @@ def shown(column: str) -> str:
 
 
 def cells(content: ReportTable) -> list[list[str]]:
-    """The heading and the rows as text; beside a value its difference from the full method, where known."""
+    """The heading and the rows as text; next to a value its difference from the full method, if known."""
     body = [
         [label, *(_with_difference(content, label, column) for column in content.columns)]
         for label in content.rows
@@ -47,7 +47,7 @@ def _line(texts: Sequence[str]) -> str:
 
 
 def table_csv(content: ReportTable) -> str:
-    """One line a method and column, with full precision."""
+    """One line per method and column, with full precision."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["method", "column", "mean", "standard_deviation", "runs", "difference_from_full"])
@@ -60,7 +60,7 @@ def table_csv(content: ReportTable) -> str:
 
 
 FORMATS: Mapping[str, Callable[[ReportTable], str]] = {"md": markdown, "csv": table_csv}
-"""By the end of a file's name."""
+"""By file suffix."""
 
 
 VEGA_LITE = "6.4"
@@ -74,7 +74,7 @@ def converter() -> Any:
 
 
 def need_the_extra() -> None:
-    """Before the work: raises MissingDependencyError where no figure could be drawn or written."""
+    """Checked first: raises MissingDependencyError if no figure could be drawn or written."""
     altair()
     converter()
 

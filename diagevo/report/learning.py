@@ -31,7 +31,7 @@ from diagevo.report.report_data import Material
 
 
 def _row(run: str, round_: int, series: str, value: float, error: float | None) -> dict[str, Any]:
-    """A point with its bar; without one where another trainer measured no standard error."""
+    """A point with its error bar; without one if another trainer measured no standard error."""
     spread = error or 0.0
     return {
         "run": run,
@@ -60,7 +60,7 @@ def _lines(rows: Rows, runs: int, title: str, y: str = "accuracy", baseline: Row
 
 
 def averages(material: Material, names: Sequence[str]) -> dict[int, tuple[float, float]]:
-    """By round: the mean over the benchmarks and its standard error, where all were measured whole."""
+    """By round: the mean over the benchmarks and its standard error, if all were fully measured."""
     found = {}
     for number, of_round in sorted(by_protocol(material.evaluations).items()):
         metrics = [e.metrics for name in names if (e := of_round.get(name)) and e.metrics]
@@ -211,7 +211,7 @@ def _after_training(material: Material) -> list[Any]:
 
 
 def _no_answers(material: Material) -> Missing:
-    """Which step towards reference answers comes next."""
+    """The next step towards reference answers."""
     run = f"--run {material.run_id}"
     if not material.rounds:
         return no_rounds(material)
@@ -307,7 +307,7 @@ def measured_by_round(material: Material, measure: str) -> dict[int, float]:
 
 
 def shared_measure(materials: Sequence[Material]) -> str | None:
-    """The first of `MEASURES` that the most runs have: curves of one figure are of one measure."""
+    """The first of `MEASURES` that most runs have: all curves of a figure use one measure."""
     counts = {m: sum(bool(measured_by_round(each, m)) for each in materials) for m in MEASURES}
     most = max(counts.values(), default=0)
     return next((measure for measure in MEASURES if counts[measure] == most), None) if most else None

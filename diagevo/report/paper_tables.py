@@ -27,7 +27,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run came to at its best round, or stood at before its first: shares in [0, 1] by column name."""
+    """A run's results at its best round, or before its first: shares in [0, 1] by column name."""
 
     run_id: str
     label: str
@@ -36,17 +36,18 @@ class RunResult:
     round: int
     scores: Mapping[str, float]
     judges: Sequence[str] = ()
-    """Who judged its benchmarks beside the rule."""
+    """The judge of its benchmarks besides the rule."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of the method, by dotted key: what replicates have in common."""
+    """The method's settings, by dotted key: what replicates have in common."""
     family: frozenset[str] = frozenset()
-    """The run and those that it was forked from."""
+    """The run and its ancestors by fork."""
 
 
 def by_protocol(evaluations: Iterable[Evaluation]) -> dict[int, dict[str, Evaluation]]:
-    """By round and benchmark: the last finished evaluation of the whole set with its own samples and heat.
+    """By round and benchmark: the last finished evaluation of the whole set with the protocol's samples
 
-    A part of a set, or another number of samples or temperature, is no figure to put beside the paper's.
+    and temperature. A partial set, or another number of samples or temperature, is not comparable with the
+    paper's.
     """
     found: dict[int, dict[str, Evaluation]] = {}
     for evaluation in evaluations:
@@ -59,7 +60,7 @@ def by_protocol(evaluations: Iterable[Evaluation]) -> dict[int, dict[str, Evalua
 
 
 def judged_by(names: Sequence[str]) -> str:
-    """A sentence on who decided, of `judges`: what the paper has in GPT-4o is said to lack where it does."""
+    """A sentence on who judged, from `judges`: it says if the paper's GPT-4o judge is missing."""
     asked = [name for name in names if name != "none"]
     if len(asked) == len(names):
         return f" Judge behind the rule: {'; '.join(names)}." if names else ""
@@ -70,7 +71,7 @@ def judged_by(names: Sequence[str]) -> str:
 
 
 def judges(evaluations: Iterable[Evaluation]) -> list[str]:
-    """Who decided what the rule refused, of the benchmarks where the paper has a judge."""
+    """The judges of answers that the rule rejected, for the benchmarks where the paper has a judge."""
     return sorted(
         {
             "none" if judge is None else str(judge["model"])
@@ -93,7 +94,7 @@ TITLES: Mapping[TableName, str] = {
     "k": "Sensitivity of the schedule to k",
     "tau": "Sensitivity of the filter to τ",
 }
-"""The paper's tables, in its order; its Table 7 has figures that other systems report, none of a run."""
+"""The paper's tables, in its order; its Table 7 has figures reported by other systems, none from a run."""
 SWEPT: Mapping[str, tuple[str, str]] = {"k": ("k", "schedule.k"), "tau": ("τ", "filter.tau")}
 """Tables by the value of one setting: its symbol and key."""
 OF_PLANS: tuple[TableName, ...] = ("ablation", "fixed", "k", "tau")
@@ -127,10 +128,11 @@ class ReportTable:
 
 
 def results(history: History, plan: Plan | None = None) -> list[RunResult]:
-    """A run where it began, if anything was measured there, and at the round its validation chose.
+    """A run before training, if anything was measured there, and at the round chosen by
 
-    The last round counts where nothing was validated. An average counts only where each of its benchmarks was
-    measured whole. A run of a plan is known by its variant, and is no place to look for the base model.
+    validation. The last round counts if nothing was validated. An average counts only if each of its
+    benchmarks was fully measured. A run of a plan is labelled by its variant, and does not contribute the
+    base model.
     """
     configuration = history.configuration()
     validated = validations(history)
@@ -197,14 +199,14 @@ def cell(values: Sequence[float]) -> Cell:
 
 
 def cells_of(runs: Sequence[RunResult], columns: Iterable[str]) -> dict[str, Cell]:
-    """A cell for each of the columns that any of the runs has a score for."""
+    """A cell for each column with a score of any run."""
     scores = {column: [run.scores[column] for run in runs if column in run.scores] for column in columns}
     return {column: cell(found) for column, found in scores.items() if found}
 
 
 def table(name: TableName, found: Sequence[RunResult], world: str | None = None) -> ReportTable:
-    """One of the paper's tables. A sweep may be of runs without a plan: each stands by its value. Raises
-    NotFoundError where no run of it has been measured."""
+    """One of the paper's tables. A sweep may use runs without a plan: each is labelled by its value.
+    Raises NotFoundError if no run of it has been measured."""
     labels: dict[str, list[RunResult]] = {}
     for each in _chosen(name, found):
         labels.setdefault(each.label, []).append(each)
@@ -234,7 +236,7 @@ def _chosen(name: TableName, found: Sequence[RunResult]) -> list[RunResult]:
         return sorted((o for o in found if o.variant in wanted), key=lambda o: wanted.index(o.variant or ""))
     symbol, key = SWEPT[name]
     trained = [replace(o, label=f"{symbol} = {o.settings[key]}") for o in found if o.round]
-    return sorted(trained, key=lambda o: fraction(o.settings[key].split()[0]))  # of a fork the first
+    return sorted(trained, key=lambda o: fraction(o.settings[key].split()[0]))  # for a fork the first
 
 
 def _note(
@@ -257,13 +259,13 @@ def _note(
 
 
 def main_columns() -> list[str]:
-    """The paper's order: each group's benchmarks with its average behind them."""
+    """The paper's order: each group's benchmarks followed by their average."""
     mathematics, general = GROUPS["Math Avg."], GROUPS["General Avg."]
     return [*mathematics, "Math Avg.", *general, "General Avg.", "Overall"]
 
 
 def _variants(name: str) -> list[str]:
-    """The table's variants and the full method where the paper has it: last, or in order of value."""
+    """The table's variants and the full method where the paper puts it: last, or in order of value."""
     own = [v.name for v in VARIANTS if v.table == name and v is not FULL]
     if name == "k":
         return [own[0], FULL.name, *own[1:]]
@@ -271,8 +273,8 @@ def _variants(name: str) -> list[str]:
 
 
 def by_row(label: str, runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
-    """Runs of one label by row: replicates together, and beside the label what a setting says where it is not
-    the same for all. Runs that share rounds or a seed are no replicates: each has a row by its name."""
+    """Runs with one label by row: replicates together, and settings that differ added to the label. Runs that
+    share rounds or a seed are not replicates: each has its own row by name."""
     every = sorted({key for run in runs for key in run.settings})
     differing = [key for key in every if len({run.settings.get(key) for run in runs}) > 1]
     groups: dict[str, list[RunResult]] = {}
@@ -289,7 +291,7 @@ def by_row(label: str, runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
 
 
 def _without_copies(runs: Sequence[RunResult]) -> list[RunResult]:
-    """What an untrained model came to is measured once, however many runs began with it or repeat it."""
+    """An untrained model's results count once, however many runs started from it or repeat it."""
     kept: list[RunResult] = []
     for run in runs:
         same = (o for o in kept if run.round == o.round == 0 and run.scores == o.scores)

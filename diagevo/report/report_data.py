@@ -1,4 +1,4 @@
-"""What a report is made of: rows of a run's views, its evaluations and its oracle."""
+"""The data of a report: rows of a run's views, its evaluations and its oracle."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class Candidate:
     first: int
     label_true: bool | None
     truth: str | None = None
-    """Where the world computed its answer."""
+    """If the world computed its answer."""
     stitched_cause_id: str | None = None
 
 
@@ -90,7 +90,7 @@ class _Kept:
 
 @dataclass(frozen=True)
 class Material:
-    """Everything the figures show of one run, up to its last commit."""
+    """Everything that the figures need from one run, up to its last commit."""
 
     run_id: str
     configuration: RunConfigured | None
@@ -101,23 +101,22 @@ class Material:
     causes: tuple[CauseRound, ...] = ()
     promotions: tuple[Promotion, ...] = ()
     seconds: tuple[tuple[int, str, float], ...] = ()
-    """Round, what the time went to (`selection.COMPONENTS`), and how much."""
+    """Round, component (`selection.COMPONENTS`), and seconds."""
     validations: tuple[Validation, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     labels: tuple[LabelAccuracy, ...] = ()
     origins: dict[str, str] = field(default_factory=dict)
     """The failure that each cause was created for."""
     trajectories: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Of the causes that were promoted: by that failure, what failed, and the response that it was compared
-    with."""
+    """For promoted causes, by that failure: the failed response, and the one it was compared with."""
     agreeing: dict[str, str] = field(default_factory=dict)
-    """Of the promoted causes' kept questions: the response that stands for the majority."""
+    """For the promoted causes' kept questions: the response that represents the majority."""
     ingested: bool = False
-    """Its rollouts are another trainer's."""
+    """Whether its rollouts are another trainer's."""
 
     @property
     def next_round(self) -> str:
-        """The command by which another round comes."""
+        """The command for another round."""
         if self.ingested:
             run = self.run_id
             return f"diagevo ingest FORMAT PATH --run {run}, then: diagevo diagnose --run {run}"
@@ -134,7 +133,7 @@ class Material:
 
     @property
     def setting(self) -> str:
-        """Where the figures were measured, for captions."""
+        """The setting of the figures, for captions."""
         if self.world is not None:
             return f"Run {self.run_id}, {self.world} world (a small laboratory: {WRITES})."
         models = {} if self.configuration is None else self.configuration.models
@@ -198,8 +197,8 @@ def gather(history: History) -> Material:
 
 
 def spent_on(done: StageTime) -> Iterator[tuple[str, float]]:
-    """A stage's wall time by what it went to, and what went before it. What the solver's stage waited for the
-    diagnostician is time of extraction, and what went on beside training took none."""
+    """A stage's wall time by component, and the time before it. The solver stage's wait for the diagnostician
+    counts as extraction; work that overlapped training takes no time."""
     whole, parts = done.seconds or 0.0, {n: s for n, s in (done.parts or {}).items() if n != "cpu"}
     if done.ended == "abandoned":
         yield "abandoned", whole

@@ -1,4 +1,4 @@
-"""What the questions are like: length, variety of words, and how free and targeted ones cover the space."""
+"""Properties of the questions: length, variety of words, and how free and targeted ones cover the space."""
 
 import random
 from collections import defaultdict
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
 
 POINTS = 600
-"""Most questions a round in the coverage figure; more hide one another."""
+"""Maximum questions per round in the coverage figure; more would overlap."""
 SHOWN_ROUNDS = 3
 
 
@@ -78,7 +78,7 @@ def _lengths(rows: Rows, field: str, family: Mapping[str, str], band: tuple[str,
 
 
 def distinct_pairs(questions: Sequence[str]) -> float:
-    """Distinct adjacent word pairs over all adjacent word pairs, in percent; 0 where there is none."""
+    """Distinct adjacent word pairs over all adjacent word pairs, in percent; 0 if there are none."""
     pairs = [pair for question in questions for pair in pairwise(question.split())]
     return 100 * len(set(pairs)) / len(pairs) if pairs else 0.0
 

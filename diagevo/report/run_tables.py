@@ -1,4 +1,4 @@
-"""The paper's tables of hyperparameters and of training time, beside those of a run."""
+"""The paper's tables of hyperparameters and of training time, next to a run's."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -43,11 +43,11 @@ ROWS: Mapping[TableName, tuple[tuple[str, str], ...]] = {
         ("Node candidate shortlist size K", "memory.shortlist"),
     ),
 }
-"""The paper's rows in its order, each with the setting that it is here."""
+"""The paper's rows in its order, each with the corresponding setting."""
 
 
 def settings_table(name: TableName, history: History) -> ReportTable:
-    """One of Tables 3 to 5. Raises NotFoundError for a run that was not played by `train`."""
+    """One of Tables 3 to 5. Raises NotFoundError for a run that `train` did not play."""
     config = history.configuration().config
     if "roles" not in config:
         raise NotFoundError(
@@ -80,13 +80,13 @@ COMPONENTS: dict[str, tuple[str, float | None]] = {
     "orchestration": ("other orchestration", 0.1),
     "abandoned": ("abandoned attempts", None),
 }
-"""The rows of the paper's table of training time with its shares, and what it does not have."""
+"""The rows of the paper's table of training time with its shares, and rows that it does not have."""
 
 
 def time_table(material: Material) -> ReportTable:
-    """The paper's table of training time, of a run: each component's, diagnosis and memory also as a whole.
+    """The paper's table of training time for a run: each component, with diagnosis and memory also as a
 
-    An older log has no time between stages. Raises NotFoundError where none was recorded.
+    total. An older log has no time between stages. Raises NotFoundError if none was recorded.
     """
     if not material.seconds:
         raise NotFoundError(

@@ -1,4 +1,4 @@
-"""Answers kept in a file as they come, so that a stage that was stopped or killed asks for the rest alone."""
+"""Answers stored in a file as they arrive, so that a stopped or killed stage asks only for the rest."""
 
 import hashlib
 import json
@@ -13,16 +13,16 @@ from diagevo.private import private, private_folder
 from diagevo.progress import now_playing
 from diagevo.sampling.sampler import Answers, Completion, Prompt, Resumable, Row, SamplingParams
 
-_SYNC = 1.0  # seconds of answers that a machine loses with its power; a process that is killed loses none
-_REPORTS = 100  # times in a call that progress is reported, at most
+_SYNC = 1.0  # seconds of answers lost in a power failure; a killed process loses none
+_REPORTS = 100  # maximum progress reports per call
 
 
 class CachedSampler:
     """Implements `Sampler` over another one, for one policy. `close` closes both.
 
-    A line of the file holds rows that came together, under the digest of what they answer: prompts, n,
-    params, seed, and the policy's weights. A line that is incomplete ends the file. Whoever records what
-    the answers are for removes the file.
+    A line of the file has rows that arrived together, under the digest of their request: prompts, n,
+    params, seed, and the policy's weights. An incomplete line ends the file. The caller removes the file
+    once its results are recorded.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class CachedSampler:
         policy: Path,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
-        """`on_progress`: receives how many of a call's prompts are answered; from the caller's thread."""
+        """`on_progress`: receives the number of answered prompts of a call, in the caller's thread."""
         self._sampler = sampler
         self._path = file
         self._policy = policy
@@ -54,7 +54,7 @@ class CachedSampler:
         params: SamplingParams,
         seed: int,
     ) -> list[list[Completion]]:
-        """Raises StoppedSafely with how much is kept."""
+        """Raises StoppedSafely, which says how much is stored."""
         call = _digest(prompts, n, params, seed, self._policy)
         reported = -1
 
@@ -80,7 +80,7 @@ class CachedSampler:
             self._file = None
 
     def _read(self, call: str) -> dict[Row, Completion]:
-        """What the file has of a call. Cuts it at the first line that is not whole."""
+        """The file's rows of a call. Truncates it at the first incomplete line."""
         rows: dict[Row, Completion] = {}
         if not self._path.exists():
             return rows
@@ -121,7 +121,10 @@ def _decoded(line: bytes) -> tuple[str, dict[Row, Completion]]:
 
 
 def _digest(prompts: Sequence[Prompt], n: int, params: SamplingParams, seed: int, policy: Path) -> str:
-    """Of everything that the answers depend on. Weights by size and time: read whole, they take minutes."""
+    """A digest of everything that the answers depend on.
+
+    Weights count by size and time: reading them takes minutes.
+    """
     weights = sorted(
         (file.name, status.st_size, status.st_mtime_ns)
         for file in policy.iterdir()

@@ -1,4 +1,4 @@
-"""The Ray cluster that a run is played on: reached, looked at, and asked for places on it."""
+"""The Ray cluster of a run: connecting, inspecting, and reserving placements."""
 
 import logging
 import os
@@ -13,15 +13,15 @@ from diagevo.config.resources import Bundle, ClusterNode, describe_bundles, desc
 from diagevo.errors import ServiceError, extra
 from diagevo.progress import StopFlag
 
-_REACH = 10.0  # seconds that a cluster gets to answer
-_LOOK = 5.0  # seconds between two looks at the nodes, while there is no room
+_REACH = 10.0  # seconds for a cluster to answer
+_LOOK = 5.0  # seconds between two checks of the nodes, while there is no room
 _HINT = "start one (ray start --head, ray up), or name it: RAY_ADDRESS=HOST:6379"
 
 
 def connected() -> Any:
     """The module ray, connected to the cluster of RAY_ADDRESS, or else to the one of this machine.
 
-    Raises MissingDependencyError without the extra, ServiceError where no cluster answers.
+    Raises MissingDependencyError without the extra, ServiceError if no cluster answers.
     """
     with extra("ray", "hardware.cluster: ray"):
         import ray
@@ -36,26 +36,26 @@ def connected() -> Any:
             where = "on this machine" if address == "auto" else f"at {address}"
             raise ServiceError(f"no Ray cluster answers {where}: {error}", hint=_HINT) from error
         finally:
-            if in_main:  # Ray's own would end a run at once that is to stop safely.
+            if in_main:  # Ray's own handler would end a run at once instead of letting it stop safely.
                 signal.signal(signal.SIGTERM, handler)
     return ray
 
 
 def _reach(address: str) -> None:
-    """Ray tries for ten minutes where nobody listens."""
+    """Ray retries for ten minutes if nothing listens."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH).close()
 
 
 def nodes_of(ray: Any) -> list[ClusterNode]:
-    """The nodes that are there now and have something to give."""
+    """The current nodes with available resources."""
     found = [
         ClusterNode(
             node["NodeManagerAddress"],
             int(node["Resources"].get("CPU", 0)),
             int(node["Resources"].get("GPU", 0)),
-            # Ray takes a part of what a machine or container has for its own objects.
+            # Ray reserves part of a machine's or container's memory for its own objects.
             int(sum(node["Resources"].get(name, 0) for name in ("memory", "object_store_memory"))),
         )
         for node in ray.nodes()
@@ -65,12 +65,12 @@ def nodes_of(ray: Any) -> list[ClusterNode]:
 
 
 class Places:
-    """A placement group, and the actors in it. All of them are given back by `close`."""
+    """A placement group, and the actors in it. `close` releases all of them."""
 
     def __init__(
         self, ray: Any, bundles: Sequence[Bundle], *, name: str, timeout: float, stop: StopFlag
     ) -> None:
-        """Wait at most `timeout` seconds for room, on as few nodes as have it. Raises ServiceError where
+        """Wait at most `timeout` seconds for room, on as few nodes as have it. Raises ServiceError if
         there is none."""
         self._ray, self._bundles = ray, bundles
         self._group = ray.util.placement_group(list(bundles), strategy="PACK", name=name)
@@ -88,7 +88,7 @@ class Places:
                 )
 
     def actor(self, kind: type, place: int, *arguments: object) -> Any:
-        """An actor of class `kind` in one of the places."""
+        """An actor of class `kind` in one of the placements."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         bundle = self._bundles[place]
@@ -99,5 +99,5 @@ class Places:
         return made.remote(*arguments)
 
     def close(self) -> None:
-        """Give the places back; the actors in them end."""
+        """Release the placements; their actors end."""
         self._ray.util.remove_placement_group(self._group)

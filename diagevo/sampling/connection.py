@@ -1,5 +1,5 @@
-"""The connections of openai's client, and what it leaves open: no redirection is followed, an answer has a
-size limit, and a success without an answer is a lost connection to the client, which asks again."""
+"""The connections of openai's client, with stricter rules: no redirect is followed, an answer has a size
+limit, and a success without an answer counts as a lost connection, which the client retries."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ httpx: Any = import_module(next(name for name in _packages if name.startswith("h
 """The library that openai's client is made of: httpx or httpx2, by its version."""
 _logger = logging.getLogger(__name__)
 MOST_BYTES = 64 * 2**20
-"""Of one answer; 64 vectors or 32 long responses take a tenth of it."""
+"""Maximum bytes of one answer; 64 vectors or 32 long responses take a tenth of it."""
 _IDENTITY = {"Accept-Encoding": "identity"}
 
 
@@ -40,7 +40,7 @@ def async_client(
 
 
 class _Client(DefaultAsyncHttpxClient):
-    """Says once that a service cannot be reached, which the package tries again without a word."""
+    """Reports once that a service is unreachable, because the package retries silently."""
 
     def __init__(self, retries: int, **given: Any) -> None:
         super().__init__(**given)

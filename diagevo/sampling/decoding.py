@@ -1,6 +1,6 @@
-"""The decoding loop: many rows at once, one prefill a prompt, finished rows dropped.
+"""The decoding loop: many rows at once, one prefill per prompt, finished rows
 
-A row's random numbers come from a generator of its own, keyed by the caller, so a row is drawn the same
+dropped. A row's random numbers come from its own generator, keyed by the caller, so a row is the same
 whatever else is in its batch (up to the rounding of a matrix product).
 """
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import torch
 
 _BLOCK = 64  # uniform numbers drawn from a row's generator at a time
-_DROP_ABOVE = 0.1  # share of finished rows at which they leave the batch
+_DROP_ABOVE = 0.1  # share of finished rows at which they are removed from the batch
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How to draw. `temperature` 0 is greedy.
+    """How to sample. `temperature` 0 is
 
-    `threads`: batches under way at once, each on one core. For small models on a CPU that beats several cores
-    for one batch, where the cores wait for each other after every small product. `stop`: where it is overdue,
-    a batch is broken off.
+    greedy. `threads`: concurrent batches, each on one core. For small models on a CPU that beats several
+    cores per batch, which wait for each other after every small product. `stop`: once overdue, a batch is
+    aborted.
     """
 
     temperature: float
@@ -54,7 +54,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class SampledTokens:
-    """The new ids of one row, and the log-probability of each before the nucleus was cut (0 where greedy)."""
+    """The new ids of one row, and the log-probability of each before the nucleus was cut (0 if greedy)."""
 
     ids: list[int]
     logps: list[float]
@@ -77,12 +77,12 @@ def draw(
     before_batch: Callable[[], None] = lambda: None,
     on_batch: Callable[[Mapping[Row, SampledTokens]], None] = lambda rows: None,
 ) -> list[list[SampledTokens]]:
-    """Continue each prompt once a key: the new ids of each, the end mark included where it was drawn.
+    """Continue each prompt once per key: the new ids of each, including the end mark if it was sampled.
 
     `prompts`: token ids, none empty. `keys[i]`: one 16-byte key for each sample of prompt i.
-    Rows that are `known` are left out, and stay empty. The batches are those of the whole call, so that a row
-    does not depend on what was known. `on_batch` gets each as it is done; `before_batch` may raise, and no
-    other is begun.
+    Rows in `known` are skipped, and stay empty. The batches are those of the whole call, so that a row
+    does not depend on what was known. `on_batch` gets each when done; `before_batch` may raise, and then
+    no other is begun.
     """
     from diagevo.sampling.grouped_attention import grouped_attention
 
@@ -110,7 +110,7 @@ def draw(
 def _side_by_side(
     work: Callable[[list[_Row]], list[_Row]], batches: Sequence[list[_Row]], threads: int
 ) -> Iterator[list[_Row]]:
-    """Each batch once it is done. After an error no other is begun; what is under way is still given."""
+    """Each batch when done. After an error no other is begun; running ones are still yielded."""
     import torch
 
     if threads == 1:
@@ -138,7 +138,7 @@ def _side_by_side(
 
 @contextmanager
 def _stoppable_in_layers(model: Any, stop: StopFlag) -> Iterator[None]:
-    """Each layer looks at the flag first: one pass of a slow model over many prompts takes minutes."""
+    """Each layer checks the flag first: one pass of a slow model over many prompts takes minutes."""
     import torch
 
     stacks = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
@@ -156,7 +156,7 @@ def _stoppable_in_layers(model: Any, stop: StopFlag) -> Iterator[None]:
 
 @contextmanager
 def stoppable_in_steps(engine: Any, stop: StopFlag) -> Iterator[None]:
-    """As above, of vLLM's engine inside the trainer: before its next step."""
+    """The same for vLLM's engine inside the trainer: before its next step."""
     step = engine.step
 
     def checked() -> Any:
@@ -171,7 +171,7 @@ def stoppable_in_steps(engine: Any, stop: StopFlag) -> Iterator[None]:
 
 
 def _decode_batch(model: Any, prompts: Sequence[Sequence[int]], rows: list[_Row], decoding: Decoding) -> None:
-    """Fill in the ids of `rows` (sorted so that rows of one prompt are neighbours)."""
+    """Fill in the ids of `rows` (sorted so that rows of one prompt are adjacent)."""
     import torch
 
     with torch.no_grad():
@@ -240,9 +240,9 @@ def _prefill(
 
 
 def _append(rows: list[_Row], drawn: list[int], logps: list[float], decoding: Decoding) -> list[int]:
-    """Add what was drawn to the rows that are under way; return the indices of those that go on.
+    """Add the sampled tokens to the unfinished rows; return the indices of those that continue.
 
-    A finished row stays in the batch until enough of them are dropped together; what it draws is ignored.
+    A finished row stays in the batch until enough of them are dropped together; its samples are ignored.
     """
     going = []
     for index, (row, token, logp) in enumerate(zip(rows, drawn, logps, strict=True)):
@@ -262,7 +262,7 @@ def _finished(row: _Row, decoding: Decoding) -> bool:
 def _draw(
     logits: "torch.Tensor", uniforms: np.ndarray | None, decoding: Decoding
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """One token a row, and its log-probability. `logits` (R, V); `uniforms` (R, 2) in [0, 1), None
+    """One token per row, and its log-probability. `logits` (R, V); `uniforms` (R, 2) in [0, 1), None
     for greedy.
 
     The nucleus is the smallest set of most probable tokens whose mass reaches top_p, as elsewhere.

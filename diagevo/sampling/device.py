@@ -1,4 +1,4 @@
-"""Where models compute: on which device, in which numbers, and the error where its memory runs out."""
+"""The device and precision of models, and the error if memory runs out."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ _OUT = re.compile("can't allocate memory|out of memory", re.IGNORECASE)
 
 
 def uses_cpu(hardware: HardwareConfig) -> bool:
-    """Whether models are on the CPU. MissingDependencyError where a GPU was asked for and is missing."""
+    """Whether models are on the CPU. MissingDependencyError if a GPU was requested but is missing."""
     import torch
 
     if hardware.device == "cuda" and not torch.cuda.is_available():
@@ -23,7 +23,7 @@ def uses_cpu(hardware: HardwareConfig) -> bool:
 
 
 def numbers_of(hardware: HardwareConfig) -> str:
-    """The numbers of the arithmetic. Weights that train stay float32."""
+    """The precision of the arithmetic. Trained weights stay float32."""
     on_cpu = uses_cpu(hardware)
     numbers = hardware.precision
     if numbers == "auto":
@@ -35,14 +35,14 @@ def numbers_of(hardware: HardwareConfig) -> str:
 
 @contextmanager
 def in_memory(setting: str, held: Callable[[], int]) -> Iterator[None]:
-    """A block whose memory `setting` bounds; it held as much as `held` says. Raises OutOfMemoryError."""
+    """A block whose memory is limited by `setting`, with the value `held` in use. Raises OutOfMemoryError."""
     try:
         yield
     except RuntimeError as error:
         import torch
 
         message = str(error)
-        # torch on a CPU, and vLLM where it wakes, raise a RuntimeError of their own.
+        # torch on a CPU, and vLLM on waking, raise a plain RuntimeError.
         if not isinstance(error, torch.OutOfMemoryError) and not _OUT.search(message):
             raise
         message = f"out of memory: {message.splitlines()[0]}"

@@ -1,4 +1,4 @@
-"""The vLLM of a training process, one a run, in which policies take turns: the one that trains draws its
+"""The vLLM of a training process, one per run, shared by policies in turns: the training one samples its
 rollouts with it, and frozen ones vote, write candidates and are validated.
 """
 
@@ -27,7 +27,7 @@ from diagevo.sampling.openai_sampler import request_seed
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 
 POLICY, FROZEN = 1, 2
-"""Numbers of adapters in an engine: of the policy that trains, and of one that is frozen."""
+"""Adapter ids in an engine: the training policy's, and a frozen one's."""
 _BATCHED = 4096  # tokens of one forward pass
 
 
@@ -39,8 +39,8 @@ def lora_request(number: int, folder: Path, *, again: bool = False) -> Any:
 
 
 def drop_prefixes(llm: Any) -> None:
-    """Of other weights than the engine has now. Raises WrongTrainingError where it keeps them: it does so
-    while a request is under way, and says no more than False."""
+    """Drop cached prefixes of other weights. Raises WrongTrainingError if the engine keeps them: it does
+    so during a request, and only returns False."""
     if llm.reset_prefix_cache() is False:
         raise WrongTrainingError(
             "vLLM did not reset its prefix cache, which belongs to other weights",
@@ -52,8 +52,8 @@ def drop_prefixes(llm: Any) -> None:
 class Engine:
     """vLLM's `LLM` on this rank's device, started at its first use and kept.
 
-    It is started from the weights that the run began with, whatever it serves first: vLLM keeps what it
-    compiled under the path of the model, and finds it again when a run is resumed.
+    It is started from the run's initial weights, whatever it serves first: vLLM caches compiled code by
+    the model's path, and reuses it when a run is resumed.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Engine:
         self._model = check_model_folder(model)
         self._hardware, self._sampling, self._lora, self._rank = hardware, sampling, lora, rank
         self.holds: Path | None = None
-        """The frozen policy whose weights it has; None where it has others."""
+        """The frozen policy whose weights it has; None if it has others."""
 
     @property
     def sleeps(self) -> bool:
-        """Whether it gives its memory to an update. With adapters it holds the base that both use."""
+        """Whether it frees its memory for an update. With adapters it holds the base that both use."""
         return self._lora is None and not uses_cpu(self._hardware)
 
     @property
@@ -99,15 +99,15 @@ class Engine:
             self.llm.wake_up()
 
     def rest(self) -> None:
-        """Asleep it keeps neither weights nor cache: the memory is the update's."""
+        """Asleep it keeps neither weights nor cache: the update gets the memory."""
         drop_prefixes(self.llm)
         if self.sleeps:
             self.holds = None
             self.llm.sleep(level=2)
 
     def hold(self, policy: Path) -> None:
-        """Have the weights of a frozen policy; where adapters train, the base stays, and has its adapter
-        beside it."""
+        """Load the weights of a frozen policy; if adapters train, the base stays, and only its adapter
+        is loaded."""
         self.wake()
         if self.holds != policy and (not self.adapters or base_of(policy) is not None):
             self.holds = None
@@ -116,7 +116,7 @@ class Engine:
         self.holds = policy
 
     def _load(self, policy: Path) -> None:
-        """Raises WrongTrainingError where they did not arrive."""
+        """Raises WrongTrainingError if they did not arrive."""
         from diagevo.sampling.engine_weights import EngineWeights
 
         if self.adapters:
@@ -139,16 +139,16 @@ class Engine:
             )
 
     def answers(self, mean: int) -> int:
-        """How many of so many tokens in the mean it decodes at once."""
+        """How many answers with this mean number of tokens it decodes at once."""
         cache = self.llm.llm_engine.vllm_config.cache_config
         tokens = (cache.num_gpu_blocks or 0) * cache.block_size
         return max(1, min(self._hardware.rows_at_once, tokens // mean))
 
 
 class EngineSampler:
-    """Implements `Sampler` for a frozen policy, which has the shape of the one that trains.
+    """Implements `Sampler` for a frozen policy with the shape of the training one. A
 
-    A trainer sends its own weights before its next draw, as it does after every step.
+    trainer sends its own weights before its next sampling, as after every step.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class EngineSampler:
 
     @contextmanager
     def drawing(self, n: int, params: SamplingParams, seed: int) -> Iterator["SamplingCall"]:
-        """Answers to what is asked meanwhile. What is unanswered at the end is given up."""
+        """Answers requests made inside the block. Unanswered ones are cancelled at its end."""
         self.engine.hold(self._folder)
         drawing = SamplingCall(self, n, params, seed)
         try:
@@ -193,7 +193,7 @@ class EngineSampler:
 
 
 class SamplingCall:
-    """Requests of one call. Greedy samples are all the same, and vLLM draws no more than one."""
+    """Requests of one call. Greedy samples are identical, and vLLM accepts only one."""
 
     def __init__(self, sampler: EngineSampler, n: int, params: SamplingParams, seed: int) -> None:
         self._sampler, self._n, self._params, self._seed = sampler, n, params, seed
@@ -207,7 +207,7 @@ class SamplingCall:
         return bool(self._asked)
 
     def ask(self, prompts: Sequence[tuple[int, Prompt]]) -> None:
-        """By their places in the call."""
+        """By their positions in the call."""
         from vllm import SamplingParams as Wanted  # pyright: ignore[reportMissingImports]
         from vllm.sampling_params import RequestOutputKind  # pyright: ignore[reportMissingImports]
 
@@ -229,7 +229,7 @@ class SamplingCall:
             self._engine.add_request(name, {"prompt_token_ids": ids}, wanted, lora_request=self._adapter)
 
     def step(self) -> dict[int, list[Completion]]:
-        """One step of the engine: what it has finished, by place. Raises StoppedSafely once a stop is
+        """One step of the engine: what it has finished, by position. Raises StoppedSafely once a stop is
         overdue."""
         self._sampler._stop.check_overdue()
         found: dict[int, list[Completion]] = {}
@@ -252,7 +252,7 @@ class SamplingCall:
 
 
 def _tensors(folder: Path) -> Iterator[tuple[str, Any]]:
-    """By name; one after the other, so that the model is never held in the memory of the host."""
+    """By name; one after the other, so that the whole model is never in host memory."""
     from safetensors import safe_open
 
     for file in sorted(folder.glob("*.safetensors")):

@@ -1,7 +1,7 @@
-"""Whether a vLLM has the weights that it should have.
+"""Checks whether a vLLM has the right weights.
 
-By checksums: the bits of a tensor added up as integers, exact in any order, so that a tensor in which the
-engine keeps several has the sum of theirs, and rows of zeros that fill it up add nothing.
+Checksums add up a tensor's bits as integers, exact in any order, so that a fused tensor has the sum of its
+parts' checksums, and zero padding adds nothing.
 """
 
 from collections import Counter
@@ -11,15 +11,15 @@ from typing import Any
 import torch
 
 _BLOCK = {False: 2**14, True: 2**24}
-"""Elements that are added up at once: what stays in a cache of a CPU, and what keeps a GPU busy."""
+"""Elements added up at once: what fits a CPU's cache, and what keeps a GPU busy."""
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class EngineWeights:
-    """What the engine should hold, by its own names."""
+    """The expected weights of the engine, by its own names."""
 
     def __init__(self, llm: Any, adapter: int) -> None:
-        """Of vLLM's `LLM`, with the adapter of this number where it has one."""
+        """For vLLM's `LLM`, with the adapter of this id if it has one."""
         runner = llm.llm_engine.model_executor.driver_worker.model_runner
         self._model = runner.model
         fused: Mapping[str, list[str]] = getattr(self._model, "packed_modules_mapping", {})
@@ -32,15 +32,15 @@ class EngineWeights:
         self.noted: Counter[str] = Counter()
 
     def name(self, name: str) -> str:
-        """Of the tensor that holds what the policy has under a name."""
+        """The engine's tensor for a name of the policy."""
         name = name.replace(".base_layer", "")
         for part, whole in self._place.items():
             name = name.replace(part, whole)
         return name
 
     def lend(self, model: Any) -> None:
-        """Its own tensors to a trainer's model in which they are frozen, where both are the same by now:
-        accelerate may have put the model elsewhere before."""
+        """Lend its tensors to a trainer's model in which they are frozen, once both are equal:
+        accelerate may have moved the model before."""
         given: Counter[str] = Counter()
         for name, tensor in model.named_parameters():
             whole = self.name(name.removeprefix("base_model.model."))
@@ -54,8 +54,8 @@ class EngineWeights:
                 tensor.data = part
 
     def note(self, name: str, tensor: torch.Tensor, scaling: float = 1) -> None:
-        """What the policy has under a name, which may be PEFT's; vLLM keeps the second half of an adapter
-        scaled."""
+        """Note the policy's tensor under a name, which may be PEFT's; vLLM stores the second half of an
+        adapter scaled."""
         module, of_adapter, part = name.removeprefix("base_model.model.").partition(".lora_")
         name, scaling = self.name(f"{module}{of_adapter}{part[:1]}"), scaling if part[:1] == "B" else 1
         if (held := self.tensors.get(name)) is not None:

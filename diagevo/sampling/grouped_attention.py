@@ -1,6 +1,7 @@
 """One-token attention for the decoding loop: the query heads of a group share keys and values without copies.
 
-transformers' own copies keys and values for each query head of a group: a quarter of a small model's time.
+transformers' implementation copies keys and values for each query head of a group: a quarter of a small
+model's time.
 """
 
 from typing import Any
@@ -25,7 +26,7 @@ def _grouped_attention(
     is_causal: bool | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """As sdpa; for one new position, the query heads of a group become positions of their key head."""
+    """Like sdpa; for one new position, the query heads of a group become positions of their key head."""
     rows, heads, length, width = query.shape
     if length != 1:
         return sdpa_attention_forward(

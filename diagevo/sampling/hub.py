@@ -1,6 +1,6 @@
 """A model from the hub, fetched by `python -m diagevo.sampling.hub MODEL REVISION [PATTERN...]`.
 
-A process can be ended at any moment, huggingface_hub's threads cannot. What was fetched by then stays.
+A process can be ended at any moment, huggingface_hub's threads cannot. What was fetched so far stays.
 """
 
 import subprocess
@@ -11,14 +11,14 @@ from diagevo.errors import MissingDependencyError
 from diagevo.progress import StopFlag
 
 TEXTS = ("*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt")
-"""A model folder's files beside its weights."""
+"""A model folder's files other than its weights."""
 
 
 def folder_of(model: str, revision: str | None, stop: StopFlag, *, weights: bool = True) -> Path:
-    """The folder of a model in the hub's cache, fetched where it is not there; with its configuration and
-    tokenizer alone, if not `weights`.
+    """The folder of a model in the hub's cache, fetched if missing; only its configuration and tokenizer
+    unless `weights`. Raises
 
-    Raises StoppedSafely as soon as `stop` is set, MissingDependencyError where the model cannot be had.
+    StoppedSafely as soon as `stop` is set, MissingDependencyError if the model is unavailable.
     """
     asked = [model, revision or "", *(() if weights else TEXTS)]
     with subprocess.Popen(

@@ -1,5 +1,5 @@
-"""Hugging Face model folders: is it one, its digest, its tokenizer, a template where it has none, and what
-ends a reply.
+"""Hugging Face model folders: validation, digest, tokenizer, a default template, and the end marks of
+replies.
 
 Sampling and training both read prompts through `encode_prompts`, so a prompt has one tokenization.
 """
@@ -27,7 +27,7 @@ PLAIN_TEMPLATE = (
     "{%- if add_generation_prompt -%}{{ 'Assistant:' }}{%- endif -%}"
 )
 
-# Before a template that knows no system role: its text begins the user's first turn.
+# Put before a template without a system role: the system text begins the user's first turn.
 WITHOUT_SYSTEM = (
     "{%- if messages[0]['role'] == 'system' and messages | length > 1 -%}"
     "{%- set first = messages[0]['content'] + '\n\n' + messages[1]['content'] -%}"
@@ -45,7 +45,7 @@ _CONVERT = (
 
 
 def check_model_folder(folder: Path) -> Path:
-    """Return `folder` where it holds a model in safetensors, or an adapter to one; MissingDependencyError
+    """Return `folder` if it has a model in safetensors, or an adapter to one; MissingDependencyError
     otherwise."""
     hint = "Name a folder written by save_pretrained (config.json, weights and tokenizer files)."
     if not folder.is_dir():
@@ -73,10 +73,10 @@ def check_model_folder(folder: Path) -> Path:
 
 
 def base_of(folder: Path) -> Path | None:
-    """Of a policy that is an adapter, as PEFT writes one, the folder of the weights that it belongs to. None
-    where a folder holds weights itself.
+    """For a policy that is an adapter in PEFT's format, the folder of its base weights. None if the folder
+    has weights itself. Adapters are never
 
-    It is never merged: in bfloat16 most of what a phase has learned is below the rounding of the weights.
+    merged: in bfloat16 most of what a phase has learned is below the rounding of the weights.
     """
     try:
         return folder / _adapter_config(folder)["base_model_name_or_path"]
@@ -90,12 +90,12 @@ def base_of(folder: Path) -> Path | None:
 
 
 def adapter_rank(folder: Path) -> int:
-    """Of a folder that has a base."""
+    """The rank of a folder with a base."""
     return _adapter_config(folder)["r"]
 
 
 def adapter_scaling(folder: Path) -> float:
-    """What the product of an adapter's halves is multiplied by."""
+    """The factor of the product of an adapter's halves."""
     config = _adapter_config(folder)
     return config["lora_alpha"] / (config["r"] ** 0.5 if config.get("use_rslora") else config["r"])
 
@@ -125,12 +125,12 @@ def _check_adapter(folder: Path, base: Path) -> None:
 
 _known: dict[tuple[int, ...], str] = {}
 """Digests by what `stat` says of a file: device, inode, size, and when its content and its name changed."""
-_SETTLED = 1.0  # seconds after which another write is another time of change, on any file system
+_SETTLED = 1.0  # seconds after which another write has a different change time, on any file system
 
 
 def digest_of(path: Path, stop: StopFlag | None = None) -> str:
-    """SHA-256 of a file, in hex. Of tens of gigabytes that takes longer than a stop may: `stop` is heard; and
-    a file is read once, until `stat` says otherwise."""
+    """SHA-256 of a file, in hex. For tens of gigabytes that takes longer than a stop may: `stop` is checked;
+    and a file is read only once, until `stat` shows a change."""
     found = path.stat()
     key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     if key in _known:
@@ -159,7 +159,7 @@ def sha256_of(path: Path, stop: StopFlag) -> str:
 def load_tokenizer(folder: Path, template_kwargs: Mapping[str, Any] = NOTHING) -> Any:
     """The folder's PreTrainedTokenizerBase, padding on the left, with the plain template if it has none.
 
-    `template_kwargs` become part of the template, so that whoever is given it (TRL, vLLM) needs no others.
+    `template_kwargs` become part of the template, so that its users (TRL, vLLM) need no arguments.
     """
     from transformers import AutoTokenizer
     from transformers.utils import logging
@@ -169,7 +169,7 @@ def load_tokenizer(folder: Path, template_kwargs: Mapping[str, Any] = NOTHING) -
     logging.disable_progress_bar()  # Loading is shown by diagevo's own display, or not at all.
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), padding_side="left", truncation_side="left")
-    except Exception as error:  # a damaged folder raises whatever its parser does
+    except Exception as error:  # a damaged folder raises whatever its parser raises
         raise MissingDependencyError(
             f"{folder} has no tokenizer that transformers can load ({error}).",
             hint="Save the tokenizer beside the weights: tokenizer.save_pretrained(folder).",
@@ -191,7 +191,7 @@ def load_tokenizer(folder: Path, template_kwargs: Mapping[str, Any] = NOTHING) -
 
 
 def _has_system(tokenizer: Any) -> bool:
-    """Whether the chat template says what a system message says: some refuse one, others leave it out."""
+    """Whether the chat template renders a system message: some refuse it, others drop it."""
     from jinja2 import TemplateError
 
     turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]
@@ -213,8 +213,8 @@ def encode_prompts(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]
 
 def end_ids(folder: Path, tokenizer: Any) -> tuple[int, ...]:
     """Every id that ends a response: the tokenizer's end mark, those that the folder's generation config
-    declares, and what ends a turn in the chat template. A base model declares the end of a text alone, and
-    would go on to write the next turns itself."""
+    declares, and the mark that ends a turn in the chat template. A base model declares only the end of a
+    text, and would go on to write the next turns itself."""
     ends = [tokenizer.eos_token_id, *_declared((base_of(folder) or folder) / "generation_config.json")]
     if (turn := _turn_end(tokenizer)) is not None:
         ends.append(turn)
@@ -230,7 +230,7 @@ def _declared(file: Path) -> list[int]:
 
 
 def _turn_end(tokenizer: Any) -> int | None:
-    """The mark right after what an assistant says; None where the template ends a turn by plain text."""
+    """The mark right after an assistant's text; None if the template ends a turn with plain text."""
     reply = "It is 4."
     turns = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": reply}]
     after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(reply)[2].lstrip()

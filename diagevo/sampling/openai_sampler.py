@@ -1,4 +1,4 @@
-"""A sampler for any server of OpenAI's chat completions: vLLM, transformers serve, a hosted model."""
+"""A sampler for any server with OpenAI's chat completions API: vLLM, transformers serve, a hosted model."""
 
 import asyncio
 import hashlib
@@ -16,22 +16,22 @@ from diagevo.text.escaping import storable
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-_OTHER_FILES = 256  # that a process may have open beside its connections
-_LOOK = 0.2  # seconds between two looks at the flag while requests are under way
+_OTHER_FILES = 256  # that a process may have open besides its connections
+_LOOK = 0.2  # seconds between two checks of the flag during requests
 
 
 class OpenAISampler:
-    """Implements `Sampler`. Requests run side by side; each is one prompt with all its samples.
+    """Implements `Sampler`. Requests run concurrently; each is one prompt with all its samples.
 
-    The seed of a request is a hash of (seed, place of the prompt), so it is the same in every run; whether
-    the same seed gives the same text is the server's promise, not ours. `tokens`: servers count the n
-    samples of a request together, so the count is shared out by length of text; the sum is exact.
+    The seed of a request is a hash of (seed, position of the prompt), so it is the same in every run;
+    whether the same seed gives the same text depends on the server. `tokens`: servers count the n
+    samples of a request together, so the count is divided by text length; the sum is exact.
     """
 
     def __init__(
         self, service: Service, model: str, *, workers: int = 32, stop: StopFlag | None = None
     ) -> None:
-        """`workers`: requests under way at once."""
+        """`workers`: concurrent requests."""
         self._service = service
         self._model = model
         self._workers = workers
@@ -46,8 +46,8 @@ class OpenAISampler:
         seed: int,
         answers: Answers | None = None,
     ) -> list[list[Completion]]:
-        """Where answers are kept, nothing new is asked once the run is to stop; requests under way may end
-        until that is overdue."""
+        """If answers are stored, nothing new is asked once the run is to stop; open requests may finish
+        until the stop is overdue."""
         found = answers or Answers(len(prompts), n)
         missing = found.missing()
 
@@ -93,9 +93,9 @@ class OpenAISampler:
     async def _complete(
         self, client: "AsyncOpenAI", prompt: Prompt, n: int, params: SamplingParams, seed: int
     ) -> list[Completion]:
-        """All n samples. A server that gives fewer at a time is asked for the rest, with another seed.
+        """All n samples. A server that returns fewer at a time is asked for the rest, with another
 
-        Greedy samples are all the same, and vLLM refuses to draw more than one.
+        seed. Greedy samples are identical, and vLLM refuses more than one.
         """
         if params.temperature == 0 and n > 1:
             return await self._complete(client, prompt, 1, params, seed) * n
@@ -127,7 +127,8 @@ class OpenAISampler:
 
 
 def _open_files(wanted: int) -> int:
-    """As many connections as wanted, or as this process may hold: a shell lends 1,024 files, often more."""
+    """The requested number of connections, limited by this process's open files: 1,024 by default, often
+    more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:

@@ -1,1 +1,1 @@
-"""Text that somebody else wrote, and numbers as people read them."""
+"""Untrusted text, and numbers in readable form."""

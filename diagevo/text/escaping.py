@@ -1,7 +1,7 @@
-"""Text that somebody else wrote: what a database can keep, and what may be shown.
+"""Untrusted text: what a database can store, and what may be shown. Models, users
 
-Models, users and servers write anything. `storable` stands before every database; `visible` and what is made
-of it before every terminal, page, picture, spreadsheet and Markdown table. Nothing else changes a text.
+and servers write anything. `storable` guards every database; `visible` and the functions built on it guard
+every terminal, page, picture, spreadsheet and Markdown table. Nothing else changes a text.
 """
 
 import json
@@ -17,30 +17,31 @@ _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
 )
 _UNSEEN = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f"  # controls
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # they turn the direction of what follows
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # they change the direction of the following text
     "\xad\u034f\u070f\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0"
     "\ufff9-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
     "\u2028\u2029\ud800-\udfff" + _NONCHARACTERS + "]"
 )
-"""What no screen shows as it is: it is obeyed, or has no width, or is no character."""
+"""Characters that no screen shows: control characters, zero-width ones, and non-characters."""
 _JOINERS = "\u200c\u200d\u2060"
-"""Of these, what Persian, the scripts of India and emoji are written with. A file keeps them."""
+"""Those of them needed by Persian, Indian scripts and emoji. A file keeps them."""
 _IN_FILES = re.compile(f"(?![{_JOINERS}]){_UNSEEN.pattern}")
 
 
 def storable(text: str) -> str:
-    """`text` as SQLite and PostgreSQL both keep it. U+FFFD stands for NUL, which PostgreSQL does not take,
-    and for half a surrogate pair, which has no UTF-8. All else stays exact."""
+    """`text` in a form that SQLite and PostgreSQL both store. U+FFFD replaces NUL, which PostgreSQL
+    refuses, and half a surrogate pair, which has no UTF-8. Everything else stays exact."""
     return text if text.isascii() and "\0" not in text else _UNSTORABLE.sub(REPLACEMENT, text)
 
 
 def utf8(text: str) -> bytes:
-    """The bytes of a text that is kept by its digest."""
+    """The bytes of a text stored by its digest."""
     return storable(text).encode()
 
 
 def visible(text: str, *, one_line: bool = False) -> str:
-    """`text` with everything unseen shown: a model's output must not steer a terminal, nor hide in it."""
+    """`text` with invisible characters shown: a model's output must not control a terminal, nor hide in
+    it."""
     return _visible(_UNSEEN, text, one_line=one_line)
 
 
@@ -59,29 +60,29 @@ def _symbol(match: re.Match[str]) -> str:
 
 
 def shortened(text: str, most: int = 80) -> str:
-    """`text` where it has at most so many characters, else its beginning, and how long it is."""
+    """`text` if it has at most this many characters, otherwise its beginning and its length."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def one_line(text: str) -> str:
-    """A description or label as a phrase: words with one space between them, nothing unseen."""
+    """A description or label as a phrase: words with single spaces, nothing invisible."""
     return " ".join(_UNSEEN.sub(" ", text).split())
 
 
 def json_text(value: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
-    """JSON with everything unseen escaped: a program reads the text exactly, a terminal obeys nothing."""
+    """JSON with invisible characters escaped: a program reads the exact text, a terminal obeys nothing."""
     written = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, default=default)
     return _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], written)
 
 
 _FORMULA = re.compile(rf"[\s{_JOINERS}]*[=+\-@＝＋－＠]|\t")
-"""A spreadsheet reads the wide forms too."""
+"""A spreadsheet also accepts the full-width forms."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?(/\d+)?")
 
 
 def csv_text(text: str) -> str:
-    """A text for a cell of a CSV file. A spreadsheet would run one that begins like a formula: an apostrophe
-    before it makes it text. A text that is a number stays one."""
+    """A text for a CSV cell. A spreadsheet would execute one that begins like a formula: a leading
+    apostrophe makes it text. A text that is a number stays one."""
     shown = _visible(_IN_FILES, text, one_line=False)
     formula = _FORMULA.match(shown.lstrip("'")) and not _NUMBER.fullmatch(shown)
     return f"'{shown}" if formula else shown
@@ -96,5 +97,5 @@ _MARKUP = re.compile(r"[\\`*\[\]<>|~$]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
 
 
 def markdown_text(text: str) -> str:
-    """A text for a cell of a Markdown table: one line, and nothing in it is markup."""
+    """A text for a cell of a Markdown table: one line, without markup."""
     return _MARKUP.sub(r"\\\g<0>", _visible(_IN_FILES, text, one_line=True))

@@ -4,13 +4,13 @@ import re
 from fractions import Fraction
 
 LONGEST = 600
-"""Characters of a number."""
+"""Maximum characters of a number."""
 
 LARGEST = 10**308
-"""A float goes no further, and figures and exports have a float beside each fraction."""
+"""The limit of a float: figures and exports have a float with each fraction."""
 
 RECORDED = r"^-?(10{308}|[0-9]{1,308})(/(10{308}|[1-9][0-9]{0,307}))?\Z"
-"""A fraction as the log has it: what `fraction` reads, written by Python."""
+"""A fraction in the log's form: what `fraction` reads, written by Python."""
 
 _NUMBER = re.compile(
     r"[-+]?(?:[0-9]+(?:/0*[1-9][0-9]*)?|(?:[0-9]+\.[0-9]*|\.?[0-9]+)(?:e[-+]?0*(?P<power>[0-9]+))?)",
@@ -19,8 +19,8 @@ _NUMBER = re.compile(
 
 
 def fraction(text: str) -> Fraction:
-    """The number that was written: "0.7" is 7/10, and "7/10" too. Raises ValueError, at once, for what is
-    none, and for what is longer or larger than a number of ours can be."""
+    """The exact number: "0.7" is 7/10, and so is "7/10". Raises ValueError at once if it is not a number,
+    or too long or too large."""
     written = _NUMBER.fullmatch(text.strip()) if len(text) <= LONGEST else None
     if written is None or len(written["power"] or "") > 3:
         raise ValueError(f"not a number like 0.7 nor a fraction like 7/10, of at most {LONGEST} characters")

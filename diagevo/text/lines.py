@@ -1,4 +1,4 @@
-"""A line of a story, as the terminal lays it out and a page links it."""
+"""A line of a story, laid out by the terminal and linked by a page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,18 +8,19 @@ _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`text` is the program's own, and its ids can be linked; `words` are of models, data sets or users."""
+    """`text` is the program's own, and its ids can be linked; `words` come from models, data sets or
+    users."""
 
     label: str
     text: str = ""
     position: int | None = None
-    """Of the event in the log."""
+    """The event's position in the log."""
     depth: int = 0
     """1 is evidence under the line above."""
     mark: str = ""
-    """What is wrong with it, where something is: its label is false, or its answer right."""
+    """What is wrong with it, if anything: its label is false, or its answer right."""
     words: str = ""
-    """With what separates them from the text: `: …`."""
+    """Including the separator from the text: `: …`."""
 
     @property
     def whole(self) -> str:

@@ -1,4 +1,4 @@
-"""Numbers as people read them, on a terminal and on a page alike; "–" where there is none."""
+"""Numbers in readable form, for terminal and pages; "–" if there is none."""
 
 from fractions import Fraction
 
@@ -14,7 +14,7 @@ def number(value: Fraction | float | None, digits: int = 3) -> str:
 
 
 def exact(value: float) -> str:
-    """As short as it can be and still be this number: what an option that is copied must say."""
+    """The shortest exact form, for an option to be copied."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
 

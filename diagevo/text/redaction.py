@@ -1,7 +1,7 @@
 """Passwords, keys and tokens: found in any text or configuration, masked where it is shown, refused where it
 would be stored.
 
-A false alarm hides a word of a message; a miss publishes a key. So what is doubtful is masked.
+A false alarm hides a word of a message; a miss publishes a key. So when in doubt, mask.
 """
 
 import json
@@ -18,7 +18,7 @@ from diagevo.text.escaping import visible
 MASK = "***"
 
 SHORTEST = 8
-"""A shorter value of a variable is a word such as "none", which would be masked everywhere."""
+"""A shorter variable value may be a word such as "none", which would then be masked everywhere."""
 
 _LAST = {"pass", "pw", "pwd", "key", "token", "sig", "signature", "credential", "credentials", "auth"}
 _LAST |= {"authorization", "bearer", "jwt", "sas"}
@@ -27,7 +27,7 @@ _SPECIAL = {"pad", "eos", "bos", "unk", "sep", "cls", "mask", "stop", "special",
 """A token after one of these words is a tokenizer's."""
 
 _POINTERS = frozenset({"env", "file", "path", "name", "variable"})
-"""A last word by which a name tells where a secret is, and not the secret: api_key_env."""
+"""A last word that marks a name as the location of a secret, not the secret itself: api_key_env."""
 
 _NAME = r"[A-Za-z][\w.-]{0,63}"
 _VALUE = r"""(?!…)(?P<value>"[^"\n]*"?|'[^'\n]*'?|[^\s&"']+)"""
@@ -53,14 +53,14 @@ _SHAPES = re.compile(
 _WORD = re.compile(r"[A-Za-z0-9]{16,}")
 
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
-"""Variables in which every shell keeps where it is: not passwords, though named like one."""
+"""Shell variables for the current folder: not passwords, though named like one."""
 
 _remembered: set[str] = set()
 
 
 @lru_cache(maxsize=1024)
 def names_secret(name: str) -> bool:
-    """Whether a secret stands under this name: api_key, sslpassword, HF_TOKEN, sig; not api_key_env."""
+    """Whether this name denotes a secret: api_key, sslpassword, HF_TOKEN, sig; not api_key_env."""
     spelled = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
     words = [word for word in re.split(r"[^a-z0-9]+", spelled) if word and not word.isdigit()]
     if not words or words[-1] in _POINTERS or words[-1].endswith("file"):
@@ -71,7 +71,7 @@ def names_secret(name: str) -> bool:
 
 
 def is_variable(name: str) -> bool:
-    """Whether this can name an environment variable, and is no token put in its place."""
+    """Whether this can name an environment variable, and is not a token given by mistake."""
     return (
         re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name) is not None
         and _SHAPES.search(name) is None
@@ -80,7 +80,7 @@ def is_variable(name: str) -> bool:
 
 
 def key_from(variable: str) -> str | None:
-    """The key that an environment variable holds; from now on it is masked, whatever the variable's name."""
+    """The key in an environment variable; from now on it is masked, whatever the variable's name."""
     key = os.environ.get(variable)
     remember(key)
     return key
@@ -98,7 +98,7 @@ def masked(text: str) -> str:
 
 
 def brief(sent: str | bytes) -> str:
-    """What a service sent, in a message: on one line, masked, its beginning."""
+    """A service's text for a message: on one line, masked, shortened."""
     text = sent[:65536].decode(errors="replace") if isinstance(sent, bytes) else sent[:65536]
     return visible(masked(" ".join(text.split())), one_line=True)[:300]
 
@@ -170,8 +170,8 @@ def _found(text: str) -> Iterator[tuple[int, int]]:
 
 
 def unkeyed(text: str) -> str:
-    """`text` with the values of known keys as ***, and nothing else changed: for what a server answers, which
-    may echo the key that it was sent, and is kept as it was said."""
+    """`text` with the values of known keys as ***, and nothing else changed: for a server's answer, which may
+    echo the key, and is otherwise stored verbatim."""
     return _without(text, _found_known(text))
 
 
@@ -199,7 +199,7 @@ def _in_base64(value: str) -> frozenset[str]:
 
 
 def _known() -> set[str]:
-    """Values of this process's environment that are secrets."""
+    """Secret values in this process's environment."""
     return _remembered | {
         value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""The steps of a response, and where two responses part."""
+"""The steps of a response, and where two responses diverge."""
 
 import re
 from collections.abc import Collection
@@ -6,23 +6,23 @@ from collections.abc import Collection
 from diagevo.text.thoughts import answered
 
 END = "no further step"
-"""In place of a step, where a response has none left."""
+"""Stands for a missing step."""
 HEAD = 80
-"""Characters of a head that is worth leaving out."""
+"""Minimum characters of a common beginning worth leaving out."""
 AHEAD = 3
-"""Steps that one response may say more than the other before they meet again."""
+"""Maximum extra steps of one response before they meet again."""
 _STEP = re.compile(r"[\n;]+|(?<=[.!?])\s+")
 _SUM = re.compile(r"\d+(?:[.,]\d+)*|[+*/×÷-](?=\s*\$?[\d(])")
 
 
 def steps(text: str) -> list[str]:
-    """Lines, sentences, and what semicolons part."""
+    """Lines, sentences, and parts separated by semicolons."""
     return [step for part in _STEP.split(text) if (step := part.strip())]
 
 
 def common_head(texts: Collection[str]) -> int:
-    """Characters that all the texts begin with, to the end of a line: examples, say, before each question. 0
-    where they are fewer than `HEAD`, or the texts are too few to tell."""
+    """Length of the common beginning of all texts, to the end of a line: such as examples before each
+    question. 0 if shorter than `HEAD`, or if there are too few texts to tell."""
     if len(texts) < 3:
         return 0
     first, last = min(texts), max(texts)
@@ -54,7 +54,7 @@ def parted(passed: str, failed: str) -> tuple[int, str, str]:
 def _met(
     right: list[str], wrong: list[str], right_sums: list[list[str]], wrong_sums: list[list[str]]
 ) -> tuple[int, int]:
-    """The places up to which they say the same."""
+    """The indices up to which they agree."""
     known = [{number for found in sums for number in found} for sums in (right_sums, wrong_sums)]
     i = j = 0
 

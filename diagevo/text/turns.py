@@ -7,8 +7,8 @@
 
     assistant: Twice a day.
 
-What a turn says is data. A paragraph of it that begins like a turn gets one more space in front, so that
-nobody can write a turn in another's name, and `turns` gives back what was joined.
+A turn's text is data. A paragraph that begins like a turn gets an extra leading space, so that nobody
+can forge another's turn, and `turns` recovers exactly what was joined.
 """
 
 import re
@@ -29,12 +29,12 @@ _ESCAPED = re.compile(rf"(\A|\n\n) (?= *{_WRITTEN})")
 
 
 class Turn(NamedTuple):
-    """What one speaker said."""
+    """One speaker's text."""
 
     role: str
     text: str
     name: str = ""
-    """Of a tool, or a role that nobody else uses."""
+    """The name of a tool, or of an unusual role."""
 
     @property
     def own(self) -> bool:
@@ -55,12 +55,12 @@ def joined(found: Iterable[Turn], begun: str = "") -> str:
 
 
 def alone(text: str) -> str:
-    """A text that one speaker wrote, as `turns` reads it as one."""
+    """One speaker's text, escaped so that `turns` reads it as a single turn."""
     return _LOOKS_LIKE_ONE.sub(r"\1 ", text)
 
 
 def turns(response: str) -> list[Turn]:
-    """The turns of a response, or of a whole conversation. What has no role is the policy's."""
+    """The turns of a response, or of a whole conversation. Text without a role is the policy's."""
     found: list[Turn] = []
     role, name, start = OWN[0], "", 0
     for mark in _TURN.finditer(response):
