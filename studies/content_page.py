@@ -53,7 +53,8 @@ def page(rows: Rows, base: Rows) -> str:
         "",
         "![Each arm minus full on the broken families](../pictures/study-content.svg)",
         "",
-        "What the plan predicted, and what came:",
+        "What the plan predicted, and what came; differences are of mean@8 at each model's best temperature,",
+        "on the broken families where none are named:",
         "",
         "| predicted | came | verdict |",
         "|---|---|---|",
@@ -205,11 +206,13 @@ def _verdict(rows: Rows, base: Rows) -> Iterator[str]:
     yield ""
     does = "does not matter" if fmean(found) < plan["matters"] else "matters"
     yield f"**By the plan's rule what causes say {does} here**: the bound was {plan['matters']:+.2f}, and"
-    yield f"`full` against `uniform` has {exactly(found)}. That control is not neutral, as the list says."
+    yield f"`full` against `uniform` has, in mean@8 at T = {_best(rows)}, {exactly(found)}."
+    yield "That control is not neutral, as the list says."
     others = paired(rows, "shuffled", "uniform", "broken")
     yield f"`shuffled` against `uniform`: {exactly(others)}."
-    yield f"So the words of another cause give {fmean(others) / fmean(found):.0%} of that difference."
-    yield "In the eleven families that were right:"
+    share = fmean(others) / fmean(found)
+    yield f"By these means, without an interval, another cause's words give {share:.0%}"
+    yield f"of that difference. In the eleven families that were right, mean@8 at T = {_best(rows)}:"
     for against in ("free", "uniform"):
         found = paired(rows, "full", against, "elsewhere")
         yield f"`full` against `{against}` {exactly(found)} (p {sign_flip(found):.3f})."

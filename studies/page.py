@@ -198,7 +198,7 @@ def against_the_method(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield "  five rounds and seeds but `full`, `placebo` and `no-filter-4-steps`) mean@8 is"
     yield f"  a + {slope:.4f} ln(kept), with R² {explained:.3f}. The line predicts placebo less full"
     yield f"  as {predicted:+.4f}; it is {found['placebo'].difference:+.4f}."
-    yield "  At an equal number of practised questions, by that line:"
+    yield "  At an equal number of practised questions, by that line, as point estimates without intervals:"
     yield ""
     yield "| contrast | as played | at equal practice |"
     yield "|---|---|---|"
