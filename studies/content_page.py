@@ -205,8 +205,8 @@ def _verdict(rows: Rows, base: Rows) -> Iterator[str]:
     yield f"`full` less `uniform` shrinks with it: {by_heat}."
     yield ""
     does = "does not matter" if fmean(found) < plan["matters"] else "matters"
-    yield f"**By the plan's rule what causes say {does} here**: the bound was {plan['matters']:+.2f}, and"
-    yield f"`full` against `uniform` has, in mean@8 at T = {_best(rows)}, {exactly(found)}."
+    yield f"**By the plan's rule what causes say {does} here**: the bound was {plan['matters']:+.2f}."
+    yield f"`full` against `uniform`, mean@8 at T = {_best(rows)}: {exactly(found)}."
     yield "That control is not neutral, as the list says."
     others = paired(rows, "shuffled", "uniform", "broken")
     yield f"`shuffled` against `uniform`: {exactly(others)}."
