@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from random import Random
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Literal, Protocol, cast
 
 from diagevo.equations.darc_rewards import copied_share
 from diagevo.methods.document_corpus import SourceDocument
@@ -19,7 +19,6 @@ from diagevo.sampling.sampler import Prompt
 from diagevo.selfplay.templates import fill, load_templates
 
 AnswerKind = Literal["integer", "float", "categorical"]
-ANSWER_KINDS: tuple[AnswerKind, ...] = get_args(AnswerKind)
 LEVELS = (1, 2, 3)
 """Easy, moderate and hard."""
 INTEGERS = 0.8

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.messages import messages, printed, unpadded
+from diagevo.ingest.formats.messages import messages, printed, unmarked, unpadded
 from diagevo.ingest.formats.rows import (
     ANOTHER,
     LAST_STEP,
@@ -108,8 +108,12 @@ class Saved(msgspec.Struct, rename={"data_files": "_data_files"}):
 class RowReader:
     """Rollouts of rows. `mapped` has the paths of fields that are not under their own names."""
 
-    def __init__(self, mapped: Mapping[str, str], tables: "TableReader | None") -> None:
+    def __init__(
+        self, mapped: Mapping[str, str], tables: "TableReader | None", *, checks: bool = False
+    ) -> None:
         self._mapped = mapped
+        self._checks = checks
+        """Whether the rows are read again after this, which counts those that repeat another."""
         self._tables = tables
         paths = {field: mapped.get(field, field) for field in FIELDS if field not in ("reward", "tags")}
         self._paths = {field: _path(name) for field, name in paths.items()}
@@ -189,7 +193,7 @@ class RowReader:
                     )
                 if now > self._step:
                     self._step, self._rows = now, set()
-                if not counted:
+                if not counted and not self._checks:
                     counted, key = True, _hash(row)
                     self.repeated[now] += key in self._rows
                     self._rows.add(key)
@@ -226,6 +230,9 @@ class RowReader:
             return None
         texts: list[str] = []
         for field, given in (("prompt", row.prompt), ("response", row.response)):
+            if isinstance(given, str) and given.lstrip()[:1] not in ("[", "{"):  # no messages in any form
+                texts.append(unmarked(given))
+                continue
             if printed(given) and (field == "prompt" or self._kind == "cells"):  # a model may print anything
                 what = (
                     f"{place}: its {field} is messages as Python prints them, which is not JSON: {given[:80]}"
@@ -316,12 +323,12 @@ class RowReader:
                     and len(seen := self._like.setdefault(name, set())) < 2
                 ):
                     seen.add(row[name])
-        for name in ASIDE:
-            if row.get(name) and self._aside[name] >= 0:
+        for name in row.keys() & ASIDE:
+            if row[name] and self._aside[name] >= 0:
                 self._aside[name] += 1
         values: dict[str, Any] = {}
         for field, path in self._paths.items():
-            value = _at(row, path, sample)
+            value = row.get(path[0], _ABSENT) if len(path) == 1 else _at(row, path, sample)
             if value == "" and field in ("group", "answer", "step", "feedback"):
                 continue  # an empty cell
             if value is not _ABSENT:
@@ -331,8 +338,10 @@ class RowReader:
                 raise _missing(place, field, path, row)
         if self._paths["prompt"][0] == self._paths["response"][0]:
             self._skipping += _between(row, self._paths["prompt"], self._paths["response"])
-        named = (model for name in MODELS if name in row and (model := _model(row[name])))
-        values["model"] = next(named, None)
+        for name in MODELS:
+            if name in row and (model := _model(row[name])):
+                values["model"] = model
+                break
         parts = [(weight, _at(row, path, sample), path) for weight, path in self._parts]
         if self._kind:
             from diagevo.ingest.formats.cells import reward_of
@@ -452,7 +461,7 @@ def read(
         on_note(f"{beside[0].name} is not read beside the other files: name it alone, where it has rollouts")
     with _tables(files) as tables:
         if wait is None:
-            reader = RowReader(mapped, tables)
+            reader = RowReader(mapped, tables, checks=True)
             deque(_steps(files, reader, None, lambda _: None), maxlen=0)  # before a step of it is kept
             reader.check_found(path)
             for note in reader.notes():
