@@ -1,1 +1,4 @@
-"""Reading an answer and comparing it with another: texts come in, nothing else of DiagEvo but its errors."""
+"""Reading an answer and comparing it with another.
+
+Works on texts, and imports nothing of DiagEvo but its errors.
+"""

@@ -1,8 +1,8 @@
 """Comparisons that need a computer-algebra system: math-verify in worker processes, with a hard kill.
 
-math-verify cannot be trusted to end. So before each comparison the worker, which is this file run as a
-program, arms a timer of its own CPU time, whose signal the kernel answers by ending the process, whatever it
-is doing; a busy machine does not shorten the limit. The parent sees it gone.
+math-verify cannot be trusted to terminate. So before each comparison the worker, which is this file
+run as a program, arms a timer on its own CPU time, whose signal makes the kernel end the process, whatever it
+is doing; a busy machine does not shorten the limit. The parent notices its exit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ START_SECONDS = 120.0
 """Longest wait for a worker's imports, in wall time; a machine can be very busy."""
 
 PATIENCE = 20.0
-"""A worker ends itself when its CPU time is spent; after so many times that, on the clock, it is killed."""
+"""A worker ends itself when its CPU time is spent; after this multiple of it in wall time, it is killed."""
 
 
 class Ended(Enum):
@@ -40,7 +40,7 @@ class Ended(Enum):
 
 
 class AlgebraOutcome(NamedTuple):
-    """What came of a comparison, and the CPU seconds that it took or, where a process died, may have."""
+    """The result of a comparison, and its CPU seconds (an upper bound if the process died)."""
 
     ended: Ended
     seconds: float
@@ -50,13 +50,13 @@ class AlgebraWorker:
     """One worker process, started by its first comparison and again after each death. Not thread-safe."""
 
     def __init__(self, seconds: float) -> None:
-        """`seconds`: CPU time that one comparison may take, both directions and parsing included."""
+        """`seconds`: CPU time of one comparison, including both directions and parsing."""
         self.seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
 
     def compare(self, a: str, b: str) -> AlgebraOutcome:
-        """Ask; a process that dies of something other than its time limit is replaced and asked once more."""
+        """Ask; a process that dies for another reason than its time limit is replaced and asked once more."""
         for _ in range(2):
             compared = self._ask(a, b)
             if compared.ended is not Ended.CRASH:
@@ -64,7 +64,7 @@ class AlgebraWorker:
         return AlgebraOutcome(Ended.CRASH, 2 * self.seconds)
 
     def close(self) -> None:
-        """End the process: it leaves at the end of its input, and is killed if it does not."""
+        """End the process: it exits at the end of its input, or is killed."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -148,7 +148,7 @@ class AlgebraPool:
         self._free = threading.Condition()
 
     def compare(self, a: str, b: str) -> AlgebraOutcome:
-        """Compare on the next free worker. Raises MissingDependencyError where none can be started."""
+        """Compare on the next free worker. Raises MissingDependencyError if none can be started."""
         with self._free:
             while not self._idle:
                 self._free.wait()
@@ -172,15 +172,15 @@ MEMORY_BYTES = 4 << 30
 _NAMES = re.compile(r"\\(?:mathbb\s*\{?\s*[A-Z]|(?:begin|end)\s*\{[a-z]*\}|[A-Za-z]+)|([A-Za-z])")
 _KNOWN = {"e", "i", "d"}
 _DROPPED = re.compile(r"\\(?:(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|exp)\s*_")
-"""A subscript that math-verify passes over."""
+"""A subscript that math-verify ignores."""
 
 
 @lru_cache(maxsize=4096)
 def parsed(text: str) -> tuple[Any, ...]:
-    """What math-verify reads in a text: an expression and the text it came from, or nothing.
+    """What math-verify parses from a text: an expression and its source text, or nothing. A
 
-    A formula counts where all of it was read: no number is taken out of a formula that is not understood, and
-    every name in it is in the expression. Prose is searched for its answer.
+    formula counts only if all of it was parsed: no number is taken out of a formula that is not understood,
+    and every name in it is in the expression. Prose is searched for its answer.
     """
     from math_verify import LatexExtractionConfig, parse
 
@@ -235,7 +235,7 @@ def serve() -> None:
     """Answer each comparison, a JSON line, with "1" or "0" and the CPU seconds that it took."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing a library prints may pass for a reply
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # a library's output must not pass for a reply
     equivalent(
         "$x + \\frac{y}{2} = 3$", "$2x + y = 6$"
     )  # grammar and solver are loaded on first use, on nobody's time
@@ -248,7 +248,7 @@ def serve() -> None:
         try:
             same = equivalent(a, b)
         except (Exception, MemoryError, RecursionError):
-            same = False  # what cannot be read or compared is not equal
+            same = False  # anything that cannot be read or compared is not equal
         signal.setitimer(signal.ITIMER_PROF, 0)
         print(int(same), time.process_time() - began, file=replies, flush=True)
 

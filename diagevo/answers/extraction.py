@@ -1,6 +1,6 @@
-"""Where the answer stands in a text: its box or boxes, a sentence that states it, the letter of a choice.
+"""Finds the answer in a text: its box or boxes, a sentence that states it, the letter of a choice. A text
 
-A text is what a model wrote, of any length. Each pattern takes a run of like characters whole (`*+`, `++`)
+is a model's, of any length. Each pattern takes a run of like characters whole (`*+`, `++`)
 and begins once a run, so its work grows with the length of the text and no faster. "The minimum is 6" is not
 "the maximum is 6": what the words around an answer say is compared like a name.
 """
@@ -28,7 +28,7 @@ _COMMAND = re.compile(r"\\(?:text|mathrm|textbf|mbox)\b|\\[A-Za-z]+")
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Where a box stands in a text, and its content."""
+    """A box's position in a text, and its content."""
 
     start: int
     end: int
@@ -41,7 +41,7 @@ def boxes(text: str) -> list[Box]:
     One pass over the text: 100 kB of braces take no longer than any other 100 kB. Escaped braces are content.
     Without braces a box holds the number, letter or fraction that follows: `\boxed 42`.
     """
-    opened: list[tuple[re.Match[str], bool]] = []  # the brace, and whether something stands behind it
+    opened: list[tuple[re.Match[str], bool]] = []  # the brace, and whether something follows it
     found: list[Box] = []
     at = 0
     for part in _BOX_PARTS.finditer(text):
@@ -65,9 +65,9 @@ def boxes(text: str) -> list[Box]:
 
 
 def extract_boxed(text: str) -> str | None:
-    r"""Content of the last balanced `\boxed{…}`, stripped; None where there is none, which is no vote.
+    r"""Content of the last balanced `\boxed{…}`, stripped; None if there is none, which is no vote. In
 
-    Of nested boxes the innermost counts. A box that says nothing or is never closed is passed over.
+    nested boxes the innermost counts. A box that is empty or never closed is skipped.
     """
     found = boxes(text)
     return text[found[-1].inside].strip() if found else None
@@ -96,7 +96,7 @@ def boxed_answer(text: str) -> str | None:
 
 
 MAX_PROSE = 4_000
-"""How much of the end of a text without a box is searched for its answer."""
+"""Characters at the end of a text without a box that are searched for its answer."""
 
 _WORDS = re.compile(r"(?<![^\W\d_])(?<!\\)[^\W\d_]+(?:['-][^\W\d_]{2,})*")
 _COMMANDS = re.compile(r"\\(?:begin|end)\s*+\{\w++\}|\\[A-Za-z]++")
@@ -120,7 +120,7 @@ _TAGGED = re.compile(r"<answer>(?P<answer>(?:(?!</?answer>).)*+)</answer>\s*+\Z"
 
 
 def has_word(text: str) -> bool:
-    """Whether an English word stands in a text, commands left aside."""
+    """Whether a text contains an English word, ignoring commands."""
     return any(is_word(word) for word in _WORDS.findall(_COMMANDS.sub(" ", text)))
 
 
@@ -196,7 +196,7 @@ _SAYS_NOTHING = frozenset(_SAYS_NOTHING_WORDS.split())
 
 
 def about(name: str) -> str:
-    """What the words of a name say: `minimum` for "the minimum value of the function"."""
+    """The meaningful words of a name: `minimum` for "the minimum value of the function"."""
     tokens = _ABOUT.findall(name)
     said = {token if len(token) < 2 or "(" in token else token.casefold() for token in tokens}
     return " ".join(sorted(said - _SAYS_NOTHING))
@@ -237,18 +237,18 @@ def statements(text: str) -> Iterator[tuple[str, str]]:
 
 
 NEAR = 40
-"""Characters before and behind a letter that say how it is meant."""
+"""Characters before and after a letter that show how it is meant."""
 STATED = 1
 """The pattern of "answer: C", whose letter counts whatever is said of it."""
 SEARCHED = (0, 2)
-"""Patterns that look for a letter further on."""
+"""Patterns for a letter further on."""
 ANSWERED = 3
 """The first pattern of a letter that is not called an answer: a list of verdicts is surer."""
 
 
 @lru_cache(maxsize=64)
 def _choice_patterns(letters: str) -> tuple[re.Pattern[str], ...]:
-    """Ways to state a letter, the surest first."""
+    """Ways to state a letter, most reliable first."""
     letter = rf"[{re.escape(letters)}]"
     wrapped = (
         rf"(?:\\(?:text|mathrm|mathbf|textbf)\s*+\{{)?+\s*+[(\[*$]*+\s*+(?P<letter>{letter})(?![A-Za-z0-9'’])"
@@ -283,7 +283,7 @@ _REFUSED = re.compile(
     r"|[✗✘❌])",
     re.IGNORECASE,
 )
-"""What follows a letter that is ruled out."""
+"""What follows a rejected letter."""
 _OPERATED = re.compile(
     r"(?:[+/^_]|\\[a-z]++|\s\*(?=\s)|(?<!nswer)(?<!nswer )(?<!hoice )(?<!ption )(?<!ution )=)\s*+\Z"
 )
@@ -307,7 +307,7 @@ _MODIFIES = re.compile(
     r"\s++(?!(?:because|since|as|and|or|is|was|which|with|due|for|by|in|from|but|while|where|given|it|the|this|that"
     r"|he|she|they|we|must|would|should|seems|looks|holds|fits|works|correct|right|true|\w+ly)\b)[a-z]{2,}"
 )
-"""A noun behind a letter: C deficiency."""
+"""A noun after a letter: C deficiency."""
 _SMALL = re.compile(r"\s++[a-z]")
 _TAKEN_BACK = (
     r"(?i:\b(?:wait|actually|no|sorry|correction|rather|oops|hmm|scratch that|on second thought|i mean)\b)"
@@ -344,7 +344,7 @@ def _small_letters(letters: str) -> tuple[re.Pattern[str], ...]:
 
 @lru_cache(maxsize=64)
 def _replaced(letters: str) -> re.Pattern[str]:
-    """A letter that is said in the place of another: "A? No, B."."""
+    """A letter that replaces another: "A? No, B."."""
     return re.compile(rf"{_TAKEN_BACK}[(\[*$]*+(?P<letter>[{re.escape(letters)}])(?![A-Za-z0-9'’])")
 
 

@@ -1,6 +1,6 @@
 """The forms that an answer has once it is read, and the spelling of text answers.
 
-Dates, versions, codes, grades and strings of capitals look like mathematics and are none.
+Dates, versions, codes, grades and strings of capitals look like mathematics but are not.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from diagevo.answers.quantities import Unit, is_word
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A number or term. `text` is the whole of it, `value` what is left without unit and percent sign."""
+    """A number or term. `text` is the whole, `value` the part without unit and percent sign."""
 
     text: str
     value: str
     unit: Unit | None = None
     parts: int = 1
-    """Of how many parts a whole has: 100 in 5%, 1,000 in 5‰."""
+    """The number of parts of a whole: 100 in 5%, 1,000 in 5‰."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """A value, and a decimal that it is rounded to: `x = 1/3 ≈ 0.33`."""
+    """A value, and its rounded decimal: `x = 1/3 ≈ 0.33`."""
 
     exact: Answer
     shown: Answer
@@ -115,7 +115,7 @@ def text_type(text: str) -> str | None:
         first, second = int(dated["first"]), int(dated["second"])
         if first == second or (first > 12) != (second > 12):
             return _date(dated["year"], min(first, second), max(first, second))
-        return f"{first}/{second}/{dated['year']}"  # which of them is the month, nobody knows
+        return f"{first}/{second}/{dated['year']}"  # it is unknown which of them is the month
     dated = _MONTH_FIRST.fullmatch(text) or _DAY_FIRST.fullmatch(text)
     if dated:
         month = next(i for i, name in enumerate(_MONTHS, 1) if name.startswith(dated["month"][:3].lower()))

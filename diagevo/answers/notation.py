@@ -18,10 +18,10 @@ from diagevo.answers.quantities import is_unit, is_word, plain_numbers
 
 Result = TypeVar("Result")
 BRIEF = 256
-"""Characters up to which a text is an answer like most."""
+"""Maximum characters of a typical answer."""
 BRIEF_KEPT = 8192
 LONG_KEPT = 128
-"""The long answers of as many questions as are compared side by side."""
+"""Cached long answers: those of the questions compared concurrently."""
 
 
 class remembered(Generic[Result]):
@@ -40,7 +40,7 @@ class remembered(Generic[Result]):
 
 
 def brief(text: str) -> str:
-    """What stands for a text in a key: itself, or the digest of a long one."""
+    """The key of a text: itself, or the digest of a long one."""
     return text if len(text) <= BRIEF else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -66,7 +66,7 @@ _CONSTANTS |= {name: f"\\{name} " for name in ("mu", "nu", "xi")}
 _CONSTANTS |= dict.fromkeys(("infinity", "Infinity", "infty", "inf"), r"\infty ")
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
 _PRODUCTS = frozenset({"mu", "nu", "xi"})
-"""Names that may be a product of letters."""
+"""Names that could be a product of letters."""
 _ALSO_UNITS = frozenset({"sec", "min"})
 _VALUE_ENDS = tuple("0123456789})")
 _LINK_NAMES = "and or by multiplied divided percent mod square root of the squared cubed factorial choose"
@@ -181,7 +181,7 @@ def _calls(text: str) -> str:
 
 
 MAX_ANSWER = 1_000
-"""Longest answer, in characters, that is read as mathematics; longer ones agree only if spelled alike."""
+"""Maximum characters of an answer read as mathematics; longer ones agree only if spelled alike."""
 
 MAX_NESTING = 60
 """Deepest brackets that are read as mathematics."""
@@ -459,7 +459,7 @@ _SOMETHING = re.compile(r"[^\W_]|[<>=+]|\\[{]\s*+\\[}]")
 
 @remembered
 def has_content(answer: str) -> bool:
-    r"""Whether an answer says anything: letters, digits, a relation or an empty set.
+    r"""Whether an answer has content: letters, digits, a relation or an empty set.
 
     White space of any kind, `\text{}`, `\phantom{5}`, dots, dashes and question marks say nothing.
     """

@@ -31,17 +31,17 @@ class Votes:
 
     @property
     def label(self) -> str | None:
-        """The majority answer, as its first response wrote it; None where nobody answered."""
+        """The majority answer, as its first response wrote it; None if no response answered."""
         return counted(self.votes)[0]
 
     @property
     def first(self) -> int:
-        """Votes of the majority answer; 0 where there is none."""
+        """Votes of the majority answer; 0 if there is none."""
         return counted(self.votes)[1]
 
     @property
     def second(self) -> int:
-        """Votes of the second most common answer; 0 where there is none."""
+        """Votes of the second most common answer; 0 if there is none."""
         return counted(self.votes)[2]
 
     @property

@@ -1,8 +1,8 @@
 """The embedded world: questions whose truth can be computed, and a small model with misconceptions.
 
-A laboratory: whatever is measured here is a figure of the arithmetic world, and no more. It is built so that
-a schedule can matter: free exploration mostly writes what the model knows already (`families`), and what it
-believes wrongly is of one step of one family each (`misconceptions`).
+A laboratory: anything measured here is a figure of the arithmetic world, and no more. It is built so that
+a schedule can matter: free exploration mostly writes what the model already knows (`families`), and each of
+its false beliefs concerns one step of one family (`misconceptions`).
 """
 
 from importlib import import_module
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WRITES = "free exploration mostly writes the families of the head, which the solver nearly knows"
 PREMISE = f"arithmetic world: {WRITES}"
-"""Named wherever a result of this world is shown."""
+"""Shown with every result of this world."""
 
 WEIGHTS = Path(__file__).parent / "weights"
 """Hugging Face folder of the shipped model: challenger and solver both start from it."""
@@ -47,7 +47,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded at first use: most readers of this package want a sentence or a folder.
+    # Loaded at first use: most users of this package need only a sentence or a folder.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""The documents that the small model learns from: four fifths the solver's, one fifth the challenger's.
+"""The documents that train the small model: four fifths for the solver, one fifth for the challenger.
 
 A document is a prompt and a completion, made with the world's own prompt templates. Nothing is drawn from the
 held-out zone. The challenger's are free, targeted (with words dropped from the cause) and stitched.
@@ -37,7 +37,7 @@ _FREE, _TARGETED = 0.35, 0.4
 _JOINED = 0.1
 """Share of the solver's documents that join two questions."""
 _DROP = (0.0, 0.0, 0.15, 0.3)
-"""Chances of dropping a word of a cause or label, one chosen a text."""
+"""Probabilities of dropping a word of a cause or label, one chosen per text."""
 
 _NAMES = list(FAMILIES)
 ALIKE = dict.fromkeys(_NAMES, 1.0)
@@ -45,10 +45,10 @@ ALIKE = dict.fromkeys(_NAMES, 1.0)
 _BY_SKILL = {name: [kind for kind in KINDS if skill(kind) == name] for name in LABELS}
 PROMPTS = Path(__file__).parent / "prompts"
 WARM = 0.4
-"""How often the solver of a warm start's documents is wrong, of its full chances: so that majorities of the
-model that learns from them are mostly right, and its answers are not."""
+"""Scale of the solver's error rates in a warm start's documents: so that the majorities of a model trained
+on them are mostly right, but its answers are not."""
 _STEPS = 6
-"""As many as a question has whose numbers are drawn in their order, and a little more."""
+"""As many as in a question whose numbers are drawn in order, and a little more."""
 WARM_SHARE = 0.5
 """Of those documents the challenger's: a question counts only where the grammar knows it, word for word."""
 
@@ -66,7 +66,7 @@ def _pair(rng: Random) -> tuple[Part, Part]:
 
 
 def part_for(rng: Random, kind: Kind) -> Part:
-    """A part at which the kind can happen (for the joining step: any)."""
+    """A part where this kind of mistake can happen (for the joining step: any)."""
     if kind.family == JOIN:
         return draw_seen(rng, rng.choice(_NAMES))
     while not applies(kind, solve(part := draw_seen(rng, kind.family)), part):
@@ -75,7 +75,7 @@ def part_for(rng: Random, kind: Kind) -> Part:
 
 
 def question_for(rng: Random, kind: Kind) -> str:
-    """A question at which the kind can happen."""
+    """A question where this kind of mistake can happen."""
     if kind.family != JOIN:
         return _sentence(rng, part_for(rng, kind))
     while True:
@@ -93,7 +93,7 @@ def _blurred(rng: Random, text: str) -> str:
 def challenger_draw(rng: Random, index: int, free: Mapping[str, float]) -> tuple[Draw, str]:
     """A draw as a schedule would make it, with blurred texts, and a question that answers it.
 
-    `free`: how often a question of free exploration is of each family.
+    `free`: the frequency of each family in free exploration.
     """
     chance = rng.random()
     if chance < _FREE:
@@ -126,7 +126,8 @@ def documents(
     share: float = CHALLENGER_SHARE,
     shown: int = 0,
 ) -> Iterator[tuple[Prompt, str]]:
-    """Endless prompts with completions; the solver's mistakes come at `scale` times their chances.
+    """An endless stream of prompts with completions; the solver's mistakes have `scale` times their
+    probabilities.
 
     `weights` gives families a larger or smaller part in the solver's documents of one question, `free` in the
     challenger's of free exploration. `share` of the documents are the challenger's. `shown`: a

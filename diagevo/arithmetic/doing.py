@@ -1,4 +1,5 @@
-"""How the solver does a question in the corpus: rightly, but for misconceptions and a few random slips."""
+"""How the solver does a question in the corpus: correctly, except for misconceptions and a few random
+slips."""
 
 from collections.abc import Sequence
 from random import Random
@@ -8,11 +9,11 @@ from diagevo.arithmetic.misconceptions import misconception
 from diagevo.arithmetic.slips import RATES, offers, step_kinds
 
 RANDOM_SLIPS = 0.1
-"""What is left of the rates of the random slips: noise, which a lower temperature would cure everywhere."""
+"""Scale of the random slips: noise, which a lower temperature would cure everywhere."""
 
 
 def _maybe_slip(rng: Random, family: str, name: str, right: Step, scale: float, last: bool) -> Step | None:
-    """The step as done: mostly right, sometimes wrong, None where it is left out."""
+    """The step as done: mostly right, sometimes wrong, None if left out."""
     held = misconception(family, name, right)
     if held is not None and rng.random() < held[1] * scale:
         return held[0]
@@ -28,7 +29,8 @@ def _maybe_slip(rng: Random, family: str, name: str, right: Step, scale: float, 
 
 
 def do(rng: Random, part: Part, scale: float) -> list[Step]:
-    """A part's procedure done with mistakes at `scale` times their chances; later steps use what came out."""
+    """A part's procedure done with mistakes at `scale` times their probabilities; later steps use the
+    results."""
     results: list[int] = []
     steps: list[Step] = []
     instructions = FAMILIES[part.family].procedure(part.numbers)

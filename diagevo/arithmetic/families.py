@@ -12,7 +12,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "middle": ("doubling", "quotient", "lift", "square"),
     "tail": ("jumps", "share", "minutes", "compare", "window"),
 }
-"""The families by how often the free challenger writes them, most often first."""
+"""The families in the free challenger's order of frequency."""
 FREE_ORDER = tuple(name for names in GROUPS.values() for name in names)
 FREE_WEIGHTS = {name: 1 / rank**1.8 for rank, name in enumerate(FREE_ORDER, 1)}
 """A heavy tail: the first family is written 116 times as often as the last."""

@@ -1,9 +1,10 @@
-"""What the solver believes wrongly: at some steps one fixed wrong step, as often as an operand's digit says.
+"""The solver's false beliefs: at some steps one fixed wrong step, with a probability set by an operand's
+digit.
 
 A slip is noise around a right answer, and one cure serves all slips: a lower temperature. A misconception
 is not. Each belongs to one step of one family and always gives the same wrong step, so that practice
-elsewhere does not mend it; where it is strong the wrong answer is the solver's majority, which no
-temperature mends."""
+elsewhere does not fix it; where it is strong the wrong answer is the solver's majority, which no
+temperature fixes."""
 
 from diagevo.arithmetic.families import GROUPS
 from diagevo.arithmetic.grammar import Step
@@ -61,14 +62,15 @@ _TURN = {step: 3 * place for place, step in enumerate(MISCONCEPTIONS)}
 
 
 def strength(family: str, step: str, right: Step) -> float:
-    """How strong the misconception of a step is: by the last digit of an operand, before what is familiar."""
+    """The strength of a step's misconception: by the last digit of an operand, before scaling by
+    familiarity."""
     digit = abs(right.left if (family, step) in _BY_LEFT else right.right) % 10
     found = _BY_DIGIT[(digit + _TURN[family, step]) % 10]
     return MIDDLING if found == STRONG and (family, step) not in _STRONG_AT else found
 
 
 def misconception(family: str, step: str, right: Step) -> tuple[Step | None, float] | None:
-    """The wrong step believed in (None: the step is left out) and its chance; None where none is believed."""
+    """The wrong step believed in (None: the step is left out) and its probability; None if there is none."""
     if (family, step) not in MISCONCEPTIONS:
         return None
     type_, place = MISCONCEPTIONS[family, step]

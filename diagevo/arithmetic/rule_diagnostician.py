@@ -1,7 +1,7 @@
 """The rule diagnostician: finds the earliest differing step of two trajectories and names its kind of slip.
 
-It knows the grammar, so it needs no language model. It judges by what it is shown: the agreeing trajectory
-counts as right, true or not, as the paper's diagnostician must take it.
+It knows the grammar, so it needs no language model. It judges only what it is shown: the agreeing
+trajectory counts as right, true or not, as for the paper's diagnostician.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def _goes_on(
 
 
 def earliest_slip(question: str, agreeing: str, disagreeing: str) -> Kind | None:
-    """The kind of slip at the earliest differing step; None where no kind of that step made it."""
+    """The kind of slip at the earliest differing step; None if no kind of that step explains it."""
     parts = parse(question)
     if parts is None:
         return None
@@ -97,11 +97,12 @@ class RuleDiagnostician:
     workers = 1
 
     def kind(self, pair: FailurePair) -> Kind | None:
-        """What went wrong; None where no kind of slip is seen."""
+        """What went wrong; None if no kind of slip is recognized."""
         return earliest_slip(pair.question, pair.agreeing, pair.disagreeing)
 
     def extract(self, pair: FailurePair) -> Extraction:
-        """A recurrence where a supplied cause is of the kind, else a new cause; a slip where none is seen."""
+        """A recurrence if a supplied cause is of this kind, else a new cause; a slip if none is
+        recognized."""
         kind = self.kind(pair)
         if kind is None:
             return Extraction(verdict="slip")
@@ -130,14 +131,14 @@ class RuleDiagnostician:
         return NodeAssignment(new_label=_choose(LABELS[skill(kind)], description))
 
     def judge_pair(self, a: NodeContents, b: NodeContents) -> PairJudgement:
-        """Two nodes are one where their labels name one skill; the merged node keeps the first's label."""
+        """Two nodes are one if their labels name one skill; the merged node keeps the first's label."""
         merge = skill_of(a.label) is not None and skill_of(a.label) == skill_of(b.label)
         return PairJudgement(merge=merge, label=a.label if merge else None)
 
 
 class PlaceboDiagnostician(RuleDiagnostician):
-    """A control: as many causes as the rules see, each drawn at random. What is gained with it is gained by a
-    memory that grows, and not by what it says."""
+    """A control: as many causes as the rules see, each drawn at random. A gain with it comes from a growing
+    memory, not from its content."""
 
     name = "rules:placebo"
 

@@ -1,6 +1,7 @@
-"""The true answer of every sentence of the grammar, by a formula a family: nothing of the step procedures.
+"""The true answer of every sentence of the grammar, by one formula per family, independent of the step
+procedures.
 
-The world can say what a majority vote is worth because it knows this. The loop takes two things from it: a
+With it the world can measure what a majority vote is worth. The loop uses it for two things: a
 question that has no true answer here is invalid, and under `round.true_labels` the label is the truth.
 Everything else that is computed from it is a measurement.
 """

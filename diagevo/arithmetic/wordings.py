@@ -1,4 +1,4 @@
-"""How kinds and skills are put into words: 10-20-word verb-object phrases, several for each.
+"""The wordings of kinds and skills: 10-20-word verb-object phrases, several for each.
 
 The wordings of one kind share most of their words, so that an embedder of words finds them near each other
 and deduplication has work to do; which kind a phrase means is known exactly (`kind_of`, `skill_of`).
