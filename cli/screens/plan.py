@@ -151,8 +151,8 @@ def _time(
         return _hours(seconds)
     unknown = "no earlier run of these settings has measured a round here"
     if memory is not None and memory["round"]:
-        each = 60 * sum(part["minutes"] for part in memory["round"])
-        return f"about {_hours(rounds * each)}: {_hours(each)} a round; {unknown}"
+        whole = 60 * sum(part["rounds"] * part["minutes"] for part in memory["round"])
+        return f"about {_hours(whole)}: {_hours(whole / max(1, rounds))} a round; {unknown}"
     if cpu is None:
         return f"not known: {unknown}"
     before, each = 0 if played else cpu["first_seconds"], cpu["round_seconds"]

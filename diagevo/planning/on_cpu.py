@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from diagevo.config.models import Config, GRPOConfig
-from diagevo.config.resources import passes, rollouts, votes_a_question
+from diagevo.config.resources import passes, rollouts, rounds_left, votes_a_question
 from diagevo.planning.shapes import Shape
 
 PROCESS = 3_000_000_000
@@ -73,10 +73,12 @@ def _update(shape: Shape, tokens: int) -> dict[str, int]:
     }
 
 
-def seconds(config: Config, shape: Shape, pace: float, questions: int) -> tuple[float, float]:
+def seconds(
+    config: Config, shape: Shape, pace: float, questions: int, played: int = 0
+) -> tuple[float, float]:
     """Maximum seconds before round 1 (the warm start and the base model's validation), and of one round with
-    its validation, at `pace` operations a second. `questions`: of the validation set. A
-
+    its validation, at `pace` operations a second. `questions`: of the validation set. If rounds train one role
+    each, a round is the mean of those left once `played` are done. A
     token takes two operations per weight forward, and four more backward.
     """
     each, speed = 2 * shape.weights, SHARE * pace
@@ -93,11 +95,14 @@ def seconds(config: Config, shape: Shape, pace: float, questions: int) -> tuple[
         return sampled(asked, asked * settings.group) + through * rollouts(settings) * (prompt + new)
 
     play, validation = config.round, config.validation
-    spent = sampled(play.candidates, play.candidates)
-    spent += sampled(play.candidates, play.candidates * play.responses) + trained(config.solver_grpo)
+    pool = sampled(play.candidates, play.candidates)
+    pool += sampled(play.candidates, play.candidates * play.responses) + trained(config.solver_grpo)
+    spent = rounds_left(config, "solver", played) * pool
     if play.train_challenger:
         written = rollouts(config.challenger_grpo)
-        spent += trained(config.challenger_grpo) + sampled(written, written * votes_a_question(config))
+        asked = trained(config.challenger_grpo) + sampled(written, written * votes_a_question(config))
+        spent += rounds_left(config, "challenger", played) * asked
+    spent /= max(1, play.rounds - played)
     heats = 1 + len(validation.temperatures)
     validated = sampled((1 + heats) * questions, questions * (validation.samples * heats + 1))
     before = 3 * each * documents * (prompt + new)

@@ -70,7 +70,8 @@ def plan_run(
         trained += f", which train and sample in turns; vLLM has {hardware.vllm_memory:.0%} of each"
     known = all(stage.seconds is not None for stage in stages)
     begins = 0.0 if played else measured.get(WARM_START, 0.0) + measured.get(_BASE, 0.0)
-    each = sum(stage.seconds or 0.0 for stage in stages) + measured.get(VALIDATION, 0.0)
+    spent = sum(rounds_left(config, work.stage, played) * (work.seconds or 0.0) for work in stages)
+    spent += rounds * measured.get(VALIDATION, 0.0)
     return {
         "stages": list(map(asdict, stages)),
         "rounds": rounds,
@@ -78,9 +79,9 @@ def plan_run(
         "calls": sum(rounds_left(config, work.stage, played) * work.calls for work in stages),
         "disk_bytes": disk_bytes(config),
         "devices": trained,
-        "memory": _on_gpus(config),
-        "cpu": _on_cpu(config),
-        "seconds": begins + rounds * each if known else None,
+        "memory": _on_gpus(config, played),
+        "cpu": _on_cpu(config, played),
+        "seconds": begins + spent if known else None,
         "placement": _placed(config),
     }
 
@@ -135,7 +136,7 @@ def _placed(config: Config) -> dict[str, str]:
     return {"cluster": found, "ranks": f"{describe_bundles(places)}{spare}"}
 
 
-def _on_gpus(config: Config) -> dict[str, Any] | None:
+def _on_gpus(config: Config, played: int) -> dict[str, Any] | None:
     """Stages with the bytes of their parts on a GPU; by card whether it fits. None if no GPU is used."""
     if config.hardware.device != "cuda":
         return None
@@ -157,10 +158,19 @@ def _on_gpus(config: Config) -> dict[str, Any] | None:
         "fits": {str(card): fit for card, fit in fits.items()},
         "less": memory_advice(config),
         "few_at_once": {card: words for card, words in few.items() if words},
-        "round": [{"part": span.part, "minutes": span.seconds / 60} for span in round_],
+        "round": [
+            {"part": span.part, "minutes": span.seconds / 60, "rounds": _rounds_of(config, span.part, played)}
+            for span in round_
+        ],
         "host_ranks": ranks,
         "host_bytes": host_memory_bytes(config, *shapes[:2], ranks),
     }
+
+
+def _rounds_of(config: Config, part: str, played: int) -> int:
+    if part == VALIDATION:
+        return max(config.round.rounds - played, 0)
+    return rounds_left(config, part.partition(":")[0], played)
 
 
 def _stage(load: Load, card: float) -> dict[str, Any]:
@@ -183,13 +193,13 @@ def _stage(load: Load, card: float) -> dict[str, Any]:
     }
 
 
-def _on_cpu(config: Config) -> dict[str, Any] | None:
+def _on_cpu(config: Config, played: int) -> dict[str, Any] | None:
     """The peak memory of a run on a CPU, and its maximum time. None if a GPU may train, several processes do,
     or the model is not here."""
     hardware, shape = config.hardware, find_shape(config.roles.solver.model)
     if hardware.device != "cpu" or hardware.processes > 1 or hardware.cluster == "ray" or shape is None:
         return None
-    before, each = seconds(config, shape, pace(), validation_questions(config))
+    before, each = seconds(config, shape, pace(), validation_questions(config), played)
     return {
         "peaks": [
             {"stage": peak.stage, "bytes": peak.size, "parts": peak.parts} for peak in peaks(config, shape)

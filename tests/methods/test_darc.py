@@ -36,6 +36,9 @@ from diagevo.memory.stories.story_wording import question_lines
 from diagevo.methods.darc import Darc, QuestionerReward
 from diagevo.methods.document_questions import FIELDS, TextQuestions, in_form, read_object
 from diagevo.methods.interface import Ask, SolverRewards, Written
+from diagevo.planning.on_cpu import seconds
+from diagevo.planning.run_plan import plan_run
+from diagevo.planning.shapes import find_shape
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 from diagevo.training.phase import Rollout, TrainingRow
 from diagevo.training.plan import plan_phase
@@ -68,6 +71,22 @@ def test_the_first_rounds_are_the_questioners_and_the_others_the_solvers(darc: D
     assert [rounds_left(config, "challenger", n) for n in range(4)] == [1, 0, 0, 0]
     assert [rounds_left(config, "votes", n) for n in range(4)] == [2, 2, 1, 0]
     assert votes_a_question(config) == 10  # five with the document, five without
+
+
+def test_a_plan_counts_the_time_of_each_roles_rounds() -> None:
+    """Of three rounds one trains the questioner, for 100 s; a round of the solver takes 65 s in four stages, and
+    each ends with a validation of 7 s."""
+    names: tuple[str, ...] = ("challenger", "candidates", "votes", "solver", "diagnosis", "validation")
+    measured = dict(zip(names, (100.0, 10.0, 20.0, 30.0, 5.0, 7.0), strict=True))
+    assert plan_run(levels.config(), measured)["seconds"] == 100 + 2 * 65 + 3 * 7
+    assert plan_run(levels.config(), measured, played=1)["seconds"] == 2 * 65 + 2 * 7
+    one, two = levels.config(), levels.config(darc={"questioner_rounds": 2})
+    shape = find_shape(one.roles.solver.model)
+    assert shape is not None
+    # Means of a round: (c + 2s) / 3 + v, (2c + s) / 3 + v; and s + v once the questioner has learned.
+    first, second = (seconds(config, shape, 1e9, 7)[1] for config in (one, two))
+    assert seconds(one, shape, 1e9, 7, played=1)[1] == pytest.approx(2 * first - second)
+    assert second != first
 
 
 def test_while_the_questioner_learns_a_document_has_every_level_in_turn(darc: Darc) -> None:
