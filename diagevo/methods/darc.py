@@ -47,6 +47,10 @@ class Darc(SelfPlay):
 
     in_order = True
 
+    def __init__(self, context: PlayContext) -> None:
+        super().__init__(context)
+        self._curriculum: list[Shown] = []
+
     def learns(self, round_: int) -> tuple[Role, ...]:
         return ("challenger",) if round_ <= self.context.config.darc.questioner_rounds else ("solver",)
 
@@ -64,11 +68,11 @@ class Darc(SelfPlay):
         else:
             first = settings.darc.questioner_rounds
             rounds = settings.round.rounds - first
-            whole = sorted(
-                self._documents(self.context.seed("curriculum"), many * rounds), key=lambda one: one.level
-            )
+            if len(self._curriculum) != many * rounds:  # once a process: each of its prompts is tokenised
+                whole = self._documents(self.context.seed("curriculum"), many * rounds)
+                self._curriculum = sorted(whole, key=lambda one: one.level)
             start = (round_ - first - 1) % rounds * many
-            given = whole[start : start + many]
+            given = self._curriculum[start : start + many]
         return [self._ask(draw, *one) for draw, one in zip(draws, given, strict=True)]
 
     def _ask(self, draw: Draw, document: str, level: int, kind: AnswerKind) -> Ask:

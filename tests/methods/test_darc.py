@@ -74,10 +74,10 @@ def test_the_first_rounds_are_the_questioners_and_the_others_the_solvers(darc: D
 
 
 def test_a_plan_counts_the_time_of_each_roles_rounds() -> None:
-    """Of three rounds one trains the questioner, for 100 s; a round of the solver takes 65 s in four stages, and
-    each ends with a validation of 7 s."""
-    names: tuple[str, ...] = ("challenger", "candidates", "votes", "solver", "diagnosis", "validation")
-    measured = dict(zip(names, (100.0, 10.0, 20.0, 30.0, 5.0, 7.0), strict=True))
+    """Of three rounds one trains the questioner, for 100 s; a round of the solver takes 65 s in four stages,
+    and each ends with a validation of 7 s."""
+    measured: dict[str, float] = {"challenger": 100, "candidates": 10, "votes": 20, "solver": 30}
+    measured |= {"diagnosis": 5, "validation": 7}
     assert plan_run(levels.config(), measured)["seconds"] == 100 + 2 * 65 + 3 * 7
     assert plan_run(levels.config(), measured, played=1)["seconds"] == 2 * 65 + 2 * 7
     one, two = levels.config(), levels.config(darc={"questioner_rounds": 2})
@@ -100,13 +100,17 @@ def test_while_the_questioner_learns_a_document_has_every_level_in_turn(darc: Da
     assert turn["content"] == f"ask a question , level 2 : {documents[1]}"
 
 
-def test_the_solvers_rounds_share_one_curriculum_that_only_gets_harder(darc: Darc) -> None:
+def test_the_solvers_rounds_share_one_curriculum_that_only_gets_harder(
+    darc: Darc, monkeypatch: pytest.MonkeyPatch
+) -> None:
     second, third = (darc.asks(draws(36), seed, list, round_) for seed, round_ in ((5, 2), (6, 3)))
     parts = [ask.part for ask in [*second, *third]]
     assert parts == sorted(parts)
     assert Counter(parts) == {"level 1": 24, "level 2": 24, "level 3": 24}
     shown = Counter(ask.given[0] for ask in [*second, *third])
     assert all(count % 3 == 0 for count in shown.values())  # each document has its three levels
+    monkeypatch.setattr(Darc, "_documents", None)  # it was made once
+    assert darc.asks(draws(36), 6, list, 3) == third
     assert darc.asks(draws(36), 9, list, 4) == second  # a run that goes on begins again
     assert darc.in_order
 
