@@ -77,8 +77,8 @@ def seconds(
     config: Config, shape: Shape, pace: float, questions: int, played: int = 0
 ) -> tuple[float, float]:
     """Maximum seconds before round 1 (the warm start and the base model's validation), and of one round with
-    its validation, at `pace` operations a second. `questions`: of the validation set. If rounds train one role
-    each, a round is the mean of those left once `played` are done. A
+    its validation, at `pace` operations a second. `questions`: of the validation set. If rounds train
+    one role each, a round is the mean of those left once `played` are done. A
     token takes two operations per weight forward, and four more backward.
     """
     each, speed = 2 * shape.weights, SHARE * pace
