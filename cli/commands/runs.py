@@ -18,6 +18,7 @@ from ..screens.rounds import FIGURES, accuracy, premises, round_tables
 
 if TYPE_CHECKING:
     from diagevo.memory.events import RunConfigured
+    from diagevo.memory.history import History
     from diagevo.memory.read.runs import PhaseLine, RunLine, RunStory
 
 RUNS = (*columns("run_id: run, rounds, now, events"), *FIGURES, *columns("last: last event, from"))
@@ -107,7 +108,22 @@ def show(call: CommandContext, run: Run = None) -> Result[Any]:
         if story.phases:
             parts.append(Rows(PHASES, [_phase(line) for line in story.phases]))
         parts += next_lines(story)
-        return Result(story, text=parts, run=history.run_id, as_of=end)
+        notes = _changed_since(history) if story.rounds and not history.evaluation else []
+        return Result(story, text=parts, run=history.run_id, as_of=end, notes=notes)
+
+
+def _changed_since(history: "History") -> list[str]:
+    """Where settings or a dismissal made the memory another than the last row says, which is as committed."""
+    from diagevo.memory.compare.replay import committed_otherwise, describe
+
+    now = describe(history.state(history.end))
+    if committed_otherwise(history, history.end, now) is None:
+        return []
+    active = sum(cause.state == "active" for cause in now.causes)
+    return [
+        f"settings or a dismissal changed the memory since round {now.round}, whose row is as it was"
+        f" committed: now F = {now.failures}, and {active} Active: diagevo memory show"
+    ]
 
 
 def _phase(line: "PhaseLine") -> dict[str, Any]:

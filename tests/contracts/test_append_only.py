@@ -4,10 +4,12 @@ made."""
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert, select
 
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.log.check import MADE, check, digest, found_in
 from diagevo.memory.log.migrate import declared
+from diagevo.memory.log.tables import CAUSE
 from diagevo.memory.read.views import views
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory.play import first_round
@@ -226,6 +228,20 @@ def _is_told(store: Store, statements: list[str], named: str) -> None:
         for statement in statements:
             connection.exec_driver_sql(statement)
     assert _found(store) == (named, named.split("; "))
+
+
+def test_rows_of_no_run_are_told(store: Store) -> None:
+    """The views show them, and no run's projections are theirs."""
+    with store.open() as memory:
+        first_round(memory, [("a slip", "sums", 1)])
+    with store.log() as log:
+        with log.database.write() as connection:
+            row = dict(connection.execute(select(CAUSE)).mappings().first() or {})
+            connection.execute(insert(CAUSE).values(row | {"run_id": "ghost"}))
+        faults = verify(log, "a", store.root / "a").faults
+    assert [(f.check, f.message) for f in faults] == [
+        ("projection", "cause has rows of ghost, which is no run")
+    ]
 
 
 def test_a_database_that_is_right_is_known_without_making_another(store: Store) -> None:

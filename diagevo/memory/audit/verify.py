@@ -30,7 +30,7 @@ from diagevo.memory.log import heads
 from diagevo.memory.log.check import differences, positions
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
-from diagevo.memory.log.tables import EVENT, ROUND, SNAPSHOT
+from diagevo.memory.log.tables import EVENT, ROUND, RUN, SNAPSHOT
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
@@ -145,6 +145,13 @@ def _check_database(log: Log, report: Verification) -> None:
             report.faults.append(Fault(found.check, found.detail))
         for message in differences(connection, log.database.dialect):
             report.faults.append(Fault("schema", message))
+        runs = select(RUN.c.run_id)
+        for target in projection.ALL:  # the views would show them
+            stray = select(target.c.run_id).where(target.c.run_id.not_in(runs)).limit(1)
+            if (name := connection.execute(stray).scalar()) is not None:
+                report.faults.append(
+                    Fault("projection", f"{target.name} has rows of {name}, which is no run")
+                )
 
 
 @contextmanager

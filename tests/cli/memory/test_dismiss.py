@@ -96,3 +96,12 @@ def test_what_cannot_be_dismissed_is_refused(ask: Ask, given: tuple[str, ...], w
     done = ask("memory", "dismiss", *given, "--run", "played")
     assert done.exit_code == 2
     assert words in done.output
+
+
+def test_the_rounds_of_a_run_say_that_the_memory_is_another_since(ask: Ask) -> None:
+    words, of_it = "a dismissal changed the memory since round 2", ("c2", "--run", "played")
+    assert words not in ask("runs", "show", "played").output
+    assert ask("memory", "dismiss", *of_it, "--because", WHY).exit_code == 0
+    assert words in ask("runs", "show", "played").output
+    assert ask("memory", "dismiss", *of_it, "--undo").exit_code == 0
+    assert words not in ask("runs", "show", "played").output
