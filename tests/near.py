@@ -12,6 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 MANY = 12
 """A module that more test files import is everybody's: only those named for it are its own."""
+EVERY_COMMAND = ("tests/cli/test_help.py", "tests/cli/memory/test_listing.py")
+"""What holds each command, also one that no test calls yet."""
 CALLING = 3
 """Test files of a command: those that call it most. Some are called in dozens, to have a run at all."""
 
@@ -68,11 +70,13 @@ def tests_of(file: Path) -> list[Path]:
 
 
 def callers(file: Path, tests: list[Path]) -> list[Path]:
-    """Of the commands that a file has, the tests that call them most."""
+    """Of the commands that a file has, the tests that call them most; those of every command for new ones."""
     commands = re.findall(r'@options\.command\(\s*"([^"]+)"', (ROOT / file).read_text())
     calls = [f'("{name}"'.replace(" ", '", "') for name in commands]
     counts = {test: sum(test.read_text().count(call) for call in calls) for test in tests}
     called = [test for test in tests if counts[test]]
+    if commands and not called:
+        return [ROOT / test for test in EVERY_COMMAND]
     return sorted(called, key=lambda test: -counts[test])[:CALLING]
 
 
