@@ -112,16 +112,19 @@ def test_what_passing_responses_differ_in_too_is_no_change() -> None:
     assert not any("other words" in each for each in found)
 
 
-def test_a_failure_that_nothing_tested_sets_apart_is_in_no_group() -> None:
+@pytest.mark.parametrize(("beside", "grouped_alone"), [(8, False), (9, True)])
+def test_a_failure_that_nothing_tested_sets_apart_is_in_a_group_where_most_with_its_change_are_tested(
+    beside: int, grouped_alone: bool
+) -> None:
     none = np.zeros(0, np.uint64)
     both, change_alone = np.array([1, 9], np.uint64), np.array([9], np.uint64)
     found = contrast.Tested(
         np.array([1], np.uint64), np.array([1], np.int8), np.array([8.0]), np.array([1.0])
     )
-    rows = [(place, (both if place < 8 else change_alone, none, none)) for place in range(16)]
+    rows = [(place, (both if place < beside else change_alone, none, none)) for place in range(16)]
     groups = grouped(found, rows, untested=frozenset([9]))
     assert groups.of(groups.row((both, none, none))) == 0
-    assert groups.of(groups.row((change_alone, none, none))) is None
+    assert (groups.of(groups.row((change_alone, none, none))) is not None) == grouped_alone
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Groups of failures that the same tested features set apart: average linkage of their cosine distances."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,11 +38,12 @@ class Groups:
     """(groups, bundles): mean of the members' rows, over those that can have the bundle."""
     leaders: list[list[int]]
     """The bundles that describe each group, best first."""
-    untested: int = 0
-    """How many of the last bundles count only in combination with others."""
+    beside: frozenset[int] = frozenset()
+    """The bundles that count only in combination with others."""
     _places: dict[int, tuple[np.ndarray, np.ndarray]] = field(init=False)
     _sizes: np.ndarray = field(init=False)
     _added: np.ndarray = field(init=False)
+    _alone: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         placed = [(*key, number) for number, keys in enumerate(self.bundles) for key in keys]
@@ -55,6 +56,7 @@ class Groups:
         }
         self._sizes = np.array([len(keys) for keys in self.bundles], float)
         self._added = np.array([keys[0][1] > 0 for keys in self.bundles])
+        self._alone = np.array([place not in self.beside for place in range(len(self.bundles))], bool)
 
     def row(self, marks: Signed) -> tuple[np.ndarray, np.ndarray]:
         """(bundles,): the failure's weighted bundles; and 1 for each that it can have, IMPOSSIBLE for
@@ -63,7 +65,7 @@ class Groups:
             self._counted(names, sign) for names, sign in zip(marks, (1, -1, -1), strict=True)
         )
         found = (only + lacks) >= self._sizes / 2
-        if not found[: len(found) - self.untested].any():
+        if not (found & self._alone).any():
             found[:] = False
         return found * self.weights, np.where(
             found | (self._counted(every, -1) > 0) | self._added, 1.0, IMPOSSIBLE
@@ -102,7 +104,8 @@ def grouped(
         rows: In any order.
         fewest: Minimum prompts of a group.
         weak: Names of features that follow from others: they count HALF.
-        untested: Names of untested features, which count only in combination with a tested one.
+        untested: Names of untested features, which count only in combination with a tested one; alone where
+            most failures that show one also show a tested one.
     """
     keys = list(zip(found.names.tolist(), found.signs.tolist(), strict=True))
     held = _incidence(keys, [marks for _, marks in rows])
@@ -113,15 +116,28 @@ def grouped(
     together = [[keys[each] for each in places] for places in bundles]
     follows = np.array([all(name in weak for name, _ in each) for each in together])
     weights = np.maximum(weights, 0.1) * np.where(follows, HALF, 1.0)
-    prompts_of: dict[int, set[int]] = defaultdict(set)
-    for prompt, (only, _, _) in rows:
+    shown: dict[int, list[int]] = defaultdict(list)
+    for place, (_, (only, _, _)) in enumerate(rows):
         for name in untested.intersection(only.tolist()):
-            prompts_of[name].add(prompt)
-    changes = sorted(name for name, shown in prompts_of.items() if len(shown) >= fewest)
+            shown[name].append(place)
+    changes = sorted(
+        name for name, places in shown.items() if len({rows[place][0] for place in places}) >= fewest
+    )
+    first = len(together)
     together += [[(name, 1)] for name in changes]
     weights = np.r_[weights, np.full(len(changes), CHANGE)]
-    groups = Groups(together, weights, np.zeros((0, len(together))), [], untested=len(changes))
-    every = [groups.row(marks) for _, marks in rows]
+
+    def looked(beside: Iterable[int]) -> tuple[Groups, list[tuple[np.ndarray, np.ndarray]]]:
+        groups = Groups(together, weights, np.zeros((0, len(together))), [], beside=frozenset(beside))
+        return groups, [groups.row(marks) for _, marks in rows]
+
+    groups, every = looked(range(first, len(together)))
+    tested = np.array([row.any() for row, _ in every])
+    seldom = [
+        first + at for at, name in enumerate(changes) if 2 * tested[shown[name]].sum() <= len(shown[name])
+    ]
+    if len(seldom) < len(changes):
+        groups, every = looked(seldom)
     matrix, possible = (np.array([row[part] for row in every]).reshape(-1, len(together)) for part in (0, 1))
     able = np.flatnonzero(matrix.any(axis=1))
     linked = able[:: -(-len(able) // LINKED)] if len(able) else able
