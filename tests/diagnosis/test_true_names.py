@@ -155,3 +155,22 @@ def test_which_letter_stands_for_a_table_is_no_difference() -> None:
     assert known.cause is not None
     assert known.cause.description.startswith('wrote "asc" where a pass has "desc" (30 of 30); ')
     assert known.evidence[0].text.endswith("«ASC» LIMIT 3")
+
+
+def test_names_that_begin_alike_are_one_cause_where_their_first_word_is_true_of_both() -> None:
+    """In a third of the prompts passes have `having sum`, in a third `having max`; failures have neither."""
+    prompts: list[Prompt] = []
+    for place in range(36):
+        kind, table = ("sum", "max", "")[place % 3], f"t{place}"
+        right = f"select name from {table} group by name" + (f" having {kind} ( x ) > 3" if kind else "")
+        wrong = f"select name from {table} where x > 3 group by name" if kind else right
+        passed = [Response(right), Response(right.upper())]
+        failed = [Failure(f"f{place}", Response(wrong))] if kind else []
+        prompts.append(Prompt(f"q{place}", f"Which names of {table}?", None, passed, failed))
+    levels = Levels([each for each in prompts if each.failed], [each for each in prompts if not each.failed])
+    known = [each for prompt in prompts for each in levels.of(prompt)]
+    assert len(known) == 24
+    assert len({each.cause.key if each.cause else "" for each in known}) == 1
+    assert known[0].cause is not None
+    assert " sum" not in known[0].cause.key
+    assert " max" not in known[0].cause.key

@@ -16,6 +16,7 @@ from diagevo.diagnosis.levels import contrast, field_changes
 from diagevo.diagnosis.levels.aligned_pairs import AlignedPair, aligned, in_words, operations, place_of
 from diagevo.diagnosis.levels.clauses import (
     MAX_WORDS,
+    SELDOM,
     SIBLING,
     TRUE,
     Clause,
@@ -469,6 +470,13 @@ class Levels:
                 parts[number].append(clause)
                 named.setdefault(clause, []).extend(members)  # the same words are one cause
                 candidates.setdefault(clause, []).extend(shown)
+        for clause, parted in _of_one_word(counting, named).items():
+            named[clause] = sorted({place for each in parted for place in named.pop(each)})
+            candidates[clause] = [one for each in parted for one in candidates[each]]
+            parts = {
+                at: list(dict.fromkeys(clause if each in parted else each for each in of))
+                for at, of in parts.items()
+            }
         taken = {cause.key for cause in self._causes}
         for clause, members in named.items():
             number = self._numbers[clause] = len(self._causes)
@@ -539,6 +547,24 @@ class Levels:
             if there is None or not left.isdisjoint(there.tolist()):
                 names.update(self._vocabulary.named(prompt, response, left))
         return names
+
+
+def _of_one_word(counting: Counting, named: Mapping[Clause, Sequence[int]]) -> dict[Clause, list[Clause]]:
+    """Names that begin alike, by what they begin with, where that alone is true of the failures of each:
+    `having sum` and `having count` are one cause."""
+    found: dict[Clause, list[Clause]] = defaultdict(list)
+    for each in named:
+        if each.name[0] != "§" and " " in each.name:
+            found[Clause(each.name.split()[0], each.sign)].append(each)
+    return {
+        first: each
+        for first, each in found.items()
+        if len(each) > 1
+        and first not in named
+        and counting.tells(first)
+        and counting.share(first) <= SELDOM
+        and all(counting.held(first)[list(named[one])].mean() >= TRUE for one in each)
+    }
 
 
 def _pair(clause: Clause, prompt: Prompt, response: Response, passed: Sequence[Said]) -> AlignedPair | None:
