@@ -119,10 +119,9 @@ def _changed_since(history: "History") -> list[str]:
     now = describe(history.state(history.end))
     if committed_otherwise(history, history.end, now) is None:
         return []
-    active = sum(cause.state == "active" for cause in now.causes)
     return [
         f"settings or a dismissal changed the memory since round {now.round}, whose row is as it was"
-        f" committed: now F = {now.failures}, and {active} Active: diagevo memory show"
+        f" committed: now F = {now.failures}, and {now.active} Active: diagevo memory show"
     ]
 
 
