@@ -45,9 +45,9 @@ def level_reward(level: int, accuracy: Fraction | None) -> Fraction:
 
 
 def ranked_rewards(step: Sequence[Measured]) -> list[Fraction]:
-    """The rewards of a step: the level's reward, minus a penalty for neighbours in the wrong order. A
+    """The rewards of a step: the level's reward, minus a penalty for neighbours in the wrong order.
 
-    document's usable questions are ordered by level, those of one level as they were drawn. If neighbours
+    A document's usable questions are ordered by level, those of one level as they were drawn. If neighbours
     have two levels, each loses half of the amount by which the easier one's lead falls short of 1/5.
 
     Args:

@@ -21,6 +21,7 @@ from diagevo.memory.events import (
     FailureObserved,
     GroupRewards,
     Mark,
+    MeasuredReward,
     Model,
     PhaseMeasured,
     RunConfigured,
@@ -224,6 +225,21 @@ def _measured(folder: Path) -> list[Recorded]:
         return _records(memory)
 
 
+def _earned(folder: Path) -> list[Recorded]:
+    """A challenger of DARC: two difficulties of one document, the easier .2 too near, and one of another."""
+    with diagevo.open(f"sqlite:///{folder}/log.db", "earned", root=folder) as memory:
+        Player(memory).configure({**CONFIG, "method": "darc"})
+        memory.open_round(1)
+        memory.start_stage("challenger")
+        easy = MeasuredReward(5, 10, related=True, level=1, document="6" * 64)
+        moderate = replace(easy, level=2)
+        elsewhere = replace(moderate, document="7" * 64)
+        groups = [GroupRewards("r1.u0", [0.6, 0.9]), GroupRewards("r1.u1", [1.0])]
+        measured = [easy, moderate, elsewhere]
+        memory.step_trained(StepTrained("challenger", 1, 1, groups, 0.5, 1.5, 0.25, 0.125, measured))
+        return _records(memory)
+
+
 _MEASURED = "a measurement: nothing is decided by it"
 _ASKED = "which model was asked, what it was shown and said, what that cost; `--deep` checks the texts"
 _VECTORS = "a cosine, or what stands by it: vectors are in no chain"
@@ -261,7 +277,8 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "groups": _MEASURED,
         "groups.prompt": _MEASURED,
         "groups.rewards": _MEASURED,
-        "measured": "of this run's method no reward follows from measures",
+        "measured.related": "under DARC an unrelated question is refused before it is answered",
+        "measured.document": "the document's name, if it has no second question to rank",
         **dict.fromkeys(("loss", "entropy", "grad_norm", "kl"), _MEASURED),
     },
     "PhaseMeasured": dict.fromkeys(
@@ -389,7 +406,7 @@ def test_one_changed_field_is_found_or_stands_on_the_list(tmp_path: Path) -> Non
     random_ones = [partial(_at_random, seed=seed) for seed in range(3)]
     tries, found = Counter[Field](), Counter[Field]()
     for number, make in enumerate(
-        (_by_hand, _ingested, _superseded, _without_stages, _measured, *random_ones)
+        (_by_hand, _ingested, _superseded, _without_stages, _measured, _earned, *random_ones)
     ):
         place = tmp_path / str(number)
         place.mkdir()
