@@ -69,10 +69,10 @@ class Check:
 def run_checks(
     purpose: Purpose, *, database: str, home: Path, configured: Callable[[], Config]
 ) -> list[Check]:
-    """Checks everything that `purpose` needs. Nothing is changed. `database`
+    """Checks everything that `purpose` needs. Nothing is changed.
 
-    is a URL or a file, `home` the folder of the runs. `configured` reads the configuration, only for train
-    and eval; a DiagEvoError that it raises becomes a failed check.
+    `database` is a URL or a file, `home` the folder of the runs. `configured` reads the configuration, only
+    for train and eval; a DiagEvoError that it raises becomes a failed check.
     """
     found = [*_versions(purpose), *_store(database, home)]
     if purpose == "audit":

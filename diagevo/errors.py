@@ -56,9 +56,9 @@ class MissingDependencyError(DiagEvoError):
 
 @contextmanager
 def extra(name: str, what: str) -> Iterator[None]:
-    """Wraps the import of an optional package. Raises
+    """Wraps the import of an optional package.
 
-    MissingDependencyError if it is missing, naming `what` needs it and the extra that provides it.
+    Raises MissingDependencyError if it is missing, naming `what` needs it and the extra that provides it.
     """
     try:
         yield

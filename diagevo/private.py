@@ -1,7 +1,7 @@
 """Folders and files of a run that only their owner may read: they contain all model texts, and the
-configuration. A
+configuration.
 
-stricter umask is kept; a laxer one makes none of these readable for others.
+A stricter umask is kept; a laxer one makes none of these readable for others.
 """
 
 import os

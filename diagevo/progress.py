@@ -177,9 +177,8 @@ PATIENCE = 20.0
 
 
 class StopFlag:
-    """Tells a run to stop at its next safe point, or after `PATIENCE` wherever it
-
-    is. Set from a signal handler or another thread, read by anything that takes long.
+    """Tells a run to stop at its next safe point, or after `PATIENCE` wherever it is. Set from a signal
+    handler or another thread, read by anything that takes long.
     """
 
     def __init__(self, hint: str = "continue with: diagevo train --resume") -> None:

@@ -1,8 +1,7 @@
-"""A run's first minutes with tiny models of the same architecture and tokenizer, in the run's own
-
-placement. It finds faults that would cost hours on a node: that every rank and engine gets its GPU, that they
-find each other, that prompts have the right format and replies an end, that votes are drawn between rollouts
-and update.
+"""A run's first minutes with tiny models of the same architecture and tokenizer, in the run's own placement.
+It finds faults that would cost hours on a node: that every rank and engine gets its GPU, that they find each
+other, that prompts have the right format and replies an end, that votes are drawn between rollouts and
+update.
 """
 
 import shutil

@@ -11,9 +11,8 @@ from diagevo.progress import StopFlag, handling_stops
 
 @contextmanager
 def stopped_by_signals(stop: StopFlag, *, waits: bool = False) -> Iterator[None]:
-    """The first SIGINT or SIGTERM asks for a safe stop, the second ends the program
-
-    at once. `waits`: the command waits for input, so a stop is its normal end."""
+    """The first SIGINT or SIGTERM asks for a safe stop, the second ends the program at once. `waits`: the
+    command waits for input, so a stop is its normal end."""
 
     def ask(number: int, _frame: FrameType | None) -> None:
         again = bool(stop)

@@ -111,9 +111,9 @@ def markdown_rule(right: Sequence[bool]) -> str:
 
 
 def draw(console: "Console", columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> None:
-    """Print `lines`, headings first: as a table if its words fit, else a small card per row. A column
+    """Print `lines`, headings first: as a table if its words fit, else a small card per row.
 
-    without any value is left out.
+    A column without any value is left out.
     """
     from rich.text import Text
 

@@ -177,9 +177,9 @@ _DROPPED = re.compile(r"\\(?:(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|exp)\s*_")
 
 @lru_cache(maxsize=4096)
 def parsed(text: str) -> tuple[Any, ...]:
-    """What math-verify parses from a text: an expression and its source text, or nothing. A
+    """What math-verify parses from a text: an expression and its source text, or nothing.
 
-    formula counts only if all of it was parsed: no number is taken out of a formula that is not understood,
+    A formula counts only if all of it was parsed: no number is taken out of a formula that is not understood,
     and every name in it is in the expression. Prose is searched for its answer.
     """
     from math_verify import LatexExtractionConfig, parse

@@ -1,8 +1,8 @@
-"""Finds the answer in a text: its box or boxes, a sentence that states it, the letter of a choice. A text
+"""Finds the answer in a text: its box or boxes, a sentence that states it, the letter of a choice.
 
-is a model's, of any length. Each pattern takes a run of like characters whole (`*+`, `++`)
-and begins once a run, so its work grows with the length of the text and no faster. "The minimum is 6" is not
-"the maximum is 6": what the words around an answer say is compared like a name.
+A text is a model's, of any length. Each pattern takes a run of like characters whole (`*+`, `++`) and begins
+once a run, so its work grows with the length of the text and no faster. "The minimum is 6" is not "the
+maximum is 6": what the words around an answer say is compared like a name.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def boxes(text: str) -> list[Box]:
 
 
 def extract_boxed(text: str) -> str | None:
-    r"""Content of the last balanced `\boxed{…}`, stripped; None if there is none, which is no vote. In
+    r"""Content of the last balanced `\boxed{…}`, stripped; None if there is none, which is no vote.
 
-    nested boxes the innermost counts. A box that is empty or never closed is skipped.
+    In nested boxes the innermost counts. A box that is empty or never closed is skipped.
     """
     found = boxes(text)
     return text[found[-1].inside].strip() if found else None

@@ -1,7 +1,5 @@
-"""What the paper states, and what was decided where it is silent: the reference of `config show
-
---paper`. Every setting is in exactly one of `STATED` and `NOT_METHOD`: no deviation can be left out by
-oversight.
+"""What the paper states, and what was decided where it is silent: the reference of `config show --paper`.
+Every setting is in exactly one of `STATED` and `NOT_METHOD`: no deviation can be left out by oversight.
 """
 
 from collections.abc import Mapping

@@ -44,9 +44,8 @@ def refuse_fixed(given: Layer, run: str) -> None:
 
 
 def adjusted(stored: Mapping[str, Any], given: Layer, run: str) -> tuple[dict[str, Any], Config]:
-    """The configuration of a run, with what is `given`: applied to the one in the log
-
-    and validated. Raises ConfigError for a key that changes what the run computes, and for an invalid value.
+    """The configuration of a run, with what is `given`: applied to the one in the log and validated. Raises
+    ConfigError for a key that changes what the run computes, and for an invalid value.
     """
     refuse_fixed(given, run)
     config = apply_overrides(stored, given, run)

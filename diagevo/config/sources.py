@@ -1,6 +1,6 @@
-"""The sources of configuration values: YAML text, environment variables, `key.path=value`. Each
+"""The sources of configuration values: YAML text, environment variables, `key.path=value`.
 
-becomes a `Layer`: values by key path, each with its source, so that an error and `diagevo config show`
+Each becomes a `Layer`: values by key path, each with its source, so that an error and `diagevo config show`
 can name it. An unknown key is refused here, with the closest valid one.
 """
 

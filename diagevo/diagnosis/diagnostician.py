@@ -159,11 +159,12 @@ UNREAD = frozenset({"unreadable", "refused"})
 
 class UnreadableReplyGuard:
     """Checks verdicts in recording order, so that a diagnostician with unreadable replies is detected
-    early. Three failures are asked about first; if none of the
+    early.
 
-    three replies can be read, the others are not sent. Ten in a row end it at any time, and so does a
-    majority of twenty or more. Such verdicts are held back until a later reply can be read, so that none of
-    them is recorded if it ends: the next call asks about these failures again.
+    Three failures are asked about first; if none of the three replies can be read, the others are not sent.
+    Ten in a row end it at any time, and so does a majority of twenty or more. Such verdicts are held back
+    until a later reply can be read, so that none of them is recorded if it ends: the next call asks about
+    these failures again.
     """
 
     def __init__(self, *, whole: bool = False) -> None:

@@ -217,9 +217,9 @@ class OpenAIDiagnostician:
         ask: Callable[[list[Message]], Asked | None],
     ) -> _Tried[T] | None:
         """Ask until a reply is right, or the tries are used up; then the best reply, or nothing. None
-        if `ask` has no answer. A
+        if `ask` has no answer.
 
-        soft complaint is shown once, and its reply ranks above those with other complaints.
+        A soft complaint is shown once, and its reply ranks above those with other complaints.
         """
         best: Reading[T] | None = None
         call: ModelCall | None = None

@@ -62,9 +62,9 @@ class Policy(Protocol):
     """Made without arguments, once for each round. Both methods must be deterministic in their arguments."""
 
     def epsilon(self, known: Known) -> Fraction:
-        """A round's share of free exploration. Not
+        """A round's share of free exploration.
 
-        called if F = 0: then it is 1.
+        Not called if F = 0: then it is 1.
 
         Args:
             known: What is committed.

@@ -67,10 +67,8 @@ def procedure_of(
     samples: int | None = None,
     temperature: float | None = None,
 ) -> Procedure:
-    """The protocol's procedure, one greedy answer (AMC: 32 samples at T = 1), unless samples or
-
-    temperature are given. Raises ConfigError for several greedy samples: they would be one answer counted
-    several times.
+    """The protocol's procedure, one greedy answer (AMC: 32 samples at T = 1), unless samples or temperature
+    are given. Raises ConfigError for several greedy samples: they would be one answer counted several times.
     """
     entry = loaded.benchmark
     n = entry.samples if samples is None else samples

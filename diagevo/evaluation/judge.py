@@ -28,10 +28,9 @@ def as_answered(
     at_once: int,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[dict[Key, list[Completion]]]:
-    """Ask each (prompt, seed) separately, `at_once` at a time; yields replies as they arrive, by
-
-    key. Nothing new is asked once `should_stop` or once a request has failed: open requests are still
-    yielded, then ServiceError is raised, or StoppedSafely if the sampler cancelled requests.
+    """Ask each (prompt, seed) separately, `at_once` at a time; yields replies as they arrive, by key. Nothing
+    new is asked once `should_stop` or once a request has failed: open requests are still yielded, then
+    ServiceError is raised, or StoppedSafely if the sampler cancelled requests.
     """
     waiting = iter(asks.items())
     failure: ServiceError | StoppedSafely | None = None

@@ -143,10 +143,9 @@ class Oracle:
         return len(waiting)
 
     def import_(self, file: Path) -> tuple[int, int]:
-        """Read a checked CSV; returns how many answers were read and how many rows are still
-
-        empty. Raises ConfigError with the line of a row from another run or an unknown question. All
-        rows are imported or none.
+        """Read a checked CSV; returns how many answers were read and how many rows are still empty. Raises
+        ConfigError with the line of a row from another run or an unknown question. All rows are imported or
+        none.
         """
         known = {(item.round, item.question_id): item for item in self.items()}
         taken: list[tuple[OracleItem, dict[str, str | None]]] = []

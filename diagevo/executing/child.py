@@ -55,9 +55,9 @@ _MAKERS = (copyreg.__dict__["__newobj__"], iter)
 
 
 def _rebuilt(value: object, memo: object, maker: object, *parts: object) -> object:
-    """How `copy` rebuilds a value with `__reduce__`; here, only through its class. A method
+    """How `copy` rebuilds a value with `__reduce__`; here, only through its class.
 
-    reduces to `getattr`, with an object and a name that a program can choose.
+    A method reduces to `getattr`, with an object and a name that a program can choose.
     """
     if not (isinstance(maker, type) or any(maker is each for each in _MAKERS)):
         raise TypeError(f"a {type(value).__name__} is not copied")

@@ -1,7 +1,7 @@
-"""Runs a model's program, and returns its result or why that does not count. Nothing
+"""Runs a model's program, and returns its result or why that does not count.
 
-of it is evaluated here: the program goes to a separate process (`child`), which is started for it and killed
-after it, and its output is read as a literal or not at all.
+Nothing of it is evaluated here: the program goes to a separate process (`child`), which is started for it and
+killed after it, and its output is read as a literal or not at all.
 """
 
 import ast

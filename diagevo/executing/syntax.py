@@ -106,9 +106,9 @@ def _banned(why: str) -> ProgramRefused:
 
 
 def check_program(tree: ast.AST) -> None:
-    """Raises ProgramRefused if a program has anything not listed above. Names come
+    """Raises ProgramRefused if a program has anything not listed above.
 
-    from the tree, where Python has already normalized them (NFKC).
+    Names come from the tree, where Python has already normalized them (NFKC).
     """
     nodes = list(ast.walk(tree))
     bound = {name for node in nodes for name in _bound(node)}

@@ -146,10 +146,10 @@ class _Row:
 
 
 def import_labels(memory: Memory, file: Path, by: str) -> Labelled:
-    """Import labels: each names its failure's cause. A file is accepted as a whole or not at
+    """Import labels: each names its failure's cause.
 
-    all. A label is the id of a cause, its description, or your own words; the same words are one cause. A row
-    without a label is left as it is.
+    A file is accepted as a whole or not at all. A label is the id of a cause, its description, or your own
+    words; the same words are one cause. A row without a label is left as it is.
 
     Args:
         memory: The run.

@@ -61,10 +61,8 @@ class LocalCauses:
         on_progress: OnProgress | None = None,
         should_stop: ShouldStop | None = None,
     ) -> None:
-        """Diagnose undiagnosed failures of the open round and count them; `groups` by their questions'
-
-        ids.
-            Raises: StoppedSafely: `should_stop` returned True; what is recorded stays.
+        """Diagnose undiagnosed failures of the open round and count them; `groups` by their questions' ids.
+        Raises: StoppedSafely: `should_stop` returned True; what is recorded stays.
         """
         memory = self._memory
         waiting: dict[str, list[FailureObserved]] = {}

@@ -54,13 +54,12 @@ class Aim:
 
 
 class LastFailures:
-    """For every prompt that ever failed, the causes of its last failures, by the digest of its
-
-    text. Our rule, for trainers whose prompts are not written for a cause: a recurring prompt aims at the
-    Active cause that most of its last failures were assigned to (ties: the older cause), and is stitched to
-    the Mastered one, if there is one. Its last failures are those of the last round in which it had any
-    that were assigned to a cause. So Equations 6 and 7 work for a data set that is read repeatedly: P_t(e)
-    are the recurring prompts.
+    """For every prompt that ever failed, the causes of its last failures, by the digest of its text. Our
+    rule, for trainers whose prompts are not written for a cause: a recurring prompt aims at the Active cause
+    that most of its last failures were assigned to (ties: the older cause), and is stitched to the Mastered
+    one, if there is one. Its last failures are those of the last round in which it had any that were assigned
+    to a cause. So Equations 6 and 7 work for a data set that is read repeatedly: P_t(e) are the recurring
+    prompts.
     """
 
     def __init__(self) -> None:
@@ -222,11 +221,9 @@ class Rounds:
         legibility.rest()
 
     def supersede(self, first: int, reason: str) -> RoundsSuperseded:
-        """Supersede the diagnoses of rounds from `first` on; their groups wait again, to be processed
-        as the rounds that
-
-        follow. Raises NotFoundError if `first` does not count, ConfigError if it was not ingested: the
-        later questions of `diagevo train` depended on the old diagnoses.
+        """Supersede the diagnoses of rounds from `first` on; their groups wait again, to be processed as the
+        rounds that follow. Raises NotFoundError if `first` does not count, ConfigError if it was not
+        ingested: the later questions of `diagevo train` depended on the old diagnoses.
         """
         memory = self.memory
         if memory.played_by_train or next(self.groups(1, LAST), None) is None:

@@ -1,5 +1,4 @@
 """Writes the draws of the next round to a file, for a training in another process whose rollouts are
-
 followed. The file is JSON, replaced atomically with each commit. `integrations/next_draws.py` reads it in the
 trainer.
 """

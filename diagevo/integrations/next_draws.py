@@ -1,7 +1,6 @@
-"""Reads the draws that `diagevo ingest --follow --steer FILE` keeps in FILE, in the trainer's
-
-process. It imports only the standard library, so a trainer's environment needs no more than
-`pip install --no-deps diagevo`.
+"""Reads the draws that `diagevo ingest --follow --steer FILE` keeps in FILE, in the trainer's process. It
+imports only the standard library, so a trainer's environment needs no more than `pip install --no-deps
+diagevo`.
 """
 
 import json

@@ -56,9 +56,9 @@ def prompts(memory: Memory, source: Render | Iterable[Any]) -> IterableDataset:
 
 
 def sampler(memory: Memory, dataset: Iterable[Any]) -> WeightedRandomSampler:
-    """A sampler over a data set with earlier rollouts: Equation 2 as of the last commit. For
+    """A sampler over a data set with earlier rollouts: Equation 2 as of the last commit.
 
-    a `DataLoader`, or anything that draws rows one by one. GRPOTrainer has its own sampler, which repeats
+    For a `DataLoader`, or anything that draws rows one by one. GRPOTrainer has its own sampler, which repeats
     each prompt: there, `train_dataset=prompts(memory, dataset)` follows the schedule from round to round.
 
     Args:

@@ -1,6 +1,6 @@
-"""Before round 1: can the policies' output be parsed at all? A
+"""Before round 1: can the policies' output be parsed at all?
 
-round with a model that does not know the format keeps nothing, and takes as long as any other.
+A round with a model that does not know the format keeps nothing, and takes as long as any other.
 """
 
 from collections.abc import Sequence

@@ -200,9 +200,8 @@ class Run:
         return History(self.memory.database, self.memory.run_id)
 
     def policy(self, role: str) -> Path:
-        """The policy after the last committed round: the newest that a stage recorded, or the starting
-
-        model. Raises StoreError if its folder, or that of an adapter's base model, is gone or has changed.
+        """The policy after the last committed round: the newest that a stage recorded, or the starting model.
+        Raises StoreError if its folder, or that of an adapter's base model, is gone or has changed.
         """
         roles = ("challenger", "solver") if self.roles.method.one_model else (role,)
         left = self._history().policies(roles, self.memory.state.round)

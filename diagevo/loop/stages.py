@@ -118,9 +118,9 @@ class Stages:
         shrink: Callable[[str, OutOfMemoryError], str],
     ) -> None:
         """`folder`: the run's; artifacts are recorded relative to it. `last`: stop after this stage.
-        `restarts`: how often a stage restarts by itself after losing a node. `shrink`: reduces the memory
-        use of a stage that ran out of memory, and says how; it raises if that is
+        `restarts`: how often a stage restarts by itself after losing a node.
 
+        `shrink`: reduces the memory use of a stage that ran out of memory, and says how; it raises if that is
         impossible. Seconds between this process's stages are recorded with the following stage.
         """
         self.memory = memory

@@ -1,6 +1,6 @@
-"""A read-only run, as its log records it: where every audit starts. Long, but one file: it
+"""A read-only run, as its log records it: where every audit starts.
 
-is one class, whose properties share what was read from the log once.
+Long, but one file: it is one class, whose properties share what was read from the log once.
 """
 
 from collections.abc import Collection, Iterator, Sequence

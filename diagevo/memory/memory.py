@@ -1,6 +1,6 @@
-"""The public API of the memory: verbs that append facts and their consequences. Every verb
+"""The public API of the memory: verbs that append facts and their consequences.
 
-is one transaction; `atomic()` joins several. It appends through the run's writer (`writer.py`).
+Every verb is one transaction; `atomic()` joins several. It appends through the run's writer (`writer.py`).
 Thread-safe.
 
 Long, but one file: it is one class, and each of its verbs is a few lines that check, decide, append.

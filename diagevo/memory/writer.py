@@ -1,7 +1,6 @@
-"""One run's writer: its lock, the transaction, and the state, which moves together with the
-
-log. If a transaction fails, the state is refolded from the log. One writer per run (`writer_lock.py`), which
-takes the lock with its first write, so that reading needs none. Thread-safe.
+"""One run's writer: its lock, the transaction, and the state, which moves together with the log. If a
+transaction fails, the state is refolded from the log. One writer per run (`writer_lock.py`), which takes the
+lock with its first write, so that reading needs none. Thread-safe.
 """
 
 import threading
@@ -61,9 +60,9 @@ class RunWriter:
         return self.root / self.run_id
 
     def claim(self) -> None:
-        """Become the run's writer now. Raises HeldError, naming the holder, if somebody else is. A
+        """Become the run's writer now. Raises HeldError, naming the holder, if somebody else is.
 
-        lock lost with its connection is taken again. If somebody wrote in between, the next append is
+        A lock lost with its connection is taken again. If somebody wrote in between, the next append is
         refused: the state is not reloaded under a caller whose decision relied on it.
         """
         with self.lock:

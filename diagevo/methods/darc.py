@@ -1,7 +1,7 @@
 """DARC: a questioner learns to write questions of a given difficulty from documents; then it is frozen, and
-the solver practises its questions from easy to hard, labelled by itself with the document in sight. After
+the solver practises its questions from easy to hard, labelled by itself with the document in sight.
 
-the official release. docs/reference/darc.md lists the approximations.
+After the official release. docs/reference/darc.md lists the approximations.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Tasks about programs, as in Absolute Zero: a program f, an input i, an output o = f(i), and which of the
-three is to be found. A
+three is to be found.
 
-world defines how a task is requested, parsed and put to the solver, and how an answer is executed. There are
-two: Python programs (`python_tasks`), and the sentences of the arithmetic world.
+A world defines how a task is requested, parsed and put to the solver, and how an answer is executed. There
+are two: Python programs (`python_tasks`), and the sentences of the arithmetic world.
 """
 
 import json

@@ -6,12 +6,12 @@ from diagevo.training.checkpoints import KEEP
 
 
 def disk_bytes(config: Config) -> int | None:
-    """Maximum bytes of a whole run's weights; None if a model's size is unknown. A policy
+    """Maximum bytes of a whole run's weights; None if a model's size is unknown.
 
-    consists of what trains, with LoRA only the adapter. Weights are float32 whatever they started as, because
-    most updates of a phase are too small for bfloat16. A resumable checkpoint has the trained weights and
-    AdamW's two moments; one is written before the oldest is removed. Sharded ranks store a tied head under
-    both of its names.
+    A policy consists of what trains, with LoRA only the adapter. Weights are float32 whatever they started
+    as, because most updates of a phase are too small for bfloat16. A resumable checkpoint has the trained
+    weights and AdamW's two moments; one is written before the oldest is removed. Sharded ranks store a tied
+    head under both of its names.
     """
     shape, lora = find_shape(config.roles.solver.model), config.training.lora
     if shape is None:

@@ -1,10 +1,10 @@
-"""Peak memory of each GPU, stage by stage, from the configuration and the models' shapes. Trained
+"""Peak memory of each GPU, stage by stage, from the configuration and the models' shapes.
 
-weights, gradients and AdamW's moments are float32; arithmetic and the base of adapters bfloat16. Under FSDP
-every rank holds its shard, one layer at a time is gathered, and gradients are reduce-scattered
-after every micro-batch. Gradient checkpointing keeps each layer's input and recomputes one layer; the
-head's logits exist only in tiles. Tests compare an update with actual allocations, at the real sizes with
-tensors without data.
+Trained weights, gradients and AdamW's moments are float32; arithmetic and the base of adapters bfloat16.
+Under FSDP every rank holds its shard, one layer at a time is gathered, and gradients are reduce-scattered
+after every micro-batch. Gradient checkpointing keeps each layer's input and recomputes one layer; the head's
+logits exist only in tiles. Tests compare an update with actual allocations, at the real sizes with tensors
+without data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -183,9 +183,9 @@ def update(
     reference: bool = True,
     number: int = 2,
 ) -> dict[str, int]:
-    """Peak bytes of a rank in an update of `rows` completions at once. `number`: bytes
+    """Peak bytes of a rank in an update of `rows` completions at once.
 
-    per number in the arithmetic.
+    `number`: bytes per number in the arithmetic.
     """
     trained = shape.weights if lora is None else shape.adapters(lora)
     parts = resident(shape, ranks=ranks, sharded=sharded, lora=lora, reference=reference, number=number)
@@ -346,9 +346,8 @@ def _sampler(config: Config, shape: Shape) -> dict[str, int]:
 
 
 def _layer_work(shape: Shape, tokens: int, number: int, between: int) -> int:
-    """Recomputing a layer and its gradients: per token, plus another copy of its
-
-    weights. `between`: bytes per number between layers.
+    """Recomputing a layer and its gradients: per token, plus another copy of its weights. `between`: bytes
+    per number between layers.
     """
     narrow = (8.5 + between + 4 * number) * shape.hidden + (4 + 3 * number) * (shape.query + shape.key)
     return int(tokens * (5.75 * number * shape.intermediate + narrow)) + number * shape.layer

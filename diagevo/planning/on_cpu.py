@@ -1,7 +1,7 @@
-"""The resources of a run without a GPU: peak memory, and time at the speed of a matrix product. Weights,
+"""The resources of a run without a GPU: peak memory, and time at the speed of a matrix product.
 
-gradients, AdamW's moments and the reference are float32. Without gradient checkpointing an update keeps each
-layer's activations. Prompts and replies count at maximum length: both are upper bounds. No torch.
+Weights, gradients, AdamW's moments and the reference are float32. Without gradient checkpointing an update
+keeps each layer's activations. Prompts and replies count at maximum length: both are upper bounds. No torch.
 """
 
 import time

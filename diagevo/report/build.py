@@ -30,7 +30,6 @@ Say = Callable[[str], None]
 
 def each_run(url: str, names: Iterable[str], say: Say | None = None) -> Iterator[History]:
     """Runs of a database one after another, each once and closed afterwards; an empty name means the latest
-
     run. A missing one is reported to `say`. Raises NotFoundError if there is none.
     """
     for name in dict.fromkeys(names):

@@ -44,9 +44,8 @@ class RunResult:
 
 
 def by_protocol(evaluations: Iterable[Evaluation]) -> dict[int, dict[str, Evaluation]]:
-    """By round and benchmark: the last finished evaluation of the whole set with the protocol's samples
-
-    and temperature. A partial set, or another number of samples or temperature, is not comparable with the
+    """By round and benchmark: the last finished evaluation of the whole set with the protocol's samples and
+    temperature. A partial set, or another number of samples or temperature, is not comparable with the
     paper's.
     """
     found: dict[int, dict[str, Evaluation]] = {}
@@ -128,11 +127,9 @@ class ReportTable:
 
 
 def results(history: History, plan: Plan | None = None) -> list[RunResult]:
-    """A run before training, if anything was measured there, and at the round chosen by
-
-    validation. The last round counts if nothing was validated. An average counts only if each of its
-    benchmarks was fully measured. A run of a plan is labelled by its variant, and does not contribute the
-    base model.
+    """A run before training, if anything was measured there, and at the round chosen by validation. The last
+    round counts if nothing was validated. An average counts only if each of its benchmarks was fully
+    measured. A run of a plan is labelled by its variant, and does not contribute the base model.
     """
     configuration = history.configuration()
     validated = validations(history)

@@ -85,7 +85,6 @@ COMPONENTS: dict[str, tuple[str, float | None]] = {
 
 def time_table(material: Material) -> ReportTable:
     """The paper's table of training time for a run: each component, with diagnosis and memory also as a
-
     total. An older log has no time between stages. Raises NotFoundError if none was recorded.
     """
     if not material.seconds:

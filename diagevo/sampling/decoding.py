@@ -1,7 +1,6 @@
-"""The decoding loop: many rows at once, one prefill per prompt, finished rows
-
-dropped. A row's random numbers come from its own generator, keyed by the caller, so a row is the same
-whatever else is in its batch (up to the rounding of a matrix product).
+"""The decoding loop: many rows at once, one prefill per prompt, finished rows dropped. A row's random numbers
+come from its own generator, keyed by the caller, so a row is the same whatever else is in its batch (up to
+the rounding of a matrix product).
 """
 
 import hashlib
@@ -26,11 +25,11 @@ _DROP_ABOVE = 0.1  # share of finished rows at which they are removed from the b
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How to sample. `temperature` 0 is
+    """How to sample.
 
-    greedy. `threads`: concurrent batches, each on one core. For small models on a CPU that beats several
-    cores per batch, which wait for each other after every small product. `stop`: once overdue, a batch is
-    aborted.
+    `temperature` 0 is greedy. `threads`: concurrent batches, each on one core. For small models on a CPU that
+    beats several cores per batch, which wait for each other after every small product. `stop`: once overdue,
+    a batch is aborted.
     """
 
     temperature: float

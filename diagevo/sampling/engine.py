@@ -146,9 +146,9 @@ class Engine:
 
 
 class EngineSampler:
-    """Implements `Sampler` for a frozen policy with the shape of the training one. A
+    """Implements `Sampler` for a frozen policy with the shape of the training one.
 
-    trainer sends its own weights before its next sampling, as after every step.
+    A trainer sends its own weights before its next sampling, as after every step.
     """
 
     def __init__(

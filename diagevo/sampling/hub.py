@@ -16,9 +16,9 @@ TEXTS = ("*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt")
 
 def folder_of(model: str, revision: str | None, stop: StopFlag, *, weights: bool = True) -> Path:
     """The folder of a model in the hub's cache, fetched if missing; only its configuration and tokenizer
-    unless `weights`. Raises
+    unless `weights`.
 
-    StoppedSafely as soon as `stop` is set, MissingDependencyError if the model is unavailable.
+    Raises StoppedSafely as soon as `stop` is set, MissingDependencyError if the model is unavailable.
     """
     asked = [model, revision or "", *(() if weights else TEXTS)]
     with subprocess.Popen(

@@ -74,9 +74,10 @@ def check_model_folder(folder: Path) -> Path:
 
 def base_of(folder: Path) -> Path | None:
     """For a policy that is an adapter in PEFT's format, the folder of its base weights. None if the folder
-    has weights itself. Adapters are never
+    has weights itself.
 
-    merged: in bfloat16 most of what a phase has learned is below the rounding of the weights.
+    Adapters are never merged: in bfloat16 most of what a phase has learned is below the rounding of the
+    weights.
     """
     try:
         return folder / _adapter_config(folder)["base_model_name_or_path"]

@@ -93,9 +93,10 @@ class OpenAISampler:
     async def _complete(
         self, client: "AsyncOpenAI", prompt: Prompt, n: int, params: SamplingParams, seed: int
     ) -> list[Completion]:
-        """All n samples. A server that returns fewer at a time is asked for the rest, with another
+        """All n samples.
 
-        seed. Greedy samples are identical, and vLLM refuses more than one.
+        A server that returns fewer at a time is asked for the rest, with another seed. Greedy samples are
+        identical, and vLLM refuses more than one.
         """
         if params.temperature == 0 and n > 1:
             return await self._complete(client, prompt, 1, params, seed) * n

@@ -16,11 +16,9 @@ from diagevo.errors import ConfigError
 def load_templates(
     package: str, fields: Mapping[str, Sequence[str]], folder: Path | None = None
 ) -> dict[str, str]:
-    """The templates of `package`/prompts by name, each with the fields that it must
-
-    contain. Raises ConfigError if the folder is missing, a file is not UTF-8 text, or a template lacks one of
-    its
-    fields: the model would then never see the cause, or the question.
+    """The templates of `package`/prompts by name, each with the fields that it must contain. Raises
+    ConfigError if the folder is missing, a file is not UTF-8 text, or a template lacks one of its fields: the
+    model would then never see the cause, or the question.
     """
     if folder is not None and not folder.is_dir():
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""Untrusted text: what a database can store, and what may be shown. Models, users
+"""Untrusted text: what a database can store, and what may be shown.
 
-and servers write anything. `storable` guards every database; `visible` and the functions built on it guard
-every terminal, page, picture, spreadsheet and Markdown table. Nothing else changes a text.
+Models, users and servers write anything. `storable` guards every database; `visible` and the functions built
+on it guard every terminal, page, picture, spreadsheet and Markdown table. Nothing else changes a text.
 """
 
 import json

@@ -1,7 +1,7 @@
 """A policy that is an adapter: the base is frozen and never changes, and the adapter continues from round to
-round. A
+round.
 
-phase starts from the last one's adapter; TRL keeps a frozen copy of it, the KL reference. The result is an
+A phase starts from the last one's adapter; TRL keeps a frozen copy of it, the KL reference. The result is an
 adapter again, in PEFT's format.
 """
 
@@ -27,9 +27,9 @@ def check_adapter(start: Path, rank: int | None) -> None:
 
 def adapted(start: Path, rank: int, output: Path, numbers: str, **options: Any) -> Any:
     """The model of the policy in `start`: its base in `numbers`, to which the arithmetic rounds it anyway,
-    and its adapter in float32; a new one if it has none. When saved to `output`, it names its base. A new
+    and its adapter in float32; a new one if it has none. When saved to `output`, it names its base.
 
-    adapter covers every linear layer but the head, and initially answers as the base does.
+    A new adapter covers every linear layer but the head, and initially answers as the base does.
     """
     with extra("train", "training.lora"):
         from peft import LoraConfig, PeftModel, get_peft_model

@@ -1,7 +1,7 @@
-"""Atomically published folders: resumable checkpoints and the weights of a finished phase. A folder is
+"""Atomically published folders: resumable checkpoints and the weights of a finished phase.
 
-written next to its destination under a hidden name, gets a manifest of sizes and SHA-256 digests, is
-flushed to disk, and is then renamed. The manifest lists everything that may exist, not only what must:
+A folder is written next to its destination under a hidden name, gets a manifest of sizes and SHA-256 digests,
+is flushed to disk, and is then renamed. The manifest lists everything that may exist, not only what must:
 readers load every shard that they find. A folder without a matching manifest is ignored.
 """
 

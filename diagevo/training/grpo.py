@@ -38,12 +38,12 @@ def play_phase(
     on_update: OnUpdate = no_update,
     engine: Engine | None = None,
 ) -> TrainingSummary:
-    """Run a phase, or this rank's part of it. `reward` is the one that `phase.reward` names. `on_step` is
+    """Run a phase, or this rank's part of it. `reward` is the one that `phase.reward` names.
 
-    called on rank 0 once per step, before that step's checkpoint is saved. If it raises StoppedSafely, that
-    is raised here, on every rank, after the step's checkpoint is saved; anything else at once. Once `stop`
-    is overdue on a rank, all abort the running step and save the steps before it; it is repeated later.
-    `on_update` is called on rank 0 after each update. `engine`: generates the rollouts if
+    `on_step` is called on rank 0 once per step, before that step's checkpoint is saved. If it raises
+    StoppedSafely, that is raised here, on every rank, after the step's checkpoint is saved; anything else at
+    once. Once `stop` is overdue on a rank, all abort the running step and save the steps before it; it is
+    repeated later. `on_update` is called on rank 0 after each update. `engine`: generates the rollouts if
     `hardware.colocate_vllm` is set.
 
     Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a folder that is not a

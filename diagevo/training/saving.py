@@ -1,9 +1,8 @@
-"""Checkpoints that are written and published while the next step runs; and when an extra one is due. The
-trained weights and
+"""Checkpoints that are written and published while the next step runs; and when an extra one is due.
 
-AdamW's moments are copied to host memory, and written by
-`torch.distributed.checkpoint` as safetensors: under FSDP each rank writes its shards, which any number
-of ranks can read. Then digests, flush, rename, rotation.
+The trained weights and AdamW's moments are copied to host memory, and written by
+`torch.distributed.checkpoint` as safetensors: under FSDP each rank writes its shards, which any number of
+ranks can read. Then digests, flush, rename, rotation.
 
 Private in transformers, so that another release may change them (tests/training/test_hooks.py):
 - `_save_checkpoint(model, trial)` and `_get_output_dir(trial)`: into a staging folder that is renamed once it
@@ -219,9 +218,9 @@ class WholeCheckpoints(Trainer):
 
 
 class SavesAndStops(TrainerCallback):
-    """Ends training after a step in which a stop was requested, after saving the step. Ends it
+    """Ends training after a step in which a stop was requested, after saving the step.
 
-    at once if the measurements show that it goes wrong: such a step is not saved.
+    Ends it at once if the measurements show that it goes wrong: such a step is not saved.
     """
 
     def __init__(self, trainer: Any, check: Callable[[list[dict[str, Any]]], PhaseMeasures]) -> None:

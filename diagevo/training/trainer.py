@@ -127,9 +127,9 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
     def training_step(
         self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """The rollouts of a step and their gradients. Random state is reset for each step. A
+        """The rollouts of a step and their gradients. Random state is reset for each step.
 
-        step aborted before it has changed a weight leaves the previous step's state, which is saved.
+        A step aborted before it has changed a weight leaves the previous step's state, which is saved.
         """
         model.train()
         losses: list[torch.Tensor] = []
@@ -248,9 +248,9 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
         batch_size: int | None = None, **options: Any,
     ) -> tuple[torch.Tensor, Any, Any]:  # fmt: skip
-        """As TRL's, but chunks (of the reference's pass) are cut by tokens. A step may
+        """As TRL's, but chunks (of the reference's pass) are cut by tokens.
 
-        be aborted before each chunk.
+        A step may be aborted before each chunk.
         """
         if batch_size is None:
             return super()._get_per_token_logps_and_entropies(

@@ -1,7 +1,6 @@
-"""Syncs the policy's weights to the engine inside the trainer, and verifies that they
-
-arrived. Log-probabilities cannot tell: the change of one step at a learning rate of 1e-6 is below the
-rounding of bfloat16. Checksums can (sampling/engine_weights.py).
+"""Syncs the policy's weights to the engine inside the trainer, and verifies that they arrived.
+Log-probabilities cannot tell: the change of one step at a learning rate of 1e-6 is below the rounding of
+bfloat16. Checksums can (sampling/engine_weights.py).
 """
 
 from collections import deque
@@ -47,7 +46,6 @@ def serve_adapter(generation: Any, folder: Path) -> None:
 
 def send_weights(generation: Any) -> int:
     """Send them as TRL's `VLLMGeneration` does; returns the number of tensors whose values differ in the
-
     engine afterwards. A collective under FSDP. RuntimeError if no tensor names match.
     """
     held = EngineWeights(generation.llm, POLICY)
@@ -70,10 +68,9 @@ def send_weights(generation: Any) -> int:
 
 
 def send_adapter(generation: Any, folder: Path) -> int:
-    """Send it through `folder`; returns the number of tensors, including the base's, whose values differ
-
-    in the engine. After the first call there is one copy of the base: the trainer's tensors are
-    views of the engine's. RuntimeError as above.
+    """Send it through `folder`; returns the number of tensors, including the base's, whose values differ in
+    the engine. After the first call there is one copy of the base: the trainer's tensors are views of the
+    engine's. RuntimeError as above.
     """
     engine, model = generation.llm, generation.model
     save_adapter(model, folder)

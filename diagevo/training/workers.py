@@ -1,10 +1,10 @@
 """The processes of a run that train and sample: one per GPU, or several on the CPU over gloo; and their
-joint jobs: running a phase or sampling from a frozen policy. They are
+joint jobs: running a phase or sampling from a frozen policy.
 
-started once and stay: each keeps its vLLM for the whole run, and policies take turns in it. If a rank dies or
-hangs, the job fails with its name and all ranks end; the next job starts new ones.
-FSDP goes through `accelerate launch` with the configured file. On a Ray cluster (ranks.py) the run's folder
-is on a disk that all nodes see.
+They are started once and stay: each keeps its vLLM for the whole run, and policies take turns in it. If a
+rank dies or hangs, the job fails with its name and all ranks end; the next job starts new ones. FSDP goes
+through `accelerate launch` with the configured file. On a Ray cluster (ranks.py) the run's folder is on a
+disk that all nodes see.
 """
 
 import queue
@@ -166,9 +166,9 @@ Job = PhaseJob | SamplingJob
 
 
 class Workers:
-    """`hardware.processes` ranks, from the first job until `close`. If `hardware` has changed,
+    """`hardware.processes` ranks, from the first job until `close`.
 
-    or one of them has exited, new ones are started.
+    If `hardware` has changed, or one of them has exited, new ones are started.
     """
 
     def __init__(

@@ -45,9 +45,9 @@ def export(
 ) -> tuple[int, int]:
     """Write the pages of some or all runs into a folder that is new, empty or from an earlier export, whose
     pages are replaced. `drawn` has the report's figures of the first run. Returns how many pages were
-    written and how many linked pages were left out. Raises ConfigError
+    written and how many linked pages were left out.
 
-    if the folder contains anything else, OSError if it cannot be written.
+    Raises ConfigError if the folder contains anything else, OSError if it cannot be written.
     """
     ours = to / "static" / "view.css"
     if to.is_dir() and any(to.iterdir()) and not ours.is_file():
@@ -81,9 +81,9 @@ def export(
 
 def export_page(database: Database, to: Path, run: str, page: str, others: Sequence[str] = ()) -> None:
     """Write a page of a run, `causes/c1` or `report`, as one self-contained file: inline style, no
-    links, no script. `others` are additional runs that the page reads. Raises
+    links, no script. `others` are additional runs that the page reads.
 
-    NotFoundError if the run has no such page, OSError if `to` cannot be written.
+    Raises NotFoundError if the run has no such page, OSError if `to` cannot be written.
     """
     view = View(Site(database, live=False, only=[run, *others]), lambda path: False, 1)
     text = view.render(f"{run}/{page}.html")

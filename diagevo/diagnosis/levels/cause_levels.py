@@ -1,8 +1,7 @@
-"""The four levels over a run: learned from a bounded sample of its prompts, then applied prompt by
+"""The four levels over a run: learned from a bounded sample of its prompts, then applied prompt by prompt. No
+I/O and no model here, and the same prompts give the same causes.
 
-prompt. No I/O and no model here, and the same prompts give the same causes. Long, but one file: one
-
-class learns the levels and applies them, and shares what it learned.
+Long, but one file: one class learns the levels and applies them, and shares what it learned.
 """
 
 import re

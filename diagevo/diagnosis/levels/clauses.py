@@ -1,7 +1,8 @@
-"""The printed description of a cause: clauses that hold for its failures, with counts. A
+"""The printed description of a cause: clauses that hold for its failures, with counts.
 
-clause is checked against the texts: `has fetch` in the failure; `leaves out desc` in the failure and in what
-most passing responses to its prompt have. A shape, on which hardly any reader could act, is not a clause.
+A clause is checked against the texts: `has fetch` in the failure; `leaves out desc` in the failure and in
+what most passing responses to its prompt have. A shape, on which hardly any reader could act, is not a
+clause.
 """
 
 import math
@@ -233,9 +234,9 @@ class Counting:
         return _legible(clause.name)
 
     def chosen(self, members: Sequence[int], candidates: Iterable[Clause]) -> list[tuple[Clause, list[int]]]:
-        """The members by the clauses that hold for them; those without a clause are left out. One
+        """The members by the clauses that hold for them; those without a clause are left out.
 
-        clause for all, or nearly all; two that exclude each other are two mistakes; otherwise the one
+        One clause for all, or nearly all; two that exclude each other are two mistakes; otherwise the one
         that holds for most, and the rest separately.
         """
         every = list(dict.fromkeys(candidates))

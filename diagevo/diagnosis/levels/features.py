@@ -1,5 +1,4 @@
 """What can distinguish one response from another: its words, pairs and triples, its arithmetic, its calls,
-
 its end. Numbers and the words of the question are masked in pairs and triples, so that a feature shows the
 error and not the topic. Features are hashes; `named` finds the words again.
 """

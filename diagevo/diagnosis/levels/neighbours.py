@@ -1,7 +1,7 @@
-"""What a failure is compared with: responses to its prompt, or, if none passed, to similar prompts. A
+"""What a failure is compared with: responses to its prompt, or, if none passed, to similar prompts.
 
-prompt's topic shows in its responses, and prompts on one topic fail alike. So labels are permuted, and passes
-borrowed, only among prompts that ask with the same words; labels are not used.
+A prompt's topic shows in its responses, and prompts on one topic fail alike. So labels are permuted, and
+passes borrowed, only among prompts that ask with the same words; labels are not used.
 """
 
 import math
@@ -102,9 +102,9 @@ class Neighbours:
 
 
 def exchangeable(prompt: Prompt, by_copies: bool) -> Iterator[tuple[list[Response], list[Response]]]:
-    """Distinct responses that passed and that failed: a grader gives equal texts one reward. If
+    """Distinct responses that passed and that failed: a grader gives equal texts one reward.
 
-    it does not (`by_copies`), a text that both passed and failed is uninformative, and a frequent text is
+    If it does not (`by_copies`), a text that both passed and failed is uninformative, and a frequent text is
     rarely always wrong, so only equally frequent texts are compared.
     """
     passed, failed = (

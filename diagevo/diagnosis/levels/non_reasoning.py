@@ -1,6 +1,5 @@
-"""Levels 1 and 2 for one response: what is not a reasoning mistake, and what is false when
-
-computed. Whether such a kind is a cause is decided over the run: passes must show it less often.
+"""Levels 1 and 2 for one response: what is not a reasoning mistake, and what is false when computed. Whether
+such a kind is a cause is decided over the run: passes must show it less often.
 """
 
 import json

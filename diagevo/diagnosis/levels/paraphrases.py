@@ -1,7 +1,6 @@
-"""Paraphrases: sets of words of which most responses have one, and sentences that hardly any other
-
-response has. A mistake is rarely worded the same way twice. One that leaves something out lacks every
-paraphrase of it; one that adds something adds a different sentence each time.
+"""Paraphrases: sets of words of which most responses have one, and sentences that hardly any other response
+has. A mistake is rarely worded the same way twice. One that leaves something out lacks every paraphrase of
+it; one that adds something adds a different sentence each time.
 """
 
 import re
@@ -39,9 +38,9 @@ def spread(prompts: Sequence[Prompt]) -> list[tuple[Prompt, Response]]:
 
 
 def alternatives(responses: Sequence[frozenset[str]]) -> list[tuple[str, ...]]:
-    """Sets of words of which most responses have one, and hardly any two: paraphrases. Labels
+    """Sets of words of which most responses have one, and hardly any two: paraphrases.
 
-    are not used, so that a set alone separates nothing.
+    Labels are not used, so that a set alone separates nothing.
     """
     number = len(responses)
     counted = Counter(word for each in responses for word in each)
@@ -75,9 +74,9 @@ def alternatives(responses: Sequence[frozenset[str]]) -> list[tuple[str, ...]]:
 
 
 class Sentences:
-    """Pairs of words in responses, which identify unusual sentences. Labels are not used, so that
+    """Pairs of words in responses, which identify unusual sentences.
 
-    such a sentence alone separates nothing.
+    Labels are not used, so that such a sentence alone separates nothing.
     """
 
     def __init__(

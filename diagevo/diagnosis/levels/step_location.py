@@ -103,9 +103,9 @@ def _changed(response: Response, sibling: Response) -> Located | None:
 
 
 def change(prompt: Prompt, response: Response) -> str | None:
-    """How a near copy of a passing response first differs from it. A
+    """How a near copy of a passing response first differs from it.
 
-    description, not a test: it is true, but whether it matters must be decided from other evidence.
+    A description, not a test: it is true, but whether it matters must be decided from other evidence.
     """
     if response.fields is not None:
         return None  # compared by field

@@ -1,7 +1,6 @@
-"""The exports of evaluation tools: a document or a table, with one response and its scores per
-
-item. Each tool has one function from an item to a rollout. One export is one step; the same prompt answered
-several times is a group, whatever the tool calls the repetitions.
+"""The exports of evaluation tools: a document or a table, with one response and its scores per item. Each
+tool has one function from an item to a rollout. One export is one step; the same prompt answered several
+times is a group, whatever the tool calls the repetitions.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

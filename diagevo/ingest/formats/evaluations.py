@@ -1,9 +1,9 @@
 """The logs of evaluations: lm-eval's samples, the records of OpenAI's evals, and Inspect's through its own
-reader. All logs of one model are
+reader.
 
-one step. An lm-eval evaluation has one response per document, so groups come from running the same evaluation
-several times, each with its own seed; a row appears once for each of the task's filters. In Inspect the
-epochs of a sample are a group.
+All logs of one model are one step. An lm-eval evaluation has one response per document, so groups come from
+running the same evaluation several times, each with its own seed; a row appears once for each of the task's
+filters. In Inspect the epochs of a sample are a group.
 """
 
 from collections.abc import Iterator, Mapping

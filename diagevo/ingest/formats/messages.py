@@ -1,9 +1,9 @@
-"""Messages as text: text, thoughts, calls and their results. It is data, whatever it says. The messages
+"""Messages as text: text, thoughts, calls and their results. It is data, whatever it says.
 
-of OpenAI's two APIs, of Anthropic, Gemini and Bedrock differ only in field names, so they are read by the
-names of their fields: text and thoughts as they are, a call of a tool as `[tool call] f(…)`,
-its result as a turn of the tool, and every other text field after its name: `[refusal] …`, `[image] …`.
-Only the fields in `_BOOKKEEPING` and `_OPAQUE` are left out. Any other form is refused.
+The messages of OpenAI's two APIs, of Anthropic, Gemini and Bedrock differ only in field names, so they are
+read by the names of their fields: text and thoughts as they are, a call of a tool as `[tool call] f(…)`, its
+result as a turn of the tool, and every other text field after its name: `[refusal] …`, `[image] …`. Only the
+fields in `_BOOKKEEPING` and `_OPAQUE` are left out. Any other form is refused.
 """
 
 import json

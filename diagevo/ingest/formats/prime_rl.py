@@ -1,8 +1,7 @@
-"""prime-rl's `rollouts/step_N/train`: one episode per line, one trace per agent, its messages as a
-
-graph. `all` has every episode, by the step during which it arrived; `effective` has what a step trained on,
-which may end inside a group, and lacks groups whose rewards are all equal. So `effective` says when a group
-is complete, and `all` what it contains.
+"""prime-rl's `rollouts/step_N/train`: one episode per line, one trace per agent, its messages as a graph.
+`all` has every episode, by the step during which it arrived; `effective` has what a step trained on, which
+may end inside a group, and lacks groups whose rewards are all equal. So `effective` says when a group is
+complete, and `all` what it contains.
 """
 
 from pathlib import Path

@@ -40,9 +40,8 @@ class TableReader:
         self.end()
 
     def read(self, file: Path, columns: Sequence[str]) -> tuple[Columns, Iterator[bytes]]:
-        """The file's columns, and each row's JSON: the requested columns, and all
-
-        numbers. Raises CutLine if the file is incomplete, ConfigError, and MissingDependencyError.
+        """The file's columns, and each row's JSON: the requested columns, and all numbers. Raises CutLine if
+        the file is incomplete, ConfigError, and MissingDependencyError.
         """
         _whole(file)
         with extra("polars", f"reading {file}"):

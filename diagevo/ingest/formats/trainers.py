@@ -1,7 +1,5 @@
-"""The rollout files of trainers, one function each: the content of a step's file (for AReaL, a
-
-folder). Each raises ConfigError for anything not in its format, with file and line, and CutLine if the file
-is incomplete.
+"""The rollout files of trainers, one function each: the content of a step's file (for AReaL, a folder). Each
+raises ConfigError for anything not in its format, with file and line, and CutLine if the file is incomplete.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Whether failures assigned by hand match what their rounds recorded. The
+"""Whether failures assigned by hand match what their rounds recorded.
 
-fold forgets a round's failures at its commit; here the assigned ones are looked up in the rounds that
+The fold forgets a round's failures at its commit; here the assigned ones are looked up in the rounds that
 observed them.
 """
 

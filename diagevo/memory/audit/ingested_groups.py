@@ -1,7 +1,7 @@
-"""Whether a round made from ingested groups has their candidates and failures, and no others. The
+"""Whether a round made from ingested groups has their candidates and failures, and no others.
 
-fold sees a round's candidates long after its groups and cannot keep them all; here they are read together.
-If the files have no answer, a candidate's label was extracted from its reference's text: it is not
+The fold sees a round's candidates long after its groups and cannot keep them all; here they are read
+together. If the files have no answer, a candidate's label was extracted from its reference's text: it is not
 recomputed.
 """
 

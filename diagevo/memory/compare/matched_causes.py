@@ -1,7 +1,7 @@
-"""The causes that two evaluations share, each pair with the reason, and those of only one. Two diagnoses
+"""The causes that two evaluations share, each pair with the reason, and those of only one.
 
-rarely use the same words: a clause is counted over different responses. So causes are compared by their words
-without counts, then by the prompts that they fail on.
+Two diagnoses rarely use the same words: a clause is counted over different responses. So causes are compared
+by their words without counts, then by the prompts that they fail on.
 """
 
 import re

@@ -1,7 +1,8 @@
-"""From stored rows to events. Decoding is strict: anything that is not exactly an event's type is
+"""From stored rows to events.
 
-damage. Imported payloads must also be in canonical form: a duplicate key, an escaped letter or a blank means
-one thing to this decoder and may mean another to the database's JSON functions, which the views use.
+Decoding is strict: anything that is not exactly an event's type is damage. Imported payloads must also be in
+canonical form: a duplicate key, an escaped letter or a blank means one thing to this decoder and may mean
+another to the database's JSON functions, which the views use.
 
 Old events stay readable: a payload is stored with its version and brought up to date when it is read. A step
 converts it to the next version and back: back, to check that it is what its own version would have written.

@@ -1,7 +1,6 @@
-"""`db status`: does a database have this version's revision, and the triggers and keys that keep
-
-its log append-only? Read-only. A name proves nothing: a trigger of the right name with `WHEN 0` refuses
-nothing. The schema, as the database itself reports it, is compared with what the migrations make.
+"""`db status`: does a database have this version's revision, and the triggers and keys that keep its log
+append-only? Read-only. A name proves nothing: a trigger of the right name with `WHEN 0` refuses nothing. The
+schema, as the database itself reports it, is compared with what the migrations make.
 """
 
 import hashlib

@@ -61,11 +61,9 @@ def readable(file: Path) -> str:
 
 
 def _is_frozen(file: Path) -> bool:
-    """Whether SQLite must be told that nobody writes to the file, because it could not
-
-    open it otherwise. In WAL mode readers and writers share two files next to it; if these do not exist
-    and cannot be made, nobody writes. In any other mode, or if there is a WAL to read, SQLite sees for
-    itself.
+    """Whether SQLite must be told that nobody writes to the file, because it could not open it otherwise. In
+    WAL mode readers and writers share two files next to it; if these do not exist and cannot be made, nobody
+    writes. In any other mode, or if there is a WAL to read, SQLite sees for itself.
     """
     file = file.resolve()
     if os.access(file.parent, os.W_OK):

@@ -1,8 +1,7 @@
-"""The chain's head outside the database: one line for each commit, stage end and writer's exit, in the
-
-run's folder. Someone who rewrites the whole log with fresh hashes must also change this file and every copy
-of it (docs/howto/heads.md). Lines are only ever added, so the first one about an event is the one to believe.
-A head vouches for everything before it: the next one makes up for one lost to a kill.
+"""The chain's head outside the database: one line for each commit, stage end and writer's exit, in the run's
+folder. Someone who rewrites the whole log with fresh hashes must also change this file and every copy of it
+(docs/howto/heads.md). Lines are only ever added, so the first one about an event is the one to believe. A
+head vouches for everything before it: the next one makes up for one lost to a kill.
 """
 
 import os

@@ -1,8 +1,7 @@
-"""PostgreSQL: how long a session waits for another, how long it may block others, and who holds
-
-the lock. A program that hangs inside a transaction (stopped, swapped out, its machine gone) would stop
-every run. So the server ends an idle transaction, and waiting sessions continue by themselves. A lock held by
-a program with other settings is waited for a little longer; then the error names its holder.
+"""PostgreSQL: how long a session waits for another, how long it may block others, and who holds the lock. A
+program that hangs inside a transaction (stopped, swapped out, its machine gone) would stop every run. So the
+server ends an idle transaction, and waiting sessions continue by themselves. A lock held by a program with
+other settings is waited for a little longer; then the error names its holder.
 """
 
 import os

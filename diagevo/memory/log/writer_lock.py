@@ -1,9 +1,8 @@
-"""One writer per run: a lock that ends with the process that holds it, however that process
-
-ends. It decides who may try. Who may write follows from the sequence that an append expects (`log.py`):
-even if a lock broke, or two machines do not share it, histories never mix. On SQLite it is `flock` on a file
-in the run's folder, on PostgreSQL an advisory lock of a dedicated session. The holder's description of
-itself is for people; nothing depends on it.
+"""One writer per run: a lock that ends with the process that holds it, however that process ends. It decides
+who may try. Who may write follows from the sequence that an append expects (`log.py`): even if a lock broke,
+or two machines do not share it, histories never mix. On SQLite it is `flock` on a file in the run's folder,
+on PostgreSQL an advisory lock of a dedicated session. The holder's description of itself is for people;
+nothing depends on it.
 """
 
 import errno

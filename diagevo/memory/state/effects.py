@@ -1,8 +1,7 @@
-"""The effect of each event of an open round on the memory: votes, failures, causes and
-
-nodes. Each function applies one event of its type to the state, and refuses one that does not follow from
-those before it with InconsistentError, or KeyError for a name that the run does not have (`fold.advance` says
-where). The stages and the round's bounds are in `fold.py`.
+"""The effect of each event of an open round on the memory: votes, failures, causes and nodes. Each function
+applies one event of its type to the state, and refuses one that does not follow from those before it with
+InconsistentError, or KeyError for a name that the run does not have (`fold.advance` says where). The stages
+and the round's bounds are in `fold.py`.
 """
 
 from msgspec.structs import replace

@@ -1,6 +1,5 @@
-"""A run folded event by event from the first, without trusting a
-
-snapshot. Replay, verify, rebuild and the recheck use it. A cause's story reads its events by their index.
+"""A run folded event by event from the first, without trusting a snapshot. Replay, verify, rebuild and the
+recheck use it. A cause's story reads its events by their index.
 """
 
 from collections.abc import Callable, Iterator

@@ -53,11 +53,11 @@ class LeftOut:
 
 class TrainingData:
     """The failures of a run as TRL's trainers take them, in log order, without superseded rounds and
-    abandoned steps. Where
+    abandoned steps.
 
-    the true answer is known, rows that would teach a false one are left out: an agreeing response of a false
-    label, a failed response that was right. So are failures of a dismissed cause. A question that no response
-    passed is only in "prompts".
+    Where the true answer is known, rows that would teach a false one are left out: an agreeing response of a
+    false label, a failed response that was right. So are failures of a dismissed cause. A question that no
+    response passed is only in "prompts".
     """
 
     def __init__(self, history: History, kind: Kind, cause: str | None = None) -> None:
