@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.audit.verify_stored import _wrong_views
 from diagevo.memory.log.check import MADE, check, digest, found_in
 from diagevo.memory.log.migrate import declared
 from diagevo.memory.log.tables import CAUSE
@@ -248,6 +249,22 @@ def test_a_database_that_is_right_is_known_without_making_another(store: Store) 
     """A revision that makes something else has another digest, which is put into `MADE`."""
     with store.log() as log, log.database.read() as connection:
         assert digest(found_in(connection, store.dialect)) == MADE[store.dialect]
+
+
+def test_a_dump_of_postgresql_restores_every_view_as_it_was(
+    postgres_stores: PostgresStores, tmp_path: Path
+) -> None:
+    """A dump has views as PostgreSQL prints them. A restored one is printed anew and must be the same."""
+    with postgres_stores.new(tmp_path).log() as log, log.database.write() as connection:
+        for name in views("postgresql"):
+            printed = "SELECT pg_get_viewdef('{}'::regclass)"
+            before = connection.exec_driver_sql(printed.format(name)).scalar_one()
+            connection.exec_driver_sql(f"CREATE VIEW restored AS {before.replace('%', '%%')}")
+            after = connection.exec_driver_sql(printed.format("restored")).scalar_one()
+            connection.exec_driver_sql("DROP VIEW restored")
+            assert after == before, name
+            connection.exec_driver_sql(f"CREATE OR REPLACE VIEW {name} AS {before.replace('%', '%%')}")
+        assert list(_wrong_views(connection)) == []
 
 
 @pytest.mark.parametrize("attack", ON_SQLITE)

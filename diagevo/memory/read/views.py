@@ -176,6 +176,9 @@ def views(dialect: str) -> dict[str, str]:
         if sqlite
         else "split_part(f.failure_id, '.a', 2)::integer"
     )
+    # Each NULL with its type and each list with a name of its own: PostgreSQL rewrites others in a dump, and
+    # what is restored then reads unlike this text.
+    none, no_reward, no_sample = (f"CAST(NULL AS {kind})" for kind in ("TEXT", real, "INTEGER"))
     # What a group says of its samples stands in four lists. They are put beside each other by adding them up,
     # in time that grows with the group, as a join of two lists would not.
     sampled = f"""SELECT max(sample) AS sample, max(reward) AS reward, max(failed) AS failed,
@@ -184,18 +187,18 @@ def views(dialect: str) -> dict[str, str]:
                 row_number() OVER (PARTITION BY CASE WHEN max(failed) IS NULL THEN 1 ELSE 0 END
                     ORDER BY sample) - 1 AS place,
                 sample, max(reward) AS reward, max(failed) AS failed, max(feedback) AS feedback,
-                CAST(NULL AS TEXT) AS passed
-            FROM (SELECT {nth.format("s")} AS sample, CAST({plain.format("s")} AS {real}) AS reward,
-                    CAST(NULL AS TEXT) AS failed, CAST(NULL AS TEXT) AS feedback
-                    FROM {elements("rewards", "s")}
-                UNION ALL SELECT {member("s", "sample", "int")}, NULL, {member("s", "trajectory")}, NULL
-                    FROM {elements("failed", "s")}
-                UNION ALL SELECT {member("s", "sample", "int")}, NULL, NULL, {member("s", "text")}
-                    FROM {elements("feedback", "s")}) told
+                {none} AS passed
+            FROM (SELECT {nth.format("rewarded")} AS sample,
+                    CAST({plain.format("rewarded")} AS {real}) AS reward, {none} AS failed, {none} AS feedback
+                    FROM {elements("rewards", "rewarded")}
+                UNION ALL SELECT {member("failing", "sample", "int")}, {no_reward},
+                    {member("failing", "trajectory")}, {none} FROM {elements("failed", "failing")}
+                UNION ALL SELECT {member("noted", "sample", "int")}, {no_reward}, {none},
+                    {member("noted", "text")} FROM {elements("feedback", "noted")}) told
             GROUP BY sample
-            UNION ALL SELECT 1, {nth.format("s")}, NULL, NULL, NULL, NULL, {plain.format("s")}
-                FROM {elements("passed", "s")}
-            UNION ALL SELECT 1, 0, NULL, NULL, NULL, NULL, {read("reference")}
+            UNION ALL SELECT 1, {nth.format("right_one")}, {no_sample}, {no_reward}, {none}, {none},
+                {plain.format("right_one")} FROM {elements("passed", "right_one")}
+            UNION ALL SELECT 1, 0, {no_sample}, {no_reward}, {none}, {none}, {read("reference")}
                 WHERE {first_alone}) beside
         GROUP BY passing, place"""
     # SQLite has no subquery that reads the row beside it, but a function that does.
@@ -234,8 +237,8 @@ def views(dialect: str) -> dict[str, str]:
             AND f.failure_id = {spelled("g.round", "g.place", told["sample"])}
         WHERE COALESCE({told["failed"]}, {told["passed"]}) IS NOT NULL"""
     of_failures = f"""SELECT f.run_id, f.position, f.round, f.step, f.question_id,
-        {place_of_sample} AS sample, f.question, f.trajectory, 'failed', CAST(NULL AS {real}),
-        CAST(NULL AS TEXT), '[]', f.feedback, f.failure_id, f.cause_id
+        {place_of_sample} AS sample, f.question, f.trajectory, CAST('failed' AS TEXT), {no_reward},
+        {none}, CAST('[]' AS TEXT), f.feedback, f.failure_id, f.cause_id
         FROM failure f WHERE NOT EXISTS (SELECT 1 FROM ingested_group g WHERE g.run_id = f.run_id)"""
     return {
         "v_event": """SELECT position, event_id, run_id, sequence, round, type, cause_id, payload,
