@@ -176,8 +176,7 @@ def views(dialect: str) -> dict[str, str]:
         if sqlite
         else "split_part(f.failure_id, '.a', 2)::integer"
     )
-    # Each NULL with its type and each list with a name of its own: PostgreSQL rewrites others in a dump, and
-    # what is restored then reads unlike this text.
+    # Each NULL with its type: PostgreSQL names the columns of others otherwise once a dump has been restored.
     none, no_reward, no_sample = (f"CAST(NULL AS {kind})" for kind in ("TEXT", real, "INTEGER"))
     # What a group says of its samples stands in four lists. They are put beside each other by adding them up,
     # in time that grows with the group, as a join of two lists would not.
