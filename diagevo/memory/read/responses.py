@@ -5,7 +5,7 @@ search needs no write access, works the same over PostgreSQL, and is not part of
 that are shown are read from the log, by digest.
 
 PostgreSQL's own index is not used. At 100,000 responses of 580 characters a GIN over `to_tsvector` took 16.2
-CPU seconds, where their whole ingest took 17.7; and it takes a whole path or a whole Chinese clause as one word.
+CPU seconds, where their whole ingest took 17.7; and it takes a path or a Chinese clause as one word.
 """
 
 import re
